@@ -1,0 +1,24 @@
+"""A number with where it comes from and how far off it may be."""
+
+from dataclasses import dataclass
+
+from planner.specs.base import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of one piece of work."""
+
+    value: float  # seconds
+    source: Source
+    spread: float  # half-width of the 80 % interval over the value
+    comm: float = 0.0  # the part of `value` in which the device waits for communication
+
+
+FREE = Cost(0.0, "measured", 0.0)
+
+
+def trust(sources: list[Source]) -> Source:
+    """The least trustworthy of several sources: a sum is only as good as its worst part."""
+    order: list[Source] = ["measured", "fitted", "published", "analytic"]
+    return max(sources, key=order.index, default="measured")

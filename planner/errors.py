@@ -1,0 +1,46 @@
+"""Everything that can go wrong for a reason the user can act on, and the exit code of each.
+
+    PlannerError
+    ├── InputError    2   a file or an argument is wrong: where, and how to fix it
+    ├── Infeasible    3   the job is well formed, nothing satisfies it: what binds, what would free it
+    ├── OutOfTime     4   a limit ran out before any legal plan was found
+    └── RunFailed     5   a launched job failed: which rank, in which task
+
+Anything else that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
+"""
+
+
+class PlannerError(Exception):
+    """Three lines for a person: what is wrong, where, and what would fix it."""
+
+    exit_code = 70
+
+    def __init__(self, message: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.where:
+            lines.append(f"at {self.where}")
+        if self.fix:
+            lines.append(f"fix: {self.fix}")
+        return "\n".join(lines)
+
+
+class InputError(PlannerError):
+    exit_code = 2
+
+
+class Infeasible(PlannerError):
+    exit_code = 3
+
+
+class OutOfTime(PlannerError):
+    exit_code = 4
+
+
+class RunFailed(PlannerError):
+    exit_code = 5

@@ -1,0 +1,65 @@
+"""A file as a frozen struct: strict, and every error says `file:line:column`, the path inside, and the fix."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from planner.errors import InputError
+from planner.files.locate import from_file, located
+from planner.files.text import Places, load
+
+T = TypeVar("T")
+
+
+def read(path: str | Path, kind: type[T]) -> T:
+    """The file at `path` as a `kind` (a msgspec Struct with a class attribute FORMAT). Raises InputError."""
+    return parse(read_text(path), kind, str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file. Raises InputError, never OSError or UnicodeDecodeError."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "this is not a text file (it is not UTF-8)", where=str(path), fix="give a YAML file"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
+
+
+def parse(text: str, kind: type[T], name: str) -> T:
+    """`text` as a `kind`; `name` is what errors call the file."""
+    data, places = load(text, name)
+    check_format(data, kind, name, places)
+    try:
+        return msgspec.convert(data, kind, strict=True, dec_hook=from_file)
+    except msgspec.ValidationError as error:
+        raise located(error, data, kind, name, places) from error
+    except RecursionError as error:
+        raise InputError("the file is nested too deeply", where=name, fix="flatten it") from error
+
+
+def check_format(data: Any, kind: type, name: str, places: Places) -> None:
+    """The first key says what the file is: refuse another kind or a newer major version."""
+    expected: str = kind.FORMAT  # type: ignore[attr-defined]
+    if not isinstance(data, dict):
+        raise InputError("this is not a planner file", where=f"{name}:1:1", fix=f"begin it with `format: {expected}`")
+    stated = data.get("format")
+    family, _, version = str(stated).partition("/")
+    wanted_family, _, wanted = expected.partition("/")
+    line, column = places.get(("format",), (1, 1))
+    where = f"{name}:{line}:{column} (format)"
+    if family != wanted_family:
+        what = f"says {stated}" if stated else "does not say its format"
+        raise InputError(
+            f"expected a {expected} file, this one {what}", where=where, fix=f"begin it with `format: {expected}`"
+        )
+    if version.partition(".")[0] != wanted:
+        raise InputError(
+            f"format {stated} cannot be read by this version, which reads {expected}",
+            where=where,
+            fix="upgrade planner, or make the file again",
+        )

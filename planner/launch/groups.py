@@ -1,0 +1,34 @@
+"""The process groups of a plan by their ranks: torch would make a second group of the same ranks without a word."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from planner.specs.base import Ranks
+
+
+class Groups:
+    """Every rank creates all groups of the catalogue, in one sorted order, when it is made; then they are looked up.
+
+    The world is not made again, and a rank alone needs no group.
+    """
+
+    def __init__(self, catalogue: Iterable[Sequence[int]], timeout_s: float = 600.0) -> None:
+        rank, world = dist.get_rank(), tuple(range(dist.get_world_size()))
+        world_group = dist.group.WORLD
+        assert world_group is not None, "join the world before its groups"
+        self._groups = {world: world_group}
+        for ranks in sorted({tuple(ranks) for ranks in catalogue}):
+            if len(ranks) > 1 and ranks != world:
+                timeout = timedelta(seconds=timeout_s)
+                group = dist.new_group(list(ranks), timeout=timeout, group_desc=f"ranks {Ranks(ranks)}")
+                if rank in ranks:
+                    self._groups[ranks] = group
+
+    def __getitem__(self, ranks: Sequence[int]) -> dist.ProcessGroup:
+        """The group of these ranks, rising, to which this rank belongs."""
+        return self._groups[tuple(ranks)]
+
+    def __len__(self) -> int:
+        return len(self._groups)

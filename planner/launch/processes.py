@@ -1,0 +1,191 @@
+"""Local worker processes, watched: one that dies takes the others with it and is named; none outlives the launcher.
+
+A worker sends what happens to it through a pipe as (kind, value): the task it begins, a message for the caller, its
+result or its failure. The rendezvous store lives here, on a port the system chose, so it outlives any worker.
+"""
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from planner.launch.failures import Failure, death, describe, failed
+from planner.launch.worker import Kind, from_environment
+
+Entry = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
+OnMessage = Callable[[int, Any], None]  # (rank, message)
+
+ECHO_S = 1.0  # how long a failure that looks like an echo waits for its cause
+EXIT_S = 10.0  # how long a worker that gave its result may take to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What every worker runs."""
+
+    entry: Entry
+    args: tuple[Any, ...]
+    kind: Kind
+    threads: int | None
+
+
+@dataclass(slots=True)
+class Child:
+    """What the launcher knows of one worker."""
+
+    rank: int
+    process: BaseProcess
+    pipe: Connection
+    task: str = ""
+    result: Any = None
+    finished: bool = False
+    failure: Failure | None = None
+
+    @property
+    def running(self) -> bool:
+        return not self.finished and self.failure is None
+
+    def take(self, on_message: OnMessage) -> None:
+        """Hear everything it has said, and whether it died without a last word."""
+        dead = not self.process.is_alive()  # asked first: what it said before it died is then in the pipe
+        try:
+            while self.running and self.pipe.poll():
+                self.hear(*self.pipe.recv(), on_message)
+        except (EOFError, ConnectionError):
+            self.process.join(EXIT_S)
+            dead = True
+        if dead and self.running:
+            self.failure = death(self.rank, self.task, self.process.exitcode)
+
+    def hear(self, kind: str, value: Any, on_message: OnMessage) -> None:
+        if kind == "task":
+            self.task = value
+        elif kind == "message":
+            on_message(self.rank, value)
+        elif kind == "result":
+            self.result, self.finished = value, True
+        else:
+            self.failure = Failure(self.rank, self.task, *value)
+
+
+def launch(
+    entry: Entry,
+    world_size: int,
+    *args: Any,
+    on_message: OnMessage = lambda _rank, _message: None,
+    kind: Kind = "cpu",
+    threads: int | None = None,
+) -> list[Any]:
+    """Run `entry(worker, *args)` in `world_size` processes of this machine: their results, by rank.
+
+    The first worker to fail ends all others, and the error says which it was and in which task.
+    """
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    world = {
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": world_size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": store.port,
+        "TORCHELASTIC_USE_AGENT_STORE": True,
+    }
+    children: list[Child] = []
+    try:
+        for rank in range(world_size):
+            children.append(start_child(rank, world, Body(entry, args, kind, threads)))
+        watch(children, on_message)
+    finally:
+        stop(children)
+    return [child.result for child in children]
+
+
+def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
+    process = context.Process(target=child_main, args=(theirs, environment, body), name=f"rank {rank}")
+    with interrupts_ignored():
+        process.start()
+    theirs.close()
+    return Child(rank, process, ours)
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C goes to every process of a terminal; a child born in here does not hear it, and dies with its parent."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def watch(children: Sequence[Child], on_message: OnMessage) -> None:
+    """Until all have finished or one has failed: then wait a little for a better explanation, and raise it."""
+    while any(child.running for child in children):
+        listen(children, on_message, None)
+        failures = [child.failure for child in children if child.failure]
+        deadline = time.monotonic() + ECHO_S
+        while failures and all(failure.echo for failure in failures) and time.monotonic() < deadline:
+            listen(children, on_message, ECHO_S / 10)
+            failures = [child.failure for child in children if child.failure]
+        if failures:
+            raise failed(failures)
+
+
+def listen(children: Sequence[Child], on_message: OnMessage, timeout_s: float | None) -> None:
+    running = [child for child in children if child.running]
+    ends: list[Any] = [end for child in running for end in (child.pipe, child.process.sentinel)]
+    wait(ends, timeout_s)
+    for child in running:
+        child.take(on_message)
+
+
+def stop(children: Sequence[Child]) -> None:
+    """Leave no process behind: those with a result may end by themselves, the rest are killed."""
+    for child in children:
+        if not child.finished:
+            child.process.kill()
+    for child in children:
+        child.process.join(EXIT_S)
+        child.process.kill()
+        child.process.join()
+        child.pipe.close()
+
+
+def child_main(pipe: Connection, environment: dict[str, object], body: Body) -> None:
+    """The whole life of a worker process."""
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())  # the machine's name need not resolve to an address
+    worker = from_environment(body.kind, body.threads, lambda kind, value: pipe.send((kind, value)))
+    try:
+        worker.send("result", body.entry(worker, *body.args))
+    except BaseException as error:
+        worker.send("failure", describe(error))
+        raise SystemExit(1) from None
+
+
+def die_with_parent() -> None:
+    """However the launcher ends, this process does too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def loopback() -> str:
+    """The interface of this machine to itself: `lo`, or `lo0`."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")

@@ -1,0 +1,98 @@
+"""One rank of a job: who it is, what it reports, and how it joins the others. The same under `launch` and `torchrun`."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Kind = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What the body of a rank is given. A report is one of a few plain values; whoever launched the job reads them."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    kind: Kind
+    threads: int  # of torch, when it computes on the CPU
+    send: Callable[[str, Any], None]
+
+    def report(self, message: Any) -> None:
+        """Anything picklable, to the `on_message` of the launch."""
+        self.send("message", message)
+
+    def begin(self, task: str) -> None:
+        """Say which task begins, so that a failure can name it."""
+        self.send("task", task)
+
+    @property
+    def device(self) -> "torch.device":
+        return device_for(self.local_rank, self.kind)
+
+
+def device_for(local_rank: int, kind: Kind) -> "torch.device":
+    import torch
+
+    return torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
+
+
+def from_environment(
+    kind: Kind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
+) -> Worker:
+    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them."""
+    try:
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        raise InputError("RANK and WORLD_SIZE are not set", fix="start it with torchrun") from None
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+    return Worker(rank, world_size, local_rank, kind, threads or max(1, cores() // local_world), send)
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
+    """Be a member of the world inside the block: gloo between CPUs, NCCL between GPUs.
+
+    A restarted generation of a job gets a fresh prefix in the store: gloo would read the addresses of the dead.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if worker.kind == "cuda":
+        if worker.local_rank >= torch.cuda.device_count():
+            raise InputError(
+                f"local rank {worker.local_rank} has no GPU: this machine shows {torch.cuda.device_count()}",
+                fix="run fewer ranks per machine, or on the CPU",
+            )
+        torch.cuda.set_device(worker.local_rank)
+    torch.set_num_threads(worker.threads)
+    timeout = timedelta(seconds=timeout_s)
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    agent_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = dist.TCPStore(
+        host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout
+    )
+    generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group(
+        "nccl" if worker.kind == "cuda" else "gloo",
+        store=dist.PrefixStore(f"planner/generation-{generation}", store),
+        rank=worker.rank,
+        world_size=worker.world_size,
+        timeout=timeout,
+    )
+    yield  # after an exception the others are gone or stuck, and leaving in good order would wait for them
+    dist.destroy_process_group()

@@ -1,0 +1,59 @@
+"""From the shape of a module to the torch module, and its first weights."""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from planner.errors import InputError
+from planner.models.decoder import DecoderNetwork
+from planner.models.network import Network
+from planner.models.seeding import generator_for
+from planner.models.vit import VitNetwork
+from planner.specs.model import Decoder, Module, Vit, head_dim
+
+CPU = torch.device("cpu")
+
+
+def build(
+    spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, recompute: bool = False
+) -> Network:
+    """The module, with whatever weights memory held: `init_weights` gives it its own. The device may be meta."""
+    reason = unsupported(spec)
+    if reason:
+        raise InputError(reason, fix="plan and simulate it, or choose another model to run")
+    if isinstance(spec, Decoder):
+        return DecoderNetwork(spec, dtype, device, recompute=recompute)
+    return VitNetwork(spec, dtype, device, recompute=recompute)
+
+
+def unsupported(spec: Module) -> str | None:
+    """Why this shape can be planned but not run, for a person."""
+    if isinstance(spec, Vit) and spec.window is not None:
+        return "attention within windows cannot be run yet, only attention over the whole image"
+    if spec.positions == "rope" and head_dim(spec) % 2:
+        return f"rotary positions turn pairs of numbers, and head_dim {head_dim(spec)} is odd"
+    return None
+
+
+@torch.no_grad()
+def init_weights(model: nn.Module, seed: int) -> None:
+    """Normal matrices of variance 1 / width, norms of one, biases of zero: by the name of each, drawn in float32.
+
+    The whole of a parameter is drawn on every rank, one at a time, and a shard keeps its part:
+    so the weights depend on neither the sharding nor the dtype.
+    """
+    for name, parameter in model.named_parameters():
+        values = first_values(name, parameter, seed)
+        if isinstance(parameter, DTensor):
+            mesh, placements = parameter.device_mesh, parameter.placements
+            shard = distribute_tensor(values, mesh, placements, src_data_rank=None)  # all have it: nothing is sent
+            parameter.to_local().copy_(shard.to_local())
+        else:
+            parameter.copy_(values)
+
+
+def first_values(name: str, parameter: Tensor, seed: int) -> Tensor:
+    values = torch.empty(parameter.shape, dtype=torch.float32, device=parameter.device)
+    if parameter.dim() == 1:
+        return values.fill_(0.0 if name.endswith("bias") else 1.0)
+    return values.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator_for(parameter.device, seed, name))

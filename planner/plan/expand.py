@@ -1,0 +1,55 @@
+"""Decisions into tasks: the one place that knows what a plan means, read by simulator and runtime alike.
+
+The tasks of modules that feed nobody follow their own schedules and are merged into one order; those of encoders are
+then put where the plan places them, or right before what needs them. The step ends with the reductions that are
+still due, and the update.
+"""
+
+from planner.plan.encoders import add_encoder
+from planner.plan.merge import merge
+from planner.plan.model import Plan, Step
+from planner.plan.task import Task
+from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks
+
+
+def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
+    """All tasks of one step, in an order that every rank follows. Raises InputError when tasks wait in a circle."""
+    step = plan.steps[number]
+    works = {module: module_work(plan, step, module) for module in plan.layouts}
+    feeding = {edge.source for edge in plan.edges}
+    lanes = []
+    for module, work in works.items():
+        if module not in feeding:
+            generator = step.order.get(module, "1f1b")
+            lanes += stage_tasks(work, generator if isinstance(generator, str) else "1f1b")
+    order = merge(lanes)
+    for edge in plan.edges:
+        order = add_encoder(plan, step, edge, works, order)
+    return tuple(order + [task for work in works.values() for task in closing_tasks(work, step)])
+
+
+def closing_tasks(work: Work, step: Step) -> list[Task]:
+    """Once a step: reduce the gradients that no micro-batch reduced, update, gather what the update sharded."""
+    tasks: list[Task] = []
+    for stage in range(len(work.stages)):
+        replicated = work.layout.mesh.get("dp", 1) > 1 and work.layout.zero < 3
+        update = collective(work, stage, "update", None)
+        if replicated:
+            tasks.append(collective(work, stage, "sync", None).waiting_for(*backward_ids(work, stage)))
+            update = update.waiting_for(tasks[-1].id)
+        else:
+            update = update.waiting_for(*backward_ids(work, stage), *sync_ids(work, stage))
+        tasks.append(update)
+        if replicated and work.layout.zero:
+            tasks.append(collective(work, stage, "gather", None).waiting_for(update.id))
+    return tasks
+
+
+def backward_ids(work: Work, stage: int) -> list[str]:
+    return [cell_task(work, stage, "B", c).id for row in work.rows for c in row]
+
+
+def sync_ids(work: Work, stage: int) -> list[str]:
+    if work.layout.zero < 3:
+        return []
+    return [collective(work, stage, "sync", row).id for row in range(len(work.rows))]

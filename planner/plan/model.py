@@ -1,0 +1,224 @@
+"""The plan file: one decision that people can read, verify, diff and launch.
+
+Six nouns (Layout, Group, Assignment, Step, Order, Outcome) say everything that was decided; tasks are derived from them
+by `plan/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any other
+file.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+
+from planner.specs.base import Amount, Count, Index, Layers, Ranks, Share, Spec
+from planner.specs.cluster import Cluster, RankKind
+from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync
+from planner.specs.model import Module
+from planner.specs.profile import Collective, Device, ModuleCosts
+
+
+class Made(Spec, omit_defaults=False):
+    """Who made the plan and how: enough to make it again."""
+
+    by: str
+    strategy: str
+    seed: int = 0
+    effort: Annotated[int, msgspec.Meta(ge=1, le=4)] = 2
+    batches: Count = 1
+    first_row: Index = 0
+
+
+class SourceFile(Spec):
+    """An input as it was when the plan was made; a changed digest means stale inputs, not a worse plan."""
+
+    path: str
+    sha256: str
+
+
+class Prices(Spec):
+    """The costs the plan was priced with: the part of a profile that it needs."""
+
+    profile: str
+    modules: dict[str, ModuleCosts] = {}
+    collectives: dict[str, Collective] = {}
+
+
+class Uses(Spec, kw_only=True):
+    """Everything a reader needs to check, price and build the plan."""
+
+    models: dict[str, Module]
+    cluster: Cluster
+    devices: dict[str, Device]
+    feeds: dict[str, dict[int, int]] = {}  # per module: its item → the item of the module it feeds
+    dropped: tuple[int, ...] = ()  # rows of the batch that were too long for the job
+    degrees: tuple[Count, ...] = ()  # the set that the bound holds for
+    limits: Limits = Limits()
+    fix: Fix = Fix()
+    prices: Prices
+    sources: dict[str, SourceFile] = {}
+    items: dict[str, dict[int, Count]]  # per module: item (data row) → tokens, after rounding
+
+
+class Outcome(Spec, kw_only=True):
+    """What the plan is worth and how far from the best it can possibly be."""
+
+    status: Literal["optimal", "feasible", "by_hand"]
+    objective: Literal["step_seconds"] = "step_seconds"
+    value: Amount
+    bound: Amount
+    gap: float  # (value − bound) / bound
+    bound_by: str
+    effort: str = ""  # work spent, in the strategy's own count
+
+
+class Breakdown(Spec):
+    """Seconds of the mean rank; they add up to the step."""
+
+    compute: Amount
+    exposed_comm: Amount
+    idle: Amount
+
+
+class Prediction(Spec):
+    step_seconds: Amount
+    spread: Amount  # half-width of the 80 % interval over the value
+    peak_memory_gib: Amount
+    breakdown: Breakdown
+    measured_share: Share  # of the step, priced by a measurement or by a fit of one
+
+
+class Layout(Spec):
+    """How one module is spread over ranks."""
+
+    ranks: Ranks
+    mesh: dict[str, Count]  # ordered dims → sizes, slowest first; their product is the number of ranks
+    stages: tuple[Layers, ...] = ()  # layers of each pipeline stage; empty: one stage holds all
+    zero: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
+    recompute: Recompute = "none"
+    dtype: Dtype = "bf16"
+
+
+class Group(Spec):
+    """Ranks working together on items, how an item is split over them, and the share of each device they hold."""
+
+    ranks: Ranks
+    split: dict[Literal["ulysses", "ring"], Count] = {}
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+
+    @property
+    def degree(self) -> int:
+        """Over how many ranks an item's tokens are spread."""
+        degree = 1
+        for size in self.split.values():
+            degree *= size
+        return degree
+
+
+class Piece(Spec):
+    """An item with more to say about it than its number."""
+
+    item: Index
+    offload: Share = 0.0  # of its activations, to host memory
+
+
+Entry = Index | Piece
+Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
+
+
+class Edge(Spec):
+    """Outputs of one module are resharded into inputs of another."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    reshard: Literal["contiguous", "zigzag"] = "contiguous"
+
+
+class Place(Spec):
+    """A task of one module put before, after or beside a task of another: `vit.F1[0-11]` beside `llm.send.F1@2`."""
+
+    do: str
+    on: str
+    before: str = ""
+    after: str = ""
+    beside: str = ""
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.before, self.after, self.beside))) != 1:
+            raise ValueError("say exactly one of before, after, beside | keep one of them")
+
+    @property
+    def anchor(self) -> str:
+        return self.before or self.after or self.beside
+
+
+class Step(Spec):
+    """What happens between two optimizer updates."""
+
+    sync: Sync
+    micro_batches: tuple[Row, ...]
+    order: dict[str, str | tuple[Place, ...]] = {}  # module → generator of its stages' order; `place` → placements
+    outcome: Outcome | None = None
+    prediction: Prediction | None = None
+
+
+class Plan(Spec, kw_only=True):
+    """`planner.plan/1`."""
+
+    FORMAT: ClassVar[str] = "planner.plan/1"
+    format: str
+    name: str
+    made: Made
+    outcome: Outcome
+    prediction: Prediction
+    ranks: tuple[RankKind, ...]
+    layouts: dict[str, Layout]
+    groups: dict[str, Group]
+    edges: tuple[Edge, ...] = ()
+    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
+    uses: Uses  # last in the file: it is long
+
+    @property
+    def size(self) -> int:
+        """Ranks in all."""
+        return sum(kind.count for kind in self.ranks)
+
+
+class Assignment(NamedTuple):
+    """Items of one module that one group works on in one micro-batch."""
+
+    module: str
+    layers: Layers | None  # None: all of them
+    group: str
+    entries: tuple[Any, ...]
+
+    @property
+    def items(self) -> tuple[int, ...]:
+        return tuple(entry.item if isinstance(entry, Piece) else entry for entry in self.entries)
+
+
+def assignments(plan: Plan, row: Row) -> Iterator[Assignment]:
+    """The assignments of one row, whether it names modules or, with a single module, groups directly."""
+    for key, value in row.items():
+        if isinstance(value, dict):
+            module, layers = split_key(key)
+            for group, entries in value.items():
+                yield Assignment(module, layers, group, entries)
+        else:
+            yield Assignment(next(iter(plan.layouts)), None, key, value)
+
+
+def split_key(key: str) -> tuple[str, Layers | None]:
+    """`vit[0-11]` as its module and its layers."""
+    match = re.fullmatch(r"(.+?)\[([\d,+-]+)\]", key)
+    if not match:
+        return key, None
+    try:
+        return match[1], Layers.from_file(match[2])  # type: ignore[return-value]
+    except ValueError:
+        return key, None
+
+
+def group_name(ranks: Ranks) -> str:
+    """The name a group gets from its ranks: `g0-31`."""
+    return "g" + str(ranks).replace(",", "+")

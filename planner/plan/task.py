@@ -1,0 +1,60 @@
+"""The task: what runtime and simulator execute. Derived from a plan, never stored."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from planner.specs.base import Layers, Ranks
+
+Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
+STREAMS: dict[Phase, str] = {
+    "F": "compute",
+    "B": "compute",
+    "I": "compute",
+    "W": "compute",
+    "update": "compute",
+    "gather": "comm",
+    "sync": "comm",
+    "send": "send",
+    "recv": "recv",
+    "offload": "copy",
+}
+
+
+NOBODY = Ranks()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of work that its ranks start and end together."""
+
+    module: str
+    layers: Layers
+    phase: Phase
+    micro_batch: int | None  # None: once a step
+    group: str
+    ranks: Ranks
+    sizes: tuple[int, ...] = ()  # tokens of each item
+    items: tuple[int, ...] = ()
+    degree: int = 1  # ranks an item's tokens are spread over
+    share: float = 1.0  # of each device
+    of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)
+    peers: Ranks = NOBODY  # of a send or recv: the ranks on the other side
+    after: tuple[str, ...] = ()  # ids of tasks that must have ended
+
+    @property
+    def id(self) -> str:
+        """`module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger."""
+        row = "step" if self.micro_batch is None else self.micro_batch
+        return f"{self.module}[{self.layers}]/{self.phase}{self.of}/{row}/{self.group}"
+
+    @property
+    def stream(self) -> str:
+        return STREAMS[self.phase]
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.sizes)
+
+    def waiting_for(self, *ids: str) -> "Task":
+        """The same task, waiting for more."""
+        return replace(self, after=(*self.after, *(i for i in ids if i not in self.after)))

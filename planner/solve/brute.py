@@ -1,0 +1,69 @@
+"""Every assignment of the whole variables with its best continuous rest: the yardstick of the other back ends.
+
+Exact and slow on purpose: no bound, no branching. It refuses what it could not finish.
+"""
+
+from math import inf, prod
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.solve.answer import Answer, Limits
+from planner.solve.completion import Completion
+from planner.solve.program import Bools, Floats, Program
+
+MOST = 1_000_000  # assignments
+SLACK = 1e-9  # of a row, relative beyond 1
+
+
+def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    assignments = _assignments(program)
+    assignments = assignments[_whole_rows_hold(program, assignments)]
+    if not len(assignments):
+        return Answer("infeasible")
+    paid = assignments @ program.cost[program.integer]
+    if program.integer.all():
+        best = int(np.argmin(paid))
+        return Answer(values=assignments[best], bound=float(paid[best]))
+    return _best_completion(program, assignments, paid)
+
+
+def _assignments(program: Program) -> Floats:
+    """(assignments, whole variables), the last variable moving fastest."""
+    lower, upper = program.lower[program.integer], program.upper[program.integer]
+    if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MOST:
+        raise InputError(
+            f"brute force counts at most {MOST} assignments of the whole variables, and here are more",
+            fix="narrow their bounds, or choose another back end",
+        )
+    axes = [np.arange(low, high + 1) for low, high in zip(lower, upper, strict=True)]
+    grid = np.meshgrid(*axes, indexing="ij") if axes else []
+    return np.stack([axis.ravel() for axis in grid], axis=1) if grid else np.zeros((1, 0))
+
+
+def _whole_rows_hold(program: Program, assignments: Floats) -> Bools:
+    """Which assignments keep every row that has no continuous variable."""
+    fine = np.ones(len(assignments), dtype=np.bool_)
+    place = np.cumsum(program.integer) - 1
+    for row in range(program.rows):
+        entries = slice(program.indptr[row], program.indptr[row + 1])
+        columns = program.indices[entries]
+        if program.integer[columns].all():
+            activity = assignments[:, place[columns]] @ program.values[entries]
+            low, high = program.row_lower[row], program.row_upper[row]
+            fine &= (activity >= low - SLACK * max(1.0, abs(low))) & (activity <= high + SLACK * max(1.0, abs(high)))
+    return fine
+
+
+def _best_completion(program: Program, assignments: Floats, paid: Floats) -> Answer:
+    completion = Completion(program)
+    best, objective = Answer("infeasible"), inf
+    for choice in np.argsort(paid, kind="stable"):
+        if paid[choice] + completion.least >= objective:
+            break  # the assignments that follow cost at least as much
+        answer = completion.best(assignments[choice])
+        if answer.claim == "unbounded":
+            return answer
+        if answer.values is not None and answer.bound < objective:
+            best, objective = answer, answer.bound
+    return best

@@ -1,0 +1,96 @@
+"""CBC through PuLP, always in a process of its own: PuLP loads a second HiGHS where it finds one.
+
+PuLP hands over neither the bound nor more than eight digits of the values, so the bound is read from CBC's log (there
+with three decimals: half a unit is taken off) and the judge puts the digits right. For both the objective is scaled
+by a power of two until its largest cost is about a thousand.
+"""
+
+import re
+import warnings
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.solve.answer import Answer, Limits
+from planner.solve.program import Floats, Program
+from planner.solve.worker import apart
+
+LOG_ERROR = 0.5e-3  # of "Lower bound:" in the log
+
+
+def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    return apart("planner.solve.cbc:solve_here", program, limits, hint)
+
+
+def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """Only for a process that runs nothing else."""
+    warnings.simplefilter("ignore")  # PuLP announces its next major version on every use
+    import pulp
+
+    scale = _scale(program)
+    problem, columns = _problem(pulp, program, scale)
+    if hint is not None:
+        for column, value in zip(columns, hint.tolist(), strict=True):
+            column.setInitialValue(value, check=False)
+    log = Path("cbc.log")
+    problem.solve(_solver(pulp, limits, log, warm=hint is not None))
+    if problem.sol_status == pulp.LpSolutionInfeasible or problem.status == pulp.LpStatusInfeasible:
+        return Answer("infeasible")
+    if problem.sol_status == pulp.LpSolutionUnbounded:
+        return Answer("unbounded")
+    values = np.array([column.varValue or 0.0 for column in columns], dtype=np.float64)
+    if problem.sol_status == pulp.LpSolutionOptimal:
+        return Answer(values=values, bound=program.objective(values))
+    return Answer(values=values, bound=_logged_bound(log.read_text()) / scale)
+
+
+def _scale(program: Program) -> float:
+    largest = float(np.abs(program.cost).max(initial=0.0))
+    return float(np.exp2(10 - np.ceil(np.log2(largest)))) if largest > 0 else 1.0
+
+
+def _problem(pulp: Any, program: Program, scale: float) -> tuple[Any, list[Any]]:
+    problem = pulp.LpProblem("program", pulp.LpMinimize)
+    columns = [
+        pulp.LpVariable(f"x{j}", _end(low), _end(high), pulp.LpInteger if whole else pulp.LpContinuous)
+        for j, (low, high, whole) in enumerate(
+            zip(program.lower.tolist(), program.upper.tolist(), program.integer.tolist(), strict=True)
+        )
+    ]
+    problem.setObjective(pulp.LpAffineExpression(zip(columns, (program.cost * scale).tolist(), strict=True)))
+    for row in range(program.rows):
+        entries = slice(program.indptr[row], program.indptr[row + 1])
+        weights = program.values[entries].tolist()
+        terms = [(columns[j], weight) for j, weight in zip(program.indices[entries], weights, strict=True)]
+        low, high = float(program.row_lower[row]), float(program.row_upper[row])
+        equal = [(pulp.LpConstraintEQ, low)]
+        for sense, end in equal if low == high else [(pulp.LpConstraintGE, low), (pulp.LpConstraintLE, high)]:
+            if abs(end) != inf:
+                problem.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, None, end))
+    return problem, columns
+
+
+def _end(bound: float) -> float | None:
+    return None if abs(bound) == inf else bound
+
+
+def _solver(pulp: Any, limits: Limits, log: Path, *, warm: bool) -> Any:
+    seeds = [f"randomSeed {limits.seed}", f"randomCbcSeed {limits.seed}"]
+    bundled = pulp.PULP_CBC_CMD(msg=False)
+    command = pulp.PULP_CBC_CMD if bundled.available() else pulp.COIN_CMD
+    return command(
+        msg=False,
+        timeLimit=limits.seconds,
+        maxNodes=limits.nodes,
+        threads=1,
+        warmStart=warm,
+        options=[*seeds, "increment 1e-9", "allow 1e-9", "ratio 1e-9"],
+        logPath=str(log),
+    )
+
+
+def _logged_bound(log: str) -> float:
+    found = re.findall(r"^Lower bound:\s+(\S+)", log, re.MULTILINE)
+    return float(found[-1]) - LOG_ERROR if found else -inf

@@ -1,0 +1,56 @@
+"""With the whole variables given, the best continuous ones are a small linear program: GLOP solves it.
+
+Its columns are the continuous variables and its rows those that hold one; what the whole variables contribute moves
+the bounds of the rows, so one reduction serves any number of assignments. Rows of whole variables alone are not
+looked at: whoever asks has checked them, or checks the result.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from ortools.math_opt import parameters_pb2
+
+from planner.solve.answer import Answer
+from planner.solve.mathopt import model, run
+from planner.solve.program import Floats, Program
+
+
+class Completion:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._free = ~program.integer
+        kept = self._free[program.indices]
+        per_row = np.bincount(program.entry_rows()[kept], minlength=program.rows)
+        self._touched = per_row > 0
+        place = np.cumsum(self._free) - 1  # of a continuous variable among the continuous ones
+        self._reduced = Program(
+            cost=program.cost[self._free],
+            lower=program.lower[self._free],
+            upper=program.upper[self._free],
+            integer=np.zeros(int(self._free.sum()), dtype=np.bool_),
+            indptr=np.concatenate([[0], np.cumsum(per_row[self._touched])]).astype(np.int64),
+            indices=place[program.indices[kept]].astype(np.int64),
+            values=program.values[kept],
+            row_lower=program.row_lower[self._touched],
+            row_upper=program.row_upper[self._touched],
+        )
+        self.least = self._reduced.box_bound()  # no continuous part costs less
+
+    def best(self, whole: Floats) -> Answer:
+        """All variables, the whole ones as given; `infeasible` and `unbounded` are of the continuous part."""
+        x = np.zeros(self._program.variables)
+        x[~self._free] = whole
+        shift = self._program.activities(x)[self._touched]
+        part = self._reduced
+        part = replace(part, row_lower=part.row_lower - shift, row_upper=part.row_upper - shift)
+        answer = _linear(part)
+        if answer.claim == "unbounded" and _linear(part.without_objective()).claim == "infeasible":
+            return Answer("infeasible")
+        if answer.values is None:
+            return answer
+        x[self._free] = answer.values
+        return Answer(values=x, bound=self._program.objective(x))
+
+
+def _linear(program: Program) -> Answer:
+    return run(model(program), parameters_pb2.SOLVER_TYPE_GLOP, parameters_pb2.SolveParametersProto())

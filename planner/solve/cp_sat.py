@@ -1,0 +1,77 @@
+"""CP-SAT: the program on a grid of whole numbers (`grid.py`), one worker, stopped by deterministic time.
+
+It proves what it proves about a program that is never tighter than the one asked about, so its bound, less the error
+of the objective line, and its proofs that nothing is legal hold as they are. It cannot meet an unbounded program: one
+with an open variable is refused.
+"""
+
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model_helper as cp
+
+from planner.solve.answer import Answer, Limits
+from planner.solve.grid import NOISE, Grid, Line, lay_grid, whole_limits, whole_line
+from planner.solve.program import Floats, Program
+
+
+def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    grid = lay_grid(program)
+    objective = _objective(program, grid)
+    proto = _model(program, grid, objective)
+    if hint is not None:
+        proto.solution_hint.vars.extend(range(program.variables))
+        proto.solution_hint.values.extend(grid.nearest(hint).astype(np.int64).tolist())
+    wrapper = cp.SolveWrapper()
+    wrapper.set_parameters(_parameters(limits))
+    response = wrapper.solve(proto)  # type: ignore[no-untyped-call]
+    if response.status == cp.CpSolverStatus.INFEASIBLE:
+        return Answer("infeasible")
+    if response.status == cp.CpSolverStatus.MODEL_INVALID:
+        raise RuntimeError(f"CP-SAT refused the model: {cp.CpSatHelper.validate_model(proto)}")
+    if response.status == cp.CpSolverStatus.UNKNOWN:
+        return Answer()
+    bound = _bound(program, grid, objective, int(response.inner_objective_lower_bound))
+    return Answer(values=grid.values(np.array(list(response.solution), dtype=np.float64)), bound=bound)
+
+
+def _objective(program: Program, grid: Grid) -> Line:
+    paid = np.flatnonzero(program.cost)
+    return whole_line(paid, program.cost[paid], grid, ~program.integer, "the objective")
+
+
+def _bound(program: Program, grid: Grid, objective: Line, whole: int) -> float:
+    """The proven whole-number bound as a cost: less what the objective line may be wrong by."""
+    shift = program.cost * grid.origin
+    noise = NOISE * (float(np.abs(shift).sum()) + abs(whole) / objective.scale)
+    return float(shift.sum()) + (whole - objective.error) / objective.scale - noise
+
+
+def _model(program: Program, grid: Grid, objective: Line) -> Any:
+    proto = cp.CpModelProto()
+    for top in grid.top.astype(np.int64).tolist():
+        proto.variables.add().domain.extend([0, top])
+    shifts = program.activities(grid.origin)
+    for row in range(program.rows):
+        entries = slice(program.indptr[row], program.indptr[row + 1])
+        columns, coefficients = program.indices[entries], program.values[entries]
+        line = whole_line(columns, coefficients, grid, ~program.integer, f"`{program.row_name(row)}`")
+        linear = proto.constraints.add().linear
+        linear.vars.extend(line.variables.tolist())
+        linear.coeffs.extend(line.weights.tolist())
+        linear.domain.extend(whole_limits(line, shifts[row], program.row_lower[row], program.row_upper[row]))
+    if len(objective.variables):
+        proto.objective.vars.extend(objective.variables.tolist())
+        proto.objective.coeffs.extend(objective.weights.tolist())
+    return proto
+
+
+def _parameters(limits: Limits) -> Any:
+    asked = cp.SatParameters()
+    asked.num_workers = 1
+    asked.random_seed = limits.seed
+    asked.max_deterministic_time = limits.work
+    asked.absolute_gap_limit = 0.0
+    if limits.seconds is not None:
+        asked.max_time_in_seconds = limits.seconds
+    return asked

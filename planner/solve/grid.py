@@ -1,0 +1,94 @@
+"""A program in whole numbers that CP-SAT can carry, and never tighter than the program itself.
+
+    x_j = origin_j + step_j · k_j,   k_j whole in 0..top_j
+
+A whole variable has step 1 and loses nothing. A continuous one gets a grid of step 2^-GRID_BITS of its range, the
+range rounded up to a power of two. Each row (and the objective) is multiplied by a scale and its coefficients are
+rounded to whole numbers. Two errors come of it, and both are known:
+
+    moving x_j to its nearest grid point moves the row by at most  scale · |a_j| · step_j / 2
+    rounding coefficient w_j to ŵ_j moves it by at most            |scale · w_j - ŵ_j| · top_j
+
+The bounds of the row are moved out by their sum. So every legal point of the program, moved to the grid, is legal
+here: a bound, less the objective's own error, and a proof that nothing is legal both hold for the program. What is
+legal here may miss a row of the program by that error; the judge solves the continuous variables again exactly.
+Integer coefficients, and decimals of up to six places, are carried without any error.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.solve.program import Bools, Floats, Ints, Program
+
+GRID_BITS = 30
+PRECISION = 1e-8  # what rounding the coefficients may move a row, of its largest activity
+MAGNITUDE = 2.0**60  # largest activity of a row: sums have to stay within 64 bits
+OPEN = 2.0**62  # stands for a missing bound of a row: beyond every activity
+NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to spare
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One row, or the objective, in whole numbers: ŵ · k is scale · (a · (x - origin)), give or take `error`."""
+
+    variables: Ints
+    weights: Ints  # ŵ
+    scale: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    origin: Floats
+    step: Floats
+    top: Floats  # whole
+
+    def values(self, k: Floats) -> Floats:
+        return self.origin + self.step * k
+
+    def nearest(self, x: Floats) -> Floats:
+        return np.clip(np.rint((x - self.origin) / self.step), 0, self.top)
+
+
+def lay_grid(program: Program) -> Grid:
+    """Refuses what has no end: CP-SAT has no infinity."""
+    width = program.upper - program.lower
+    for variable in np.flatnonzero(~np.isfinite(width)):
+        raise InputError(
+            f"CP-SAT needs both bounds of every variable, and `{program.name(int(variable))}` lacks one",
+            fix="give it bounds that no good solution reaches, or choose another back end",
+        )
+    power = np.exp2(np.ceil(np.log2(np.where(width > 0, width, 1.0))) - GRID_BITS)
+    step = np.where(program.integer, 1.0, power)
+    return Grid(origin=program.lower, step=step, top=np.ceil(width / step))
+
+
+def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bools, what: str) -> Line:
+    """The smallest scale that is precise enough; the first tried carry integers and decimals without error."""
+    weights, tops = coefficients * grid.step[columns], grid.top[columns]
+    reach = float(np.abs(weights) @ tops)
+    finest = 1.0 / float(grid.step[columns].min(initial=1.0))
+    for factor in (*(10.0**places for places in range(7)), *(2.0**bits for bits in range(20, 64, 2))):
+        scale = finest * factor
+        rounded = np.rint(weights * scale)
+        rounding = float(np.abs(weights * scale - rounded) @ tops)
+        if reach * scale > MAGNITUDE:
+            break
+        if rounding <= PRECISION * reach * scale:
+            moving = 0.5 * scale * float(np.abs(weights[continuous[columns]]).sum())
+            return Line(columns, rounded.astype(np.int64), scale, rounding + moving)
+    raise InputError(
+        f"CP-SAT cannot carry {what} in 64 bits: its coefficients and bounds span too many orders of magnitude",
+        fix="narrow the bounds of its variables, or choose another back end",
+    )
+
+
+def whole_limits(line: Line, shift: float, lower: float, upper: float) -> tuple[int, int]:
+    """The bounds of a row in whole numbers, moved out by its error. `shift` is a · origin."""
+    low, high = (lower - shift) * line.scale, (upper - shift) * line.scale
+    error = line.error + 1e-9 + NOISE * abs(shift) * line.scale
+    least = np.ceil(low - error - NOISE * abs(low))
+    most = np.floor(high + error + NOISE * abs(high))
+    return int(np.clip(least, -OPEN, OPEN)), int(np.clip(most, -OPEN, OPEN))

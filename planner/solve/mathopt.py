@@ -1,0 +1,97 @@
+"""HiGHS, SCIP and GLOP through the MathOpt of OR-Tools, with the model written straight into its message.
+
+Both search trees run on one thread and are limited in nodes, so the same input gives the same answer.
+HiGHS is linked into more than one Python package, and two copies in a process can crash it; where PuLP or highspy is
+loaded already, it is run in a process of its own.
+"""
+
+import sys
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, parameters_pb2, result_pb2
+from ortools.math_opt.core.python import solver
+
+from planner.solve.answer import Answer, Limits
+from planner.solve.program import Floats, Program
+
+GAP = 1e-8  # asked of the search trees; the judge calls 1e-6 optimal
+INFEASIBLE = {result_pb2.TERMINATION_REASON_INFEASIBLE}
+UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED}
+
+
+def solve_highs(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    if not sys.modules.keys().isdisjoint({"pulp", "highspy"}):
+        from planner.solve.worker import apart
+
+        return apart("planner.solve.mathopt:solve_highs", program, limits, hint)
+    asked = _parameters(limits)
+    asked.highs.int_options["threads"] = 1
+    asked.highs.string_options["parallel"] = "off"
+    return run(model(program), parameters_pb2.SOLVER_TYPE_HIGHS, asked, hint)
+
+
+def solve_scip(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    asked = _parameters(limits)
+    asked.threads = 1
+    return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, asked, hint)
+
+
+def model(program: Program) -> Any:
+    """The program as a ModelProto."""
+    proto = model_pb2.ModelProto()
+    proto.variables.ids.extend(range(program.variables))
+    proto.variables.lower_bounds.extend(program.lower.tolist())
+    proto.variables.upper_bounds.extend(program.upper.tolist())
+    proto.variables.integers.extend(program.integer.tolist())
+    paid = np.flatnonzero(program.cost)
+    proto.objective.linear_coefficients.ids.extend(paid.tolist())
+    proto.objective.linear_coefficients.values.extend(program.cost[paid].tolist())
+    proto.linear_constraints.ids.extend(range(program.rows))
+    proto.linear_constraints.lower_bounds.extend(program.row_lower.tolist())
+    proto.linear_constraints.upper_bounds.extend(program.row_upper.tolist())
+    proto.linear_constraint_matrix.row_ids.extend(program.entry_rows().tolist())
+    proto.linear_constraint_matrix.column_ids.extend(program.indices.tolist())
+    proto.linear_constraint_matrix.coefficients.extend(program.values.tolist())
+    return proto
+
+
+def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = None) -> Answer:
+    around = model_parameters_pb2.ModelSolveParametersProto()
+    if hint is not None:
+        start = around.solution_hints.add().variable_values
+        start.ids.extend(range(len(hint)))
+        start.values.extend(hint.tolist())
+    result = solver.solve(
+        proto,
+        solver_type,
+        parameters_pb2.SolverInitializerProto(),
+        parameters,
+        around,
+        None,
+        callback_pb2.CallbackRegistrationProto(),
+        None,
+        None,
+    )
+    reason = result.termination.reason
+    if reason in INFEASIBLE:
+        return Answer("infeasible")
+    if reason in UNBOUNDED:  # or infeasible: whoever asked has to find out
+        return Answer("unbounded")
+    bound = result.termination.objective_bounds.dual_bound
+    if not result.solutions:
+        return Answer(bound=bound)
+    return Answer(values=np.array(result.solutions[0].primal_solution.variable_values.values), bound=bound)
+
+
+def _parameters(limits: Limits) -> Any:
+    asked = parameters_pb2.SolveParametersProto(
+        random_seed=limits.seed,
+        node_limit=limits.nodes,
+        relative_gap_tolerance=GAP,
+        absolute_gap_tolerance=GAP,
+    )
+    if limits.seconds is not None:
+        asked.time_limit.FromTimedelta(timedelta(seconds=limits.seconds))
+    return asked

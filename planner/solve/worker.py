@@ -1,0 +1,83 @@
+"""A back end in a process of its own, for those whose libraries cannot share one with the others.
+
+The parent leaves `asked.npz` in a temporary folder and starts this module there; the child leaves `answer.npz`.
+Everything the child makes lies in that folder, and everything it starts dies with it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import planner
+from planner.errors import RunFailed
+from planner.solve.answer import Answer, Limits
+from planner.solve.program import Floats, Program
+
+ARRAYS = ("cost", "lower", "upper", "integer", "indptr", "indices", "values", "row_lower", "row_upper")
+
+
+def apart(target: str, program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """What `target` (`module:function`) answers, asked in a new process."""
+    with TemporaryDirectory(prefix="planner-solve-") as folder:
+        seconds = -1.0 if limits.seconds is None else limits.seconds
+        np.savez(
+            Path(folder, "asked.npz"),
+            limits=np.array([limits.effort, seconds, limits.seed]),
+            hint=np.zeros(0) if hint is None else hint,
+            **{name: getattr(program, name) for name in ARRAYS},
+        )
+        _run(target, folder)
+        with np.load(Path(folder, "answer.npz"), allow_pickle=False) as answer:
+            values = answer["values"] if answer["found"] else None
+            return Answer(claim=str(answer["claim"]), values=values, bound=float(answer["bound"]))  # type: ignore[arg-type]
+
+
+def _run(target: str, folder: str) -> None:
+    path = os.pathsep.join(filter(None, [str(Path(planner.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner.solve.worker", target],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder, "TMP": folder, "TEMP": folder},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, noise = process.communicate()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode:
+        last = (noise.strip().splitlines() or ["it said nothing"])[-1]
+        raise RunFailed(
+            f"the solver's process ended with status {process.returncode}: {last}",
+            where=target,
+            fix="choose another back end",
+        )
+
+
+def main() -> None:
+    with np.load("asked.npz", allow_pickle=False) as asked:
+        program = Program(**{name: asked[name] for name in ARRAYS})
+        effort, seconds, seed = asked["limits"].tolist()
+        hint = asked["hint"] if len(asked["hint"]) else None
+    module, _, function = sys.argv[1].partition(":")
+    limits = Limits(effort=int(effort), seconds=None if seconds < 0 else seconds, seed=int(seed))
+    answer = getattr(import_module(module), function)(program, limits, hint)
+    found = answer.values is not None
+    np.savez("answer.npz", claim=answer.claim, bound=answer.bound, found=found, values=answer.values if found else [])
+
+
+if __name__ == "__main__":
+    main()

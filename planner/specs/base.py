@@ -1,0 +1,91 @@
+"""What every struct in a file has in common, and the small types that appear in several of them."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):  # what type checkers need to know about the defaults of Spec's subclasses
+        return lambda cls: cls
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Index = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Source = Literal["measured", "fitted", "published", "analytic"]  # in that order of trust
+
+MAX_INDEX = 10_000_000  # a range in a file never unfolds into more than this
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A frozen piece of a file. An unknown key is an error; a `ValueError` says `what is wrong | what to do`.
+
+    msgspec hands `kw_only` down to no subclass: say it again where a required field follows an optional one.
+    """
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def changed(spec: S, **fields: Any) -> S:
+    """A copy with other values in these fields."""
+    return msgspec.structs.replace(spec, **fields)
+
+
+class Indices(tuple[int, ...]):
+    """Sorted, distinct indices, written as ranges: `0-31`, `0-1,4-5`, `7`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_file(cls, value: Any) -> "Indices":
+        text = str(value)
+        if not isinstance(value, (int, str)) or not re.fullmatch(r"\d{1,8}(-\d{1,8})?([,+]\d{1,8}(-\d{1,8})?)*", text):
+            raise ValueError(f"`{text}` is no set of indices | write it like 0-31, or 0-1,4-5, or 7")
+        indices: list[int] = []
+        for part in re.split("[,+]", text):
+            first, _, last = part.partition("-")
+            low, high = int(first), int(last or first)
+            if high < low or (indices and low <= indices[-1]) or high > MAX_INDEX:
+                raise ValueError(f"the indices in `{text}` do not rise | write each once, in rising order")
+            indices.extend(range(low, high + 1))
+        return cls(indices)
+
+    def to_file(self) -> str | int:
+        text = str(self)
+        return int(text) if text.isdigit() else text
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for index in self:
+            if parts and self._last(parts[-1]) == index - 1:
+                parts[-1] = f"{parts[-1].partition('-')[0]}-{index}"
+            else:
+                parts.append(str(index))
+        return ",".join(parts)
+
+    @staticmethod
+    def _last(part: str) -> int:
+        return int(part.rpartition("-")[2])
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        return {"type": ["string", "integer"], "description": "indices as ranges: 0-31, or 0-1,4-5, or 7"}
+
+
+class Ranks(Indices):
+    """Ranks of a job, rising."""
+
+    __slots__ = ()
+
+
+class Layers(Indices):
+    """Layers of a module, rising, from 0."""
+
+    __slots__ = ()

@@ -1,0 +1,61 @@
+"""Where a job runs: kinds of ranks, and the levels of the network between them."""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from planner.specs.base import Amount, Count, Spec
+
+
+class RankKind(Spec):
+    """`count` ranks on the same device, `per_node` to a node; ranks are numbered in the order of these entries."""
+
+    kind: str  # the device's name, a file of profiles/devices
+    count: Count
+    per_node: Count
+
+
+class Level(Spec):
+    """Ranks that lie within one level reach each other at its bandwidth. Levels go from near to far."""
+
+    name: str
+    ranks: Count  # how many consecutive ranks the level joins
+    gb_per_s: Amount  # one way, per rank
+    latency_us: Amount
+
+
+class Cluster(Spec):
+    """`profiles/clusters/*.yaml`."""
+
+    FORMAT: ClassVar[str] = "planner.cluster/1"
+    format: str
+    name: str
+    source: str
+    ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
+    levels: Annotated[tuple[Level, ...], msgspec.Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if self.levels[-1].ranks < self.size:
+            raise ValueError(f"the last level joins {self.levels[-1].ranks} of {self.size} ranks | let it join all")
+
+    @property
+    def size(self) -> int:
+        """Ranks in all."""
+        return sum(kind.count for kind in self.ranks)
+
+
+def level_of(cluster: Cluster, first: int, last: int) -> Level:
+    """The nearest level that holds both ranks."""
+    for level in cluster.levels:
+        if first // level.ranks == last // level.ranks:
+            return level
+    return cluster.levels[-1]
+
+
+def kind_of(cluster: Cluster, rank: int) -> str:
+    """The device of a rank: ranks are numbered in the order of the cluster's entries."""
+    for entry in cluster.ranks:
+        if rank < entry.count:
+            return entry.kind
+        rank -= entry.count
+    return cluster.ranks[-1].kind

@@ -1,0 +1,116 @@
+"""A job with everything it names read in: what strategies and pricing start from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.cluster import Cluster
+from planner.specs.job import Job
+from planner.specs.lengths import Batch, batches
+from planner.specs.model import Model, Module
+from planner.specs.profile import Device, Profile
+from planner.specs.workload import LengthsFile, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """One job, resolved."""
+
+    job: Job
+    model: Model
+    module: str  # whose items the workload's rows are
+    cluster: Cluster
+    devices: dict[str, Device]
+    profile: Profile
+    batches: tuple[Batch, ...]
+    sources: dict[str, Path]  # what was read, by role
+    seed: int = 0
+    effort: int = 2
+    first_row: int = 0
+
+    @property
+    def spec(self) -> Module:
+        return self.model.modules[self.module]
+
+    @property
+    def device(self) -> Device:
+        """The device of the first kind of rank."""
+        return self.devices[self.cluster.ranks[0].kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line may say beyond the job's file."""
+
+    batches: int = 1
+    first_row: int = 0
+    seed: int = 0
+    effort: int = 2
+    lengths: str | None = None
+
+
+def load(reference: str, options: Options) -> Inputs:
+    """The job that a name or a path means, with all it names. Raises InputError."""
+    job, path = library.read(reference, Job)
+    return resolve(job, path, options)
+
+
+def resolve(job: Job, path: Path, options: Options) -> Inputs:
+    """Everything that `job`, read from `path`, names."""
+    base = path.parent
+    model, model_path = library.read(job.model, Model, base)
+    cluster, cluster_path = library.read(job.cluster, Cluster, base)
+    sources = {"job": path, "model": model_path, "cluster": cluster_path}
+    devices = {}
+    for kind in cluster.ranks:
+        facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base)
+        devices[kind.kind] = facts.device
+    profile, sources["profile"] = find_profile(job, cluster, base)
+    workload = job.workload
+    if options.lengths:
+        column = workload.lengths.column if isinstance(workload.lengths, LengthsFile) else "tokens"
+        workload = replace_lengths(job, str(Path(options.lengths).absolute()), column)
+    if isinstance(workload.lengths, LengthsFile):
+        sources["lengths"] = base / workload.lengths.path
+    return Inputs(
+        job=job,
+        model=model,
+        module=choose_module(job, model, path),
+        cluster=cluster,
+        devices=devices,
+        profile=profile,
+        batches=tuple(batches(workload, options.batches, options.first_row, options.seed, base)),
+        sources=sources,
+        seed=options.seed,
+        effort=options.effort,
+        first_row=options.first_row,
+    )
+
+
+def replace_lengths(job: Job, path: str, column: str) -> Workload:
+    return changed(job.workload, lengths=LengthsFile(path=path, column=column))
+
+
+def find_profile(job: Job, cluster: Cluster, base: Path) -> tuple[Profile, Path]:
+    """`auto`: what was measured here for the cluster's device, else what is shipped for it."""
+    kind = cluster.ranks[0].kind
+    measured = library.cache() / f"{kind}.yaml"
+    if job.profile == "auto" and measured.is_file():
+        return files.read(measured, Profile), measured
+    return library.read(kind if job.profile == "auto" else job.profile, Profile, base)
+
+
+def choose_module(job: Job, model: Model, path: Path) -> str:
+    """The module that the workload's rows are items of."""
+    if not job.workload.module and len(model.modules) == 1:
+        return next(iter(model.modules))
+    if job.workload.module not in model.modules:
+        raise InputError(
+            f"the workload names module `{job.workload.module}`, the model has {', '.join(model.modules)}",
+            where=f"{path} (workload.module)",
+            fix="name one of them",
+        )
+    return job.workload.module

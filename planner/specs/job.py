@@ -1,0 +1,58 @@
+"""The job: which model, where, on what data, for what objective, within what limits, and what is already fixed."""
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from planner.specs.base import Amount, Count, Share, Spec
+from planner.specs.workload import Workload
+
+Recompute = Literal["none", "selective", "full"]
+Sync = Literal["micro_batch", "step"]
+Dtype = Literal["bf16", "float32", "float64"]
+
+
+class Limits(Spec):
+    """Bounds that the plan must keep."""
+
+    tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model when given
+    memory_margin: Share = 0.06  # of the device's memory, never planned on
+    groups_per_rank: Count | None = None  # communicators a rank may hold
+
+
+class LayoutWish(Spec):
+    """How the module's states are kept; the strategy decides the rest."""
+
+    zero: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
+    recompute: Recompute = "none"
+    dtype: Dtype = "bf16"
+
+
+class FixedItem(Spec):
+    degree: Count
+
+
+class Fix(Spec):
+    """Decisions taken before solving; a strategy works around them."""
+
+    items: dict[int, FixedItem] = {}
+
+
+class Job(Spec):
+    """`job.yaml`, and `profiles/jobs/*.yaml`."""
+
+    FORMAT: ClassVar[str] = "planner.job/1"
+    format: str
+    name: str
+    model: str  # a shipped model, or a path
+    cluster: str  # a shipped cluster, or a path
+    workload: Workload
+    profile: str = "auto"  # what was measured here, else what is shipped for the device; or a name, or a path
+    strategy: str = "sequence_groups"
+    objective: Literal["step_seconds"] = "step_seconds"
+    layout: LayoutWish = LayoutWish()
+    degrees: tuple[Count, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
+    sync: Sync = "micro_batch"
+    limits: Limits = Limits()
+    fix: Fix = Fix()
+    learning_rate: Amount = 1e-3

@@ -1,0 +1,106 @@
+"""Rows of a workload: document lengths from a file, a distribution or a mix, batch by batch."""
+
+import csv
+import gzip
+import io
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.specs.distributions import sample, sample_mix
+from planner.specs.workload import Distribution, LengthsFile, Workload
+
+MAX_LENGTH = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next rows of the data: what the plan must place, and what was too long for the job."""
+
+    items: dict[int, int]  # row → tokens, after rounding
+    dropped: tuple[int, ...]
+
+
+def batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[Batch]:
+    """`count` consecutive batches from `first_row`. Raises InputError when rows run out or a length is impossible."""
+    end = first_row + count * workload.batch_rows
+    rows = read_rows(workload, end, seed, base)
+    if len(rows) < end:
+        raise InputError(
+            f"{count} batches of {workload.batch_rows} rows end at row {end}, the data has {len(rows)} rows",
+            where="workload",
+            fix="ask for fewer batches, or give more rows",
+        )
+    starts = range(first_row, end, workload.batch_rows)
+    return [make_batch(workload, rows, start) for start in starts]
+
+
+def make_batch(workload: Workload, rows: list[int], start: int) -> Batch:
+    """Rows `start`… of one batch, rounded up; too long ones are dropped."""
+    items: dict[int, int] = {}
+    dropped = []
+    for row in range(start, start + workload.batch_rows):
+        if rows[row] > workload.max_tokens:
+            dropped.append(row)
+        else:
+            items[row] = -(-rows[row] // workload.round_to) * workload.round_to
+    if not items:
+        raise InputError(
+            f"every row of the batch at row {start} is longer than {workload.max_tokens} tokens",
+            where="workload.max_tokens",
+            fix="raise max_tokens",
+        )
+    return Batch(items, tuple(dropped))
+
+
+def read_rows(workload: Workload, count: int, seed: int, base: Path) -> list[int]:
+    """The first `count` rows or more."""
+    lengths = workload.lengths
+    if isinstance(lengths, LengthsFile):
+        path = Path(lengths.path)
+        return read_lengths(path if path.is_absolute() else base / path, lengths.column)
+    if isinstance(lengths, Distribution):
+        return sample(lengths.name, count, seed)
+    return sample_mix(lengths.parts, count, seed)
+
+
+def read_lengths(path: Path, column: str) -> list[int]:
+    """One length a line, or a column of a CSV; gzip when the name ends in .gz."""
+    text = read_maybe_gzip(path)
+    lines = text.splitlines()
+    if not lines:
+        raise InputError("the file of lengths is empty", where=str(path), fix="give one length a line")
+    header = next(csv.reader(lines[:1]))
+    if header[0].strip().lstrip("-").isdigit():
+        return [length(cell, path, number) for number, cell in enumerate(lines, 1) if cell.strip()]
+    if column not in header:
+        raise InputError(
+            f"the file has no column `{column}`", where=f"{path}:1", fix=f"say column: one of {', '.join(header)}"
+        )
+    at = header.index(column)
+    rows = csv.reader(io.StringIO(text))
+    next(rows)
+    return [length(row[at] if at < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row]
+
+
+def read_maybe_gzip(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"the gzip file is damaged: {error}", where=str(path), fix="make or fetch it again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "the file of lengths is not text", where=str(path), fix="give a CSV, or one length a line"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read the lengths: {error.strerror}", where=str(path), fix="check the path") from error
+
+
+def length(cell: str, path: Path, line: int) -> int:
+    """A positive number of tokens."""
+    text = cell.strip()
+    if not text.lstrip("-").isdigit() or not 0 < int(text) <= MAX_LENGTH:
+        raise InputError(f"`{text}` is no length", where=f"{path}:{line}", fix="a whole number of tokens, at least 1")
+    return int(text)

@@ -1,0 +1,53 @@
+"""Names of shipped files, and paths: `a100x64` or `my/cluster.yaml`."""
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from planner import files
+from planner.errors import InputError
+from planner.specs.cluster import Cluster
+from planner.specs.job import Job
+from planner.specs.model import Model
+from planner.specs.profile import Profile
+
+T = TypeVar("T")
+FOLDERS: dict[type, str] = {Model: "models", Cluster: "clusters", Profile: "devices", Job: "jobs"}
+
+
+def shipped() -> Path:
+    """The folder of shipped profiles: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "profiles"
+    return inside if inside.is_dir() else package.parent / "profiles"
+
+
+def cache() -> Path:
+    """Where measured profiles are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "planner" / "profiles"
+
+
+def names(kind: type) -> list[str]:
+    """The shipped names of a kind of file."""
+    return sorted(path.stem for path in (shipped() / FOLDERS[kind]).glob("*.yaml"))
+
+
+def find(reference: str, kind: type, base: Path | None = None) -> Path:
+    """The file that a name or a path means; a relative path is tried from `base` first. Raises InputError."""
+    if "/" in reference or reference.endswith((".yaml", ".yml")):
+        for folder in [base] if base else []:
+            if (folder / reference).is_file():
+                return folder / reference
+        return Path(reference)
+    path = shipped() / FOLDERS[kind] / f"{reference}.yaml"
+    if not path.is_file():
+        what = FOLDERS[kind].removesuffix("s")
+        raise InputError(f"no {what} is called `{reference}`", fix=f"one of {', '.join(names(kind))}; or a path")
+    return path
+
+
+def read(reference: str, kind: type[T], base: Path | None = None) -> tuple[T, Path]:
+    """The file that a name or a path means, read, and where it is."""
+    path = find(reference, kind, base)
+    return files.read(path, kind), path

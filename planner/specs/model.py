@@ -1,0 +1,103 @@
+"""What a model is made of: modules with their shapes, and the edges between them."""
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from planner.specs.base import Count, Index, Spec
+
+Norm = Literal["rms", "layer"]
+Bias = Literal["none", "qkv", "all"]
+
+
+class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
+    """A causal transformer over tokens, from embedding to next-token loss."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None  # None: as many as heads
+    ffn: Count  # width of the MLP; a gated MLP has two such projections in
+    vocab: Count
+    head_dim: Count | None = None  # None: hidden / heads
+    gated: bool = True
+    norm: Norm = "rms"
+    bias: Bias = "none"
+    positions: Literal["rope", "learned"] = "rope"
+    max_positions: Index = 0  # rows of the table of learned positions
+    tied: bool = False  # the head shares the embedding's weights
+
+    def __post_init__(self) -> None:
+        check_heads(self)
+        if self.positions == "learned" and not self.max_positions:
+            raise ValueError("learned positions need a table | add max_positions")
+
+
+class Vit(Spec, kw_only=True, tag_field="kind", tag="vit"):
+    """A vision transformer over flattened patches, full attention within an image, then a projector."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None
+    ffn: Count
+    head_dim: Count | None = None
+    gated: bool = False
+    norm: Norm = "layer"
+    bias: Bias = "all"
+    patch: Count  # pixels on a side
+    frames: Count = 1  # frames in one patch
+    channels: Count = 3
+    merge: Count = 1  # merge x merge patches become one output token
+    out: Count  # width of the output tokens: the hidden size of the module that reads them
+    positions: Literal["rope"] = "rope"
+    window: Count | None = None  # patches in an attention window; None: the whole image
+    full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
+
+    def __post_init__(self) -> None:
+        check_heads(self)
+
+
+Module = Decoder | Vit
+
+
+def check_heads(module: Module) -> None:
+    """Heads share out the hidden size, and query heads share out the key/value heads."""
+    if module.head_dim is None and module.hidden % module.heads:
+        raise ValueError(
+            f"hidden {module.hidden} is not divisible by heads {module.heads} | change one, or say head_dim"
+        )
+    if module.heads % kv_heads(module):
+        raise ValueError(f"heads {module.heads} is not divisible by kv_heads {kv_heads(module)} | change one")
+
+
+def kv_heads(module: Module) -> int:
+    return module.kv_heads or module.heads
+
+
+def head_dim(module: Module) -> int:
+    return module.head_dim or module.hidden // module.heads
+
+
+class ModelEdge(Spec):
+    """The output tokens of one module are inputs of another."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+
+
+class Model(Spec):
+    """`profiles/models/*.yaml`: modules by name, and who feeds whom."""
+
+    FORMAT: ClassVar[str] = "planner.model/1"
+    format: str
+    name: str
+    source: str  # where the shape is published
+    modules: Annotated[dict[str, Module], msgspec.Meta(min_length=1)]
+    edges: tuple[ModelEdge, ...] = ()
+
+    def __post_init__(self) -> None:
+        for edge in self.edges:
+            for end in (edge.source, edge.target):
+                if end not in self.modules:
+                    raise ValueError(f"the edge names `{end}`, which is no module | one of {', '.join(self.modules)}")

@@ -1,0 +1,93 @@
+"""What pieces of work cost on a device: facts of the device, fits of modules, tables of collectives, provenance."""
+
+from typing import ClassVar, Literal
+
+from planner.specs.base import Amount, Count, Share, Source, Spec
+
+
+class Fit(Spec):
+    """Milliseconds of one pass over packed sequences of s tokens each: (ms_per_token2·Σs² + ms_per_token·Σs)/d + ms."""
+
+    ms_per_token2: Amount = 0.0
+    ms_per_token: Amount = 0.0
+    ms: Amount = 0.0
+
+
+class Passes(Spec):
+    """The fits of `layers` layers: forward and backward apart, or published together with forward's share of them."""
+
+    layers: Count = 1
+    forward: Fit | None = None
+    backward: Fit | None = None
+    both: Fit | None = None
+    forward_share: Share = 1 / 3  # backward does twice forward's work
+    activation_kib_per_token: Amount = 0.0  # kept from forward to backward
+    holdout_error: Amount | None = None  # median relative error on measurements left out of the fit
+
+    def __post_init__(self) -> None:
+        if (self.both is None) == (self.forward is None) or (self.forward is None) != (self.backward is None):
+            raise ValueError("give `forward` and `backward`, or `both` | remove one or add the other")
+
+
+class ModuleCosts(Spec):
+    """What one module costs: its layers, its ends (embedding, head, loss), its optimizer, its exchanges."""
+
+    source: Source
+    spread: Amount  # half-width of the 80 % interval over the value
+    layer: Passes
+    ends: Passes | None = None
+    update_ns_per_parameter: Amount = 0.0
+    a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
+    a2a_calls: int | None = None  # all-to-alls in both passes of all layers; None: from the shape
+    sharding: Literal["apart", "included"] = "apart"  # are ZeRO-3's gathers priced apart, or part of the fits?
+    measured_at: str = ""  # shape and dtype that was measured
+
+
+class Point(Spec):
+    """A collective over `ranks` ranks, as seen by one of them: latency_us + bytes / gb_per_s."""
+
+    ranks: Count
+    gb_per_s: Amount
+    latency_us: Amount = 0.0
+
+
+class Collective(Spec):
+    """Measured sizes of one collective; a size in between takes the next larger one."""
+
+    source: Source
+    spread: Amount
+    points: tuple[Point, ...]
+
+
+class Device(Spec):
+    """Facts of a device, from its data sheet unless `provenance` says otherwise."""
+
+    kind: Literal["cpu", "cuda"]
+    memory_gib: Amount
+    tflops: dict[str, Amount]  # dense peak by dtype
+    memory_gb_per_s: Amount
+    reserved_gib: Amount = 0.0  # context and library workspaces
+    usd_per_hour: Amount | None = None
+    price_date: str = ""
+
+
+class Provenance(Spec):
+    """Who says so, since when, on what."""
+
+    source: str
+    date: str = ""
+    machine: str = ""
+    versions: dict[str, str] = {}
+    note: str = ""
+
+
+class Profile(Spec):
+    """`profiles/devices/*.yaml`, and what `planner profile` writes."""
+
+    FORMAT: ClassVar[str] = "planner.profile/1"
+    format: str
+    name: str
+    device: Device
+    provenance: Provenance
+    modules: dict[str, ModuleCosts] = {}  # by MODEL/MODULE
+    collectives: dict[str, Collective] = {}  # all_to_all, all_gather, reduce_scatter, p2p

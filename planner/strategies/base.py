@@ -1,0 +1,91 @@
+"""What strategies share: a module spread over all ranks, and decisions as a plan that says what it used."""
+
+from pathlib import Path
+
+import planner
+from planner import files
+from planner.costs.prices import price_table
+from planner.plan.model import (
+    Breakdown,
+    Group,
+    Layout,
+    Made,
+    Outcome,
+    Plan,
+    Prediction,
+    Row,
+    SourceFile,
+    Step,
+    Uses,
+)
+from planner.specs.base import Ranks
+from planner.specs.inputs import Inputs
+
+UNKNOWN = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+UNPRICED = Prediction(
+    step_seconds=0.0,
+    spread=0.0,
+    peak_memory_gib=0.0,
+    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
+    measured_share=0.0,
+)
+
+
+def data_parallel(inputs: Inputs) -> dict[str, Layout]:
+    """The workload's module over all ranks, its states kept as the job wishes."""
+    wish, size = inputs.job.layout, inputs.cluster.size
+    layout = Layout(
+        ranks=Ranks(range(size)), mesh={"dp": size}, zero=wish.zero, recompute=wish.recompute, dtype=wish.dtype
+    )
+    return {inputs.module: layout}
+
+
+def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
+    """Everything the plan needs to be read, priced and built by itself."""
+    sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
+    return Uses(
+        models={name: inputs.model.modules[name] for name in layouts},
+        cluster=inputs.cluster,
+        devices=inputs.devices,
+        items={inputs.module: sizes},
+        dropped=tuple(row for batch in inputs.batches for row in batch.dropped),
+        degrees=degrees,
+        limits=inputs.job.limits,
+        fix=inputs.job.fix,
+        prices=price_table(inputs, layouts),
+        sources={role: source(path) for role, path in inputs.sources.items()},
+    )
+
+
+def source(path: Path) -> SourceFile:
+    """An input's digest, and its path as short as it can be said from here."""
+    try:
+        said = path.resolve().relative_to(Path.cwd().resolve())
+    except ValueError:
+        said = path
+    return SourceFile(path=str(said), sha256=files.digest(path))
+
+
+def draft(
+    inputs: Inputs, used: Uses, layouts: dict[str, Layout], groups: dict[str, Group], rows: list[tuple[Row, ...]]
+) -> Plan:
+    """The decisions as a plan, still unpriced: one step for each batch."""
+    return Plan(
+        format=Plan.FORMAT,
+        name=inputs.job.name,
+        made=Made(
+            by=f"planner {planner.__version__}",
+            strategy=inputs.job.strategy,
+            seed=inputs.seed,
+            effort=inputs.effort,
+            batches=len(inputs.batches),
+            first_row=inputs.first_row,
+        ),
+        uses=used,
+        outcome=UNKNOWN,
+        prediction=UNPRICED,
+        ranks=inputs.cluster.ranks,
+        layouts=layouts,
+        groups=groups,
+        steps=tuple(Step(sync=inputs.job.sync, micro_batches=step_rows) for step_rows in rows),
+    )

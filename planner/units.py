@@ -1,0 +1,32 @@
+"""Units: SI inside (seconds, bytes, bytes per second), GiB and ms for people and in files."""
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+GB = 10**9
+MS, US = 1e-3, 1e-6
+
+
+def gib(count_bytes: float) -> float:
+    """Bytes as GiB, rounded for a file or a table."""
+    return round(count_bytes / GIB, 4)
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it: `3.10 s`, `45.2 ms`, `12 µs`."""
+    if abs(seconds) >= 1:
+        return f"{seconds:.2f} s"
+    if abs(seconds) >= 1e-3:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds * 1e6:.0f} µs"
+
+
+def size(count_bytes: float) -> str:
+    """A size as a person says it: `1.5 GiB`, `20.0 MiB`."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(count_bytes) >= unit:
+            return f"{count_bytes / unit:.1f} {name}"
+    return f"{count_bytes:.0f} B"
+
+
+def percent(share: float) -> str:
+    """A share as a person says it: `3.5 %`."""
+    return f"{share * 100:.1f} %"

@@ -1,0 +1,91 @@
+"""Lower bounds on the seconds of a step: no packing of these sequences on these ranks can be faster.
+
+For the declared degrees, token cap and kind of sync; never for a simplified model of them.
+
+area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
+          micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
+exact     The exact program (verify/exact.py), for small problems.
+longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
+          constants.
+"""
+
+from typing import NamedTuple
+
+from planner.costs.pricing import Pricing
+from planner.costs.sequences import Sequences, sequences
+from planner.plan.model import Plan, assignments
+from planner.simulate import Timeline
+from planner.verify.exact import prove, small_enough
+
+
+class Bound(NamedTuple):
+    seconds: float
+    by: str
+
+
+def lower_bound(problem: Sequences) -> Bound:
+    """The best of the bounds, and its name."""
+    return max(area(problem), longest(problem), key=lambda bound: bound.seconds)
+
+
+def fewest_rows(problem: Sequences) -> int:
+    """Micro-batches that the tokens need at least."""
+    return max(1, -(-problem.tokens // (problem.ranks * problem.cap)))
+
+
+def row_constant(problem: Sequences) -> float:
+    """What every micro-batch costs however little it holds."""
+    return min(line.const for line in problem.lines.values()) + problem.row_seconds
+
+
+def area(problem: Sequences) -> Bound:
+    work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes)
+    rows = fewest_rows(problem) * row_constant(problem)
+    return Bound(rows + work / problem.ranks + problem.step_seconds, "area")
+
+
+def longest(problem: Sequences) -> Bound:
+    alone = max(cheapest(problem, item, per_rank=True) for item in problem.sizes)
+    rows = fewest_rows(problem) * row_constant(problem)
+    return Bound(rows + alone + problem.step_seconds, "longest")
+
+
+def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
+    """The least seconds (per rank), or rank-seconds, that an item takes on any of its degrees, without constants."""
+    size = problem.sizes[item]
+    seconds = (
+        (degree, problem.lines[degree].quad * size * size + problem.lines[degree].lin * size)
+        for degree in problem.choices(item)
+    )
+    return min(time if per_rank else degree * time for degree, time in seconds)
+
+
+def step_bound(plan: Plan, number: int, pricing: Pricing, timeline: Timeline) -> Bound:
+    """Over every packing when ranks meet in micro-batches of one module; else for the layouts that the plan has."""
+    if len(plan.layouts) == 1 and plan.steps[number].sync == "micro_batch":
+        (module,) = plan.layouts
+        if not plan.layouts[module].stages:
+            problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module))
+            return max(lower_bound(problem), exact(problem, timeline.step_seconds), key=lambda bound: bound.seconds)
+    return busiest_rank(timeline)
+
+
+def exact(problem: Sequences, value: float) -> Bound:
+    """What the exact program proves, where it can be expected to; nothing elsewhere."""
+    return Bound(prove(problem, value).bound if small_enough(problem, value) else 0.0, "exact")
+
+
+def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
+    """Item → tokens of what one step works on."""
+    items = (i for row in plan.steps[number].micro_batches for a in assignments(plan, row) for i in a.items)
+    return {item: plan.uses.items[module][item] for item in items}
+
+
+def busiest_rank(timeline: Timeline) -> Bound:
+    """Given who does what: no order of it ends before the busiest rank has done its own."""
+    busy: dict[int, float] = {}
+    for event in timeline.events:
+        if event.stream == "compute":
+            for rank in event.ranks:
+                busy[rank] = busy.get(rank, 0.0) + event.seconds
+    return Bound(max(busy.values(), default=0.0), "busiest_rank")

@@ -1,0 +1,221 @@
+"""Four gloo ranks in one world: whatever the groups and the shards, loss and gradients are those of one process."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import init_device_mesh
+
+from planner.launch.collectives import COLLECTIVES, prepare, time_collective
+from planner.launch.groups import Groups
+from planner.launch.meter import Meter
+from planner.launch.processes import launch
+from planner.launch.ulysses import exchange_over
+from planner.launch.worker import joined
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch, token_unit
+from planner.models.exchange import WHOLE, even_sizes
+from planner.specs.model import Decoder, Vit
+
+GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
+SHAPES = {
+    "gqa 8/4": Decoder(**GQA, kv_heads=4),
+    "gqa 8/2": Decoder(**GQA, kv_heads=2, bias="qkv"),
+    "gpt": Decoder(**GQA, gated=False, norm="layer", bias="all", positions="learned", max_positions=40, tied=True),
+    "vit": Vit(layers=2, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6),
+}
+PAIR, THREE, ALL = (0, 1), (1, 2, 3), (0, 1, 2, 3)
+CATALOGUE = [PAIR, THREE, (0, 2), (1, 3), ALL, (0,), (2,), (3,), PAIR]
+# A row is run at the same time by all ranks: {ranks: lengths of the documents}. A group without documents is idle.
+ROWS = [
+    {PAIR: [12, 4, 8], (2,): [8], (3,): [4, 4]},
+    {ALL: [36, 12, 4]},
+    {PAIR: [20], (2,): [], (3,): [16]},
+    {(0, 2): [8], (1, 3): [28, 8]},
+]
+SEED = 3
+TASKS = 4  # all-to-alls of a layer: two forward, two backward
+
+
+def numbered(rows):
+    """The same rows with items for lengths: [(item, length), ...]."""
+    count = iter(range(1000))
+    return [{ranks: [(next(count), length) for length in lengths] for ranks, lengths in row.items()} for row in rows]
+
+
+def uneven_sizes(tokens, ranks, unit):
+    """Shards as different as can be: the first has nothing, the last has its part too."""
+    sizes = list(even_sizes(tokens, ranks, unit))
+    sizes[-1] += sizes[0]
+    sizes[0] = 0
+    return tuple(sizes)
+
+
+def relative_errors(loss, gradients, want):
+    """Of the loss, and of the worst gradient; a gradient that is zero but for noise is held against the largest."""
+    want_loss, want_gradients = want
+    floor = 1e-3 * max(gradient.norm() for gradient in want_gradients.values())
+    worst = max(
+        float((gradients[name].double() - wanted).norm() / max(wanted.norm(), floor))
+        for name, wanted in want_gradients.items()
+    )
+    return abs(float(loss) / float(want_loss) - 1), worst
+
+
+def reference(spec, documents):
+    """One process, one document at a time, float64."""
+    model = build(spec, dtype=torch.float64)
+    init_weights(model, SEED)
+    total = sum(length for _, length in documents)
+    losses = [model(packed_batch(spec, [document], SEED)) / total for document in documents]
+    sum(losses).backward()
+    return sum(losses).item(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def check_group(groups, spec, ranks, split):
+    """One batch over one group, the model replicated: errors on its members."""
+    documents = [(0, 12), (1, 4), (2, 28), (3, 8)]
+    if dist.get_rank() not in ranks:
+        return None
+    model = build(spec, dtype=torch.float64)
+    init_weights(model, SEED)
+    meter = Meter()
+    exchange = exchange_over(groups, ranks, split(52, len(ranks), token_unit(spec)), meter)
+    loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / 52
+    loss.backward()
+    summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
+    for tensor in summed:
+        dist.all_reduce(tensor, group=groups[ranks])
+    assert meter.calls == TASKS * spec.layers
+    assert meter.bytes > 0 and meter.seconds > 0
+    names = [name for name, _ in model.named_parameters()]
+    return relative_errors(summed[0], dict(zip(names, summed[1:], strict=True)), reference(spec, documents))
+
+
+def sharded(spec, dtype, **options):
+    """A model over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
+    model = build(spec, dtype=dtype, device=torch.device("meta"), recompute=options.pop("recompute", False))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for unit in [*model.layers, model]:
+        fully_shard(unit, mesh=mesh, **options)
+        unit.set_force_sum_reduction_for_comms(True)
+        unit.set_gradient_divide_factor(1.0)
+    model.to_empty(device="cpu")
+    init_weights(model, SEED)
+    return model
+
+
+def run_rows(groups, spec, model):
+    """Mixed groups, row after row, then the whole gradients."""
+    rows = numbered(ROWS)
+    total = sum(length for row in rows for documents in row.values() for _, length in documents)
+    sum_of_losses = torch.zeros((), dtype=torch.float64)
+    for row in rows:
+        ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
+        tokens = sum(length for _, length in documents)
+        exchange = exchange_over(groups, ranks, even_sizes(tokens, len(ranks), token_unit(spec)), Meter())
+        loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / total
+        loss.backward()
+        sum_of_losses += loss.detach()
+    dist.all_reduce(sum_of_losses)
+    return sum_of_losses, {name: parameter.grad.full_tensor() for name, parameter in model.named_parameters()}
+
+
+def check_rows(groups, spec, dtype, **options):
+    documents = [document for row in numbered(ROWS) for found in row.values() for document in found]
+    return relative_errors(*run_rows(groups, spec, sharded(spec, dtype, **options)), reference(spec, documents))
+
+
+def check_weights(spec):
+    """A sharded model starts from the same weights as a whole one."""
+    whole, model = build(spec, dtype=torch.float64), sharded(spec, torch.float64)
+    init_weights(whole, SEED)
+    shards = dict(model.named_parameters())
+    assert all(torch.equal(shards[name].full_tensor(), parameter) for name, parameter in whole.named_parameters())
+
+
+def check_groups(groups):
+    """Each group once, the world as it is, alone without one."""
+    rank = dist.get_rank()
+    mine = {ranks for ranks in CATALOGUE if rank in ranks and len(ranks) > 1}
+    assert len(groups) == len(mine)
+    assert groups[ALL] is dist.group.WORLD
+    for ranks in mine:
+        assert dist.get_process_group_ranks(groups[ranks]) == list(ranks)
+    assert exchange_over(groups, (rank,), (7,), Meter()) is WHOLE
+
+
+def check_exchange(groups):
+    """To heads and back is the identity; in between every token of some heads; bytes are those that leave a rank."""
+    rank, sizes = dist.get_rank(), (3, 0, 5, 2)
+    meter = Meter()
+    exchange = exchange_over(groups, ALL, sizes, meter)
+    start, stop = exchange.span(10)
+    q, k = (torch.arange(10.0 * heads * 2).view(10, heads, 2) for heads in (8, 2))
+    got = exchange.seq_to_heads(q[start:stop], k[start:stop], k[start:stop])
+    assert torch.equal(got[0], q[:, 2 * rank : 2 * rank + 2])
+    assert torch.equal(got[1], k[:, rank // 2 : rank // 2 + 1]) and torch.equal(got[1], got[2])
+    assert meter.bytes == 3 * sizes[rank] * (2 + 1 + 1) * 2 * 4
+    assert torch.equal(exchange.heads_to_seq(got[0]), q[start:stop])
+    assert (meter.calls, meter.bytes) == (2, 3 * sizes[rank] * 32 + (10 - sizes[rank]) * 2 * 2 * 4)
+    with pytest.raises(ValueError, match="10 tokens, the documents 11"):
+        exchange.span(11)
+
+
+def check_collectives(groups):
+    """Every primitive runs over every group that has this rank, and takes time."""
+    for ranks in [PAIR, THREE, ALL]:
+        if dist.get_rank() in ranks:
+            for collective in COLLECTIVES:
+                seconds = time_collective(collective, groups[ranks], 1000, torch.device("cpu"), warmup=1, repeats=2)
+                assert len(seconds) == 2 and min(seconds) > 0
+                prepare(collective, groups[ranks], 0, torch.device("cpu"))()
+
+
+def checks(groups):
+    """Name of a check -> what runs it: a pair of relative errors, or None."""
+    yield "groups", lambda: check_groups(groups)
+    yield "exchange", lambda: check_exchange(groups)
+    yield "collectives", lambda: check_collectives(groups)
+    for name, spec in SHAPES.items():
+        for ranks in (PAIR, ALL):
+            yield f"even {name} {len(ranks)}", lambda spec=spec, ranks=ranks: check_group(groups, spec, ranks, even_sizes)
+            yield f"uneven {name} {len(ranks)}", lambda spec=spec, ranks=ranks: check_group(groups, spec, ranks, uneven_sizes)
+        yield f"weights {name}", lambda spec=spec: check_weights(spec)
+        yield f"rows {name}", lambda spec=spec: check_rows(groups, spec, torch.float64)
+    odd = Decoder(**{**GQA, "heads": 12, "hidden": 48}, kv_heads=4)
+    yield "three ranks 12/4", lambda: check_group(groups, odd, THREE, even_sizes)
+    spec = SHAPES["gqa 8/2"]
+    yield "rows recompute", lambda: check_rows(groups, spec, torch.float64, recompute=True, reshard_after_forward=False)
+    yield "rows float32", lambda: check_rows(groups, spec, torch.float32)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+    yield "rows bfloat16", lambda: check_rows(groups, spec, torch.float32, mp_policy=policy)
+
+
+TOLERANCE = {"rows float32": (1e-6, 1e-5), "rows bfloat16": (1e-2, 5e-2)}
+NAMES = [name for name, _ in checks(None)]
+
+
+def body(worker):
+    with joined(worker, timeout_s=60):
+        groups = Groups(CATALOGUE, timeout_s=60)
+        errors = {}
+        for name, check in checks(groups):
+            worker.begin(name)
+            errors[name] = check()
+        return errors
+
+
+@pytest.fixture(scope="module")
+def errors():
+    """Of every check, on every rank."""
+    return launch(body, 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parallel_equals_single(errors, name):
+    for on_rank in errors:
+        if on_rank[name] is not None:
+            loss, gradient = on_rank[name]
+            allowed = TOLERANCE.get(name, (1e-12, 1e-12))
+            assert (loss <= allowed[0], gradient <= allowed[1]) == (True, True), (loss, gradient)

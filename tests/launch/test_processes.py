@@ -1,0 +1,178 @@
+"""Workers report and return; whatever kills one of them is named, and no process is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError, RunFailed
+from planner.launch.processes import launch
+from planner.launch.worker import from_environment
+
+
+def greet(worker, word):
+    worker.begin("greeting")
+    worker.report({"word": word, "world": worker.world_size})
+    return worker.rank**2, os.getpid()
+
+
+def die(worker, how):
+    """Rank 1 dies in its second task; the others would wait for ever."""
+    worker.report(os.getpid())
+    worker.begin("llm/F/0")
+    if worker.rank == 1:
+        worker.begin("llm/F/1")
+        how()
+    time.sleep(600)
+
+
+def kill_myself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raise_error():
+    raise KeyError("lost")
+
+
+def refuse():
+    raise InputError("the plan is for 8 ranks", where="plan.yaml:3:1", fix="ask for fewer")
+
+
+def leave():
+    os._exit(3)
+
+
+def echo_then_die(worker):
+    """Rank 0 notices that rank 1 is gone before rank 1 is."""
+    if worker.rank == 0:
+        raise RuntimeError("gloo: Connection closed by peer [127.0.0.1]")
+    time.sleep(0.3)
+    raise_error()
+
+
+def collective(worker):
+    """Rank 2 dies while the others wait for it in an all-reduce."""
+    import torch
+    import torch.distributed as dist
+
+    from planner.launch.worker import joined
+
+    with joined(worker, timeout_s=30):
+        number = torch.ones(1)
+        dist.all_reduce(number)
+        worker.report(number.item())
+        worker.begin("second")
+        if worker.rank == 2:
+            kill_myself()
+        dist.all_reduce(number)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def gone(pids, within_s=5.0):
+    deadline = time.monotonic() + within_s
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(alive(pid) for pid in pids)
+
+
+def test_messages_and_results():
+    heard = []
+    results = launch(greet, 3, "hi", on_message=lambda rank, message: heard.append((rank, message)))
+    assert [square for square, _ in results] == [0, 1, 4]
+    assert sorted(rank for rank, _ in heard) == [0, 1, 2]
+    assert all(message == {"word": "hi", "world": 3} for _, message in heard)
+    assert gone([pid for _, pid in results])
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [(kill_myself, "rank 1 failed: killed by SIGKILL"), (leave, "rank 1 failed: left with exit code 3"),
+     (raise_error, "rank 1 failed: KeyError: 'lost'")],
+)  # fmt: skip
+def test_the_dead_worker_is_named_and_the_others_end(how, says):
+    pids = []
+    with pytest.raises(RunFailed) as raised:
+        launch(die, 3, how, on_message=lambda _, pid: pids.append(pid))
+    assert raised.value.message == says
+    assert raised.value.where == "rank 1, task llm/F/1"
+    assert raised.value.fix
+    assert pids and gone(pids)
+    if how is raise_error:
+        assert "in raise_error" in str(raised.value.__cause__)
+
+
+def test_an_error_for_a_person_arrives_as_it_was():
+    with pytest.raises(InputError) as raised:
+        launch(die, 2, refuse)
+    assert raised.value.message == "the plan is for 8 ranks"
+    assert raised.value.where == "rank 1, task llm/F/1, plan.yaml:3:1"
+    assert raised.value.fix == "ask for fewer"
+
+
+def test_the_cause_is_named_and_not_its_echo():
+    with pytest.raises(RunFailed, match="rank 1 failed: KeyError"):
+        launch(echo_then_die, 2)
+
+
+def test_a_death_inside_a_collective():
+    sums = []
+    with pytest.raises(RunFailed) as raised:
+        launch(collective, 4, on_message=lambda _, number: sums.append(number))
+    assert raised.value.message == "rank 2 failed: killed by SIGKILL"
+    assert raised.value.where == "rank 2, task second"
+    assert sums == [4.0] * 4
+
+
+PARENT = """
+from planner.launch.processes import launch
+from test_processes import die
+if __name__ == "__main__":
+    launch(die, 2, int, on_message=lambda rank, pid: print(pid, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_launcher(number, tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    here = Path(__file__).parent
+    parent = subprocess.Popen(
+        [sys.executable, script], env={**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        pids = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(alive, pids))
+        if number == signal.SIGINT:
+            os.killpg(parent.pid, number)  # as a terminal does
+        else:
+            parent.send_signal(number)
+        _, errors = parent.communicate(timeout=20)
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert gone(pids)
+    assert errors.count("Traceback") == (number == signal.SIGINT)  # the launcher's own, none of a worker's
+
+
+def test_the_environment_of_torchrun(monkeypatch):
+    for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    worker = from_environment(threads=3)
+    assert (worker.rank, worker.world_size, worker.local_rank, worker.threads) == (5, 8, 1, 3)
+    assert worker.device.type == "cpu"
+    worker.report("nobody listens")
+    monkeypatch.delenv("RANK")
+    with pytest.raises(InputError, match="RANK"):
+        from_environment()

@@ -1,0 +1,79 @@
+"""Whatever the shards, the ranks of a group together hold exactly the packed batch."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.models.data import BLOCK, item_tokens, packed_batch, token_unit
+from planner.models.exchange import WHOLE, Whole, even_sizes
+from planner.specs.model import Decoder, Vit
+
+DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
+VIT = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, merge=2, out=3)
+FIELDS = ("inputs", "targets", "positions")
+
+
+class Shard(Whole):
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def span(self, tokens):
+        return self.start, self.stop
+
+
+def shards(sizes):
+    stops = torch.tensor(sizes).cumsum(0).tolist()
+    return [Shard(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 5), st.sampled_from([DECODER, VIT]))
+def test_shards_make_up_the_batch(lengths, ranks, spec):
+    unit = token_unit(spec)
+    documents = [(item, unit * length) for item, length in enumerate(lengths)]
+    sizes = even_sizes(unit * sum(lengths), ranks, unit)
+    whole = packed_batch(spec, documents, 7)
+    parts = [packed_batch(spec, documents, 7, exchange=exchange) for exchange in shards(sizes)]
+    for field in FIELDS:
+        assert torch.equal(torch.cat([getattr(part, field) for part in parts]), getattr(whole, field))
+    assert whole.exchange is WHOLE
+    assert whole.cu_seqlens.tolist() == [0, *torch.tensor(lengths, dtype=torch.int).cumsum(0).mul(unit).tolist()]
+    assert all(torch.equal(part.cu_seqlens, whole.cu_seqlens) for part in parts)
+
+
+def test_targets_are_the_next_tokens_across_blocks():
+    inputs, targets = item_tokens(DECODER, 3, (0, 2 * BLOCK + 5), seed=1)
+    assert torch.equal(inputs[1:], targets[:-1])
+    assert inputs.min() >= 0 and inputs.max() < DECODER.vocab
+    middle = item_tokens(DECODER, 3, (BLOCK - 2, BLOCK + 9), seed=1)
+    assert torch.equal(middle[0], inputs[BLOCK - 2 : BLOCK + 9])
+    assert torch.equal(middle[1], targets[BLOCK - 2 : BLOCK + 9])
+
+
+def test_items_and_seeds_differ():
+    draws = [item_tokens(DECODER, item, (0, 50), seed)[0].tolist() for item in (0, 1) for seed in (0, 1)]
+    assert len({tuple(draw) for draw in draws}) == 4
+
+
+@given(tokens=st.integers(0, 500), ranks=st.integers(1, 9), unit=st.sampled_from([1, 4]))
+def test_even_sizes(tokens, ranks, unit):
+    sizes = even_sizes(tokens * unit, ranks, unit)
+    assert sum(sizes) == tokens * unit and len(sizes) == ranks
+    assert max(sizes) - min(sizes) <= unit and all(size % unit == 0 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "documents", "exchange", "says"),
+    [
+        (VIT, [(5, 6)], WHOLE, "item 5 has 6 tokens"),
+        (VIT, [(5, 8)], Shard(0, 6), "cuts through merged patches"),
+        (DECODER, [(5, 0)], WHOLE, "item 5 has 0 tokens"),
+        (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)], WHOLE,
+         "3 learned positions"),
+    ],
+)  # fmt: skip
+def test_what_a_model_cannot_take_is_refused(spec, documents, exchange, says):
+    with pytest.raises(InputError, match=says):
+        packed_batch(spec, documents, 0, exchange=exchange)

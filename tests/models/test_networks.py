@@ -1,0 +1,96 @@
+"""A model's loss and gradients over a packed batch are the sums over its documents alone."""
+
+import pytest
+import torch
+
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch
+from planner.specs.model import Decoder, Vit
+
+DOCUMENTS = [(3, 8), (0, 4), (7, 20)]
+SHAPES = {
+    "llama": Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=50),
+    "gpt": Decoder(layers=2, hidden=32, heads=4, ffn=48, vocab=50, gated=False, norm="layer", bias="all",
+                   positions="learned", max_positions=20, tied=True),
+    "vit": Vit(layers=2, hidden=32, heads=4, ffn=48, patch=2, merge=2, out=6),
+}  # fmt: skip
+
+
+def network(spec, **options):
+    model = build(spec, dtype=torch.float64, **options)
+    init_weights(model, 1)
+    return model
+
+
+def loss_and_gradients(model, batches):
+    model.zero_grad()
+    loss = sum(model(batch) for batch in batches)
+    loss.backward()
+    return loss.detach(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def assert_same(left, right, rtol=1e-12):
+    torch.testing.assert_close(left[0], right[0], rtol=rtol, atol=0)
+    floor = 1e-3 * max(gradient.norm() for gradient in right[1].values())  # that of a key's bias is zero, but for noise
+    for name, gradient in left[1].items():
+        assert (gradient - right[1][name]).norm() <= rtol * max(right[1][name].norm(), floor), name
+
+
+@pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+def test_packing_changes_nothing(spec):
+    model = network(spec)
+    packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
+    assert_same(packed, apart)
+
+
+@pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+def test_recompute_changes_nothing(spec):
+    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    kept = loss_and_gradients(network(spec), batches)
+    assert_same(loss_and_gradients(network(spec, recompute=True), batches), kept)
+
+
+def test_chunks_of_the_loss_change_nothing_and_bound_the_logits(monkeypatch):
+    spec = SHAPES["llama"]
+    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    whole = loss_and_gradients(network(spec), batches)
+    model, seen = network(spec), []
+    model.loss_tokens = 7
+    inner = model._loss
+    monkeypatch.setattr(model, "_loss", lambda x, targets: (seen.append(len(x)), inner(x, targets))[1])
+    assert_same(loss_and_gradients(model, batches), whole)
+    assert max(seen) == 7
+    assert sum(seen) == 2 * 32  # once forward, once again backward
+
+
+@pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+def test_an_idle_rank_has_no_loss_and_all_gradients(spec):
+    loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
+    assert loss == 0
+    assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
+
+
+def test_no_token_sees_a_later_one_or_another_document():
+    spec = SHAPES["llama"]
+    model = network(spec)
+    batch = packed_batch(spec, DOCUMENTS, seed=4)
+    x = model.start(batch).detach().requires_grad_()
+    y = model.layers[0](x, model.rotary(x, batch), batch)
+    (gradient,) = torch.autograd.grad(y[9].sum(), x)  # the second token of the second document
+    assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
+
+
+def test_there_is_something_to_learn():
+    spec = SHAPES["llama"]
+    model = network(spec)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for step in range(20):
+        optimizer.zero_grad()
+        batch = packed_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)
+        loss = model(batch) / 256
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])

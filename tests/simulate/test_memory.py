@@ -1,0 +1,54 @@
+"""Memory over time: schedules keep as many micro-batches as theory says, and all is given back."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.cost import Cost
+from planner.plan.expand import expand
+from planner.plan.model import Place
+from planner.simulate import memory_use, simulate
+from tests.plans import encoder_plan, sharded_plan, staged_plan
+
+
+def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0):
+    tasks = expand(plan)
+    seconds = {"F": 1.0, "B": 2.0}
+    timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
+    return memory_use(timeline, tasks, activation_bytes, state_bytes)
+
+
+@given(st.integers(1, 6), st.integers(1, 12))
+def test_micro_batches_in_flight(stages, micro_batches):
+    """1F1B keeps min(m, p − s) micro-batches on stage s, GPipe all of them; each stage of the plan has two layers."""
+    one = used(staged_plan(stages, micro_batches, "1f1b")).peaks
+    assert one == pytest.approx([100 + 2 * min(micro_batches, stages - s) for s in range(stages)])
+    every = used(staged_plan(stages, micro_batches, "gpipe")).peaks
+    assert every == pytest.approx([100 + 2 * micro_batches] * stages)
+
+
+def test_rows_do_not_add_up():
+    memory = used(sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]]), lambda t: t.tokens / t.degree)
+    assert memory.peaks == pytest.approx([100 + max(16 / 4, 19 / 2)] * 2 + [100 + 22 / 2] * 2)
+
+
+def test_everything_is_given_back_and_time_only_moves_on():
+    for curve in used(staged_plan(4, 6), lambda t: 0.1).curves:
+        assert curve[0][0] == 0.0 and curve[-1][1] == pytest.approx(100.0)
+        assert all(a < b for (a, _), (b, _) in itertools.pairwise(curve))
+
+
+def test_a_forward_cut_in_two_is_freed_by_its_one_backward():
+    whole = used(encoder_plan())
+    cut = used(encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)))
+    assert [curve[-1][1] for curve in cut.curves] == pytest.approx([100.0] * 4)
+    assert cut.peaks == pytest.approx(whole.peaks)
+
+
+def test_a_forward_without_backward_keeps_its_activations():
+    plan = staged_plan(1, 1)
+    tasks = [task for task in expand(plan) if task.phase == "F"]
+    timeline = simulate(tasks, lambda t: Cost(1.0, "measured", 0.0))
+    assert memory_use(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
