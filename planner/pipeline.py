@@ -1,49 +1,79 @@
-"""The product on one page: a job becomes a plan, a plan becomes a timeline, a run, a comparison.
+"""The product on one page: a job becomes a plan, a plan a timeline or a run, two plans a verdict.
 
-job → Inputs → strategy → Plan → verify → simulate → Timeline → run → compare
+job → Inputs → strategy → Plan → verify → simulate → Timeline
+                                   ├→ run → measured Timeline, predicted beside measured
+                                   └→ check → findings
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from planner import files
 from planner.errors import InputError
+from planner.ledger import Kind, Record, beside, measured_timeline
+from planner.plan.expand import expand
+from planner.plan.join import join
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.simulate import Timeline, to_trace
+from planner.specs import library
 from planner.specs.inputs import Inputs, Options, load
+from planner.specs.model import Model
+from planner.specs.profile import Profile
 from planner.strategies import strategy
 from planner.verify.score import Score, score
+
+if TYPE_CHECKING:
+    from planner.profiling import ProfileOptions
+    from planner.runtime import Progress, RunOptions, Verified
+
+OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+
+
+def unheard(done: int, of: int, what: str) -> None:
+    """For those who do not listen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A plan, and how long solving alone took."""
+    """A plan, and how long solving alone took, step by step."""
 
     plan: Plan
-    seconds: float
+    step_seconds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.step_seconds)
 
 
-def solve(job: str, options: Options) -> Solved:
+def solve(job: str, options: Options, on_batch: OnProgress = unheard) -> Solved:
     """The plan of a job, verified. Raises InputError and Infeasible."""
-    return decide(load(job, options))
+    return decide(load(job, options), on_batch)
 
 
-def decide(inputs: Inputs) -> Solved:
-    """Let the job's strategy decide, and trust nothing until it is verified."""
+def decide(inputs: Inputs, on_batch: OnProgress = unheard) -> Solved:
+    """Let the job's strategy decide batch by batch, and trust nothing until it is verified."""
     chosen = strategy(inputs.job.strategy)
     reason = chosen.supports(inputs)
     if reason:
         raise InputError(reason, where="strategy", fix="change the job, or its strategy")
-    start = perf_counter()
-    plan = chosen.plan(inputs, None)
-    seconds = perf_counter() - start
+    plans, seconds = [], []
+    for number, batch in enumerate(inputs.batches):
+        on_batch(number, len(inputs.batches), "")
+        start = perf_counter()
+        plans.append(chosen.plan(replace(inputs, batches=(batch,)), None))
+        seconds.append(perf_counter() - start)
+    plan = join(plans)
     require_legal(plan, inputs.job.name)
-    return Solved(plan, seconds)
+    return Solved(plan, tuple(seconds))
 
 
 def read_plan(path: str | Path) -> Plan:
-    """A plan file, legal or refused."""
+    """A plan file, legal and worth what it says, or refused."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
     return plan
@@ -52,3 +82,75 @@ def read_plan(path: str | Path) -> Plan:
 def simulate(plan: Plan) -> list[Score]:
     """Every step of a plan, expanded, priced and simulated."""
     return [score(plan, number) for number in range(len(plan.steps))]
+
+
+def write_trace(path: Path, scores: list[Score]) -> None:
+    """The first step's simulated timeline, for Perfetto."""
+    first = scores[0]
+    files.write_text(path, files.json_text(to_trace(first.timeline, first.tasks, "simulated", first.memory)))
+
+
+# ------------------------------------------------------------------------------------------------------------ run
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of a plan: what was measured, beside what was predicted."""
+
+    plan: Plan
+    machine: str
+    losses: tuple[float, ...]  # per step, per token
+    tokens_per_second: float
+    step_seconds: float  # median
+    predicted_step_seconds: float
+    kinds: list[Kind]
+    timelines: tuple[Timeline, ...]  # one per measured step
+    verified: "Verified | None"
+
+
+def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]") -> Ran:
+    """Launch a plan on this machine. Raises RunFailed naming the rank, InputError when it cannot run here."""
+    from planner.runtime import run as launch
+
+    result = launch(plan, options, on_progress)
+    tasks = [expand(plan, number) for number in range(len(plan.steps))]
+    timelines = []
+    for at, step in enumerate(result.steps):
+        records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
+        timelines.append(measured_timeline(records, tasks[at % len(tasks)], plan.size, step.seconds))
+    predicted = [score(plan, at % len(tasks)).timeline for at in range(min(len(tasks), len(timelines)))]
+    return Ran(
+        plan=plan,
+        machine=result.machine,
+        losses=tuple(step.loss for step in result.steps),
+        tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
+        step_seconds=median(step.seconds for step in result.steps),
+        predicted_step_seconds=median(timeline.step_seconds for timeline in predicted),
+        kinds=beside(predicted, timelines),
+        timelines=tuple(timelines),
+        verified=result.verify,
+    )
+
+
+def write_measured_trace(path: Path, ran: Ran) -> None:
+    """The last step's measured timeline, in the format of the simulated one."""
+    number = (len(ran.timelines) - 1) % len(ran.plan.steps)
+    trace = to_trace(ran.timelines[-1], expand(ran.plan, number), "measured")
+    files.write_text(path, files.json_text(trace))
+
+
+# -------------------------------------------------------------------------------------------------------- profile
+
+
+def profile(
+    model: str, options: "ProfileOptions", target: Path | None, on_progress: OnProgress
+) -> tuple[Profile, Path]:
+    """Measure a model's pieces on this machine, into `target` or the user's cache."""
+    from planner.profiling import device_name
+    from planner.profiling import profile as measure
+
+    spec, _ = library.read(model, Model)
+    device = device_name()
+    base, _ = library.read(device, Profile)
+    path = target or library.cache() / f"{device}.yaml"
+    return measure(spec, base, options, path, on_progress), path

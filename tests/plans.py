@@ -109,16 +109,18 @@ def sharded_plan(size: int, rows: list[list[tuple[int, int]]]) -> Plan:
     )
 
 
-def encoder_plan(places: tuple[Place, ...] = (), zero: int = 1) -> Plan:
+def encoder_plan(places: tuple[Place, ...] = (), zero: int = 1, rows: tuple = (), feeds: dict | None = None) -> Plan:
     """A decoder on four stages, an encoder of two stages on either half of the ranks, an image per micro-batch."""
     everyone = Ranks(range(4))
+    if not rows:
+        rows = tuple({"vit": {f"v{i}": (i,)}, "llm": {"all": (i,)}} for i in (0, 1))
     return plan_of(
         4,
         uses(
             4,
             {"llm": decoder(8), "vit": vit(8)},
             {"llm": {0: 32, 1: 32}, "vit": {0: 16, 1: 16}},
-            {"vit": {0: 0, 1: 1}},
+            {"vit": feeds or {0: 0, 1: 1}},
         ),
         {
             "llm": Layout(ranks=everyone, mesh={"pp": 4}, stages=stages_of(8, 4), zero=1),
@@ -126,11 +128,8 @@ def encoder_plan(places: tuple[Place, ...] = (), zero: int = 1) -> Plan:
         },
         {"all": Group(ranks=everyone), "v0": Group(ranks=Ranks((0, 1))), "v1": Group(ranks=Ranks((2, 3)))},
         Step(
-            sync="step",
-            micro_batches=(
-                {"vit": {"v0": (0,)}, "llm": {"all": (0,)}},
-                {"vit": {"v1": (1,)}, "llm": {"all": (1,)}},
-            ),
+            sync="micro_batch" if zero == 3 else "step",
+            micro_batches=rows,
             order={"llm": "1f1b", "place": places} if places else {"llm": "1f1b"},
         ),
         (Edge(source="vit", target="llm"),),

@@ -14,7 +14,7 @@ from planner.plan.model import Uses
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.job import Limits
-from planner.specs.model import Module, kv_heads
+from planner.specs.model import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,7 @@ def split(module: Module, degree: int) -> dict[str, int]:
 
 def ulysses_part(module: Module, degree: int) -> int:
     """The largest divisor of `degree` over which the heads spread evenly."""
-    kv = kv_heads(module)
-    fits = (
-        d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0 and (kv % d == 0 or d % kv == 0)
-    )
-    return next(fits)
+    return next(d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0)
 
 
 def require_possible(problem: Sequences, limits: Limits) -> None:

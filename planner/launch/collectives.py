@@ -40,7 +40,9 @@ def time_collective(
     return seconds[warmup:]
 
 
-def prepare(collective: Collective, group: dist.ProcessGroup, size_bytes: int, device: torch.device) -> Callable[[], None]:
+def prepare(
+    collective: Collective, group: dist.ProcessGroup, size_bytes: int, device: torch.device
+) -> Callable[[], None]:
     """The collective over buffers of this size, rounded up to equal parts of whole numbers."""
     ranks = dist.get_world_size(group)
     part = max(1, -(-size_bytes // (4 * ranks)))  # float32: the dtype in which gradients are reduced

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from planner.errors import PlannerError, RunFailed
 
-ECHOES = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "ncclRemoteError")
+ECHOES = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+    "ncclRemoteError",
+)
 
 
 @dataclass(frozen=True, slots=True)

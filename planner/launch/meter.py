@@ -25,11 +25,11 @@ class Meter:
         self.calls += 1
         self.bytes += sent_bytes
         if device.type == "cuda":
-            events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            events[0].record()
+            first, last = _event(), _event()
+            first.record()
             yield
-            events[1].record()
-            self._events.append(events)
+            last.record()
+            self._events.append((first, last))
         else:
             began_s = time.perf_counter()
             yield
@@ -42,3 +42,7 @@ class Meter:
             self._host_s += first.elapsed_time(last) * 1e-3
         self._events.clear()
         return self._host_s
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -56,14 +56,19 @@ class Child:
     def take(self, on_message: OnMessage) -> None:
         """Hear everything it has said, and whether it died without a last word."""
         dead = not self.process.is_alive()  # asked first: what it said before it died is then in the pipe
-        try:
-            while self.running and self.pipe.poll():
-                self.hear(*self.pipe.recv(), on_message)
-        except (EOFError, ConnectionError):
+        while self.running and (said := self.receive()):
+            self.hear(*said, on_message)
+        if self.running and (dead or self.pipe.closed):
             self.process.join(EXIT_S)
-            dead = True
-        if dead and self.running:
             self.failure = death(self.rank, self.task, self.process.exitcode)
+
+    def receive(self) -> tuple[str, Any] | None:
+        """The next thing it said; None when there is none, and the pipe closed when there will be none."""
+        try:
+            return self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            self.pipe.close()
+            return None
 
     def hear(self, kind: str, value: Any, on_message: OnMessage) -> None:
         if kind == "task":
@@ -88,7 +93,7 @@ def launch(
 
     The first worker to fail ends all others, and the error says which it was and in which task.
     """
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     world = {

@@ -42,18 +42,23 @@ class Ulysses:
         copies = kv_heads * self.degree // k.shape[1]
         if copies > 1:
             k, v = k.repeat_interleave(copies, 1), v.repeat_interleave(copies, 1)
-        parts = [x.unflatten(1, (self.degree, x.shape[1] // self.degree)).transpose(0, 1) for x in (q, k, v)]
+        parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1) for x in (q, k, v)]
         sent = torch.cat(parts, 2).flatten(0, 1)  # [degree * t, heads of one rank, D]
         mine = [self.sizes[self.index]] * self.degree
-        received = _AllToAll.apply(sent, self, mine, list(self.sizes))  # [T, heads of this rank, D]
+        received = self.exchange(sent, mine, list(self.sizes))  # [T, heads of this rank, D]
         q, k, v = torch.split(received, [heads, kv_heads, kv_heads], 1)
         return q, k, v
 
     def heads_to_seq(self, out: Tensor) -> Tensor:
         tokens = self.sizes[self.index]
         mine = [tokens] * self.degree
-        received = _AllToAll.apply(out.contiguous(), self, list(self.sizes), mine)  # [degree * t, h, D]
+        received = self.exchange(out.contiguous(), list(self.sizes), mine)  # [degree * t, h, D]
         return received.view(self.degree, tokens, *out.shape[1:]).transpose(0, 1).flatten(1, 2)
+
+    def exchange(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        """`all_to_all` with a gradient."""
+        out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
+        return out
 
     def all_to_all(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
         """Rows of x, `sent[i]` to rank i, for `received[i]` rows from it."""

@@ -1,4 +1,4 @@
-"""One rank of a job: who it is, what it reports, and how it joins the others. The same under `launch` and `torchrun`."""
+"""One rank of a job: who it is, what it reports, how it joins the others. The same under `launch` and `torchrun`."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -71,6 +71,7 @@ def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     """
     import torch
     import torch.distributed as dist
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     if worker.kind == "cuda":
         if worker.local_rank >= torch.cuda.device_count():
@@ -83,13 +84,11 @@ def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     timeout = timedelta(seconds=timeout_s)
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     agent_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = dist.TCPStore(
-        host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout
-    )
+    store = TCPStore(host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout)
     generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(
         "nccl" if worker.kind == "cuda" else "gloo",
-        store=dist.PrefixStore(f"planner/generation-{generation}", store),
+        store=PrefixStore(f"planner/generation-{generation}", store),
         rank=worker.rank,
         world_size=worker.world_size,
         timeout=timeout,

@@ -21,9 +21,13 @@ def build(
     reason = unsupported(spec)
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
-    if isinstance(spec, Decoder):
-        return DecoderNetwork(spec, dtype, device, recompute=recompute)
-    return VitNetwork(spec, dtype, device, recompute=recompute)
+    network: Network
+    with torch.device("meta"):  # torch would fill the weights here, at length and in vain
+        if isinstance(spec, Decoder):
+            network = DecoderNetwork(spec, dtype, recompute=recompute)
+        else:
+            network = VitNetwork(spec, dtype, recompute=recompute)
+    return network if device.type == "meta" else network.to_empty(device=device)
 
 
 def unsupported(spec: Module) -> str | None:

@@ -14,7 +14,7 @@ from planner.models.vit import patch_width
 from planner.specs.model import Decoder, Module, Vit
 
 CPU = torch.device("cpu")
-BLOCK = 1024  # rows drawn at a time
+BLOCK = 256  # rows drawn at a time
 SKEW = 3.0  # tokens are vocab * u^3: skewed like text, so that a model has something to learn
 
 

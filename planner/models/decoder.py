@@ -14,13 +14,13 @@ MAX_LOGITS = 2**27  # held at a time: 512 MiB of them in float32, beside a copy 
 
 
 class DecoderNetwork(Network):
-    def __init__(self, spec: Decoder, dtype: torch.dtype, device: torch.device, *, recompute: bool = False) -> None:
-        super().__init__(spec, dtype, device, recompute=recompute)
-        self.embedding = nn.Embedding(spec.vocab, spec.hidden, dtype=dtype, device=device)
+    def __init__(self, spec: Decoder, dtype: torch.dtype, *, recompute: bool = False) -> None:
+        super().__init__(spec, dtype, recompute=recompute)
+        self.embedding = nn.Embedding(spec.vocab, spec.hidden, dtype=dtype)
         learned = spec.positions == "learned"
-        self.position = nn.Embedding(spec.max_positions, spec.hidden, dtype=dtype, device=device) if learned else None
-        self.norm = norm(spec, dtype, device)
-        self.head = None if spec.tied else nn.Linear(spec.hidden, spec.vocab, bias=False, dtype=dtype, device=device)
+        self.position = nn.Embedding(spec.max_positions, spec.hidden, dtype=dtype) if learned else None
+        self.norm = norm(spec, dtype)
+        self.head = None if spec.tied else nn.Linear(spec.hidden, spec.vocab, bias=False, dtype=dtype)
         self.loss_tokens = max(1, MAX_LOGITS // spec.vocab)  # tokens whose logits are held at a time
 
     def start(self, batch: Batch) -> Tensor:

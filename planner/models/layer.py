@@ -17,15 +17,15 @@ NORM_EPS = 1e-5
 
 
 class Attention(nn.Module):
-    def __init__(self, spec: Module, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = spec.heads, kv_heads(spec), head_dim(spec)
         self.causal = isinstance(spec, Decoder)
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        self.query = linear(spec.hidden, queries, spec.bias != "none", dtype, device)
-        self.key = linear(spec.hidden, keys, spec.bias != "none", dtype, device)
-        self.value = linear(spec.hidden, keys, spec.bias != "none", dtype, device)
-        self.output = linear(queries, spec.hidden, spec.bias == "all", dtype, device)
+        self.query = linear(spec.hidden, queries, spec.bias != "none", dtype)
+        self.key = linear(spec.hidden, keys, spec.bias != "none", dtype)
+        self.value = linear(spec.hidden, keys, spec.bias != "none", dtype)
+        self.output = linear(queries, spec.hidden, spec.bias == "all", dtype)
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
         tokens = len(x)
@@ -42,12 +42,12 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     """SwiGLU (arXiv:2002.05202) when gated, else GELU."""
 
-    def __init__(self, spec: Module, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype) -> None:
         super().__init__()
         bias = spec.bias == "all"
-        self.gate = linear(spec.hidden, spec.ffn, bias, dtype, device) if spec.gated else None
-        self.up = linear(spec.hidden, spec.ffn, bias, dtype, device)
-        self.down = linear(spec.ffn, spec.hidden, bias, dtype, device)
+        self.gate = linear(spec.hidden, spec.ffn, bias, dtype) if spec.gated else None
+        self.up = linear(spec.hidden, spec.ffn, bias, dtype)
+        self.down = linear(spec.ffn, spec.hidden, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         wide = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
@@ -57,13 +57,13 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """x [t, hidden] to the same. With `recompute`, only x is kept for the backward pass."""
 
-    def __init__(self, spec: Module, dtype: torch.dtype, device: torch.device, *, recompute: bool = False) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype, *, recompute: bool = False) -> None:
         super().__init__()
         self.recompute = recompute
-        self.attention_norm = norm(spec, dtype, device)
-        self.attention = Attention(spec, dtype, device)
-        self.mlp_norm = norm(spec, dtype, device)
-        self.mlp = Mlp(spec, dtype, device)
+        self.attention_norm = norm(spec, dtype)
+        self.attention = Attention(spec, dtype)
+        self.mlp_norm = norm(spec, dtype)
+        self.mlp = Mlp(spec, dtype)
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
         if self.recompute and torch.is_grad_enabled():
@@ -75,10 +75,10 @@ class Layer(nn.Module):
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
 
-def linear(width: int, out: int, bias: bool, dtype: torch.dtype, device: torch.device) -> nn.Linear:
-    return nn.Linear(width, out, bias=bias, dtype=dtype, device=device)
+def linear(width: int, out: int, bias: bool, dtype: torch.dtype) -> nn.Linear:
+    return nn.Linear(width, out, bias=bias, dtype=dtype)
 
 
-def norm(spec: Module, dtype: torch.dtype, device: torch.device) -> nn.Module:
+def norm(spec: Module, dtype: torch.dtype) -> nn.Module:
     kind = nn.RMSNorm if spec.norm == "rms" else nn.LayerNorm
-    return kind(spec.hidden, eps=NORM_EPS, dtype=dtype, device=device)
+    return kind(spec.hidden, eps=NORM_EPS, dtype=dtype)

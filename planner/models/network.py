@@ -17,10 +17,10 @@ class Network(nn.Module, ABC):
     Every layer, and then the whole, can be wrapped by `fully_shard`.
     """
 
-    def __init__(self, spec: Module, dtype: torch.dtype, device: torch.device, *, recompute: bool = False) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype, *, recompute: bool = False) -> None:
         super().__init__()
         self.spec = spec
-        self.layers = nn.ModuleList(Layer(spec, dtype, device, recompute=recompute) for _ in range(spec.layers))
+        self.layers = nn.ModuleList(Layer(spec, dtype, recompute=recompute) for _ in range(spec.layers))
 
     @abstractmethod
     def start(self, batch: Batch) -> Tensor:

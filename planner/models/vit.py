@@ -14,15 +14,15 @@ from planner.specs.model import Vit
 
 
 class VitNetwork(Network):
-    def __init__(self, spec: Vit, dtype: torch.dtype, device: torch.device, *, recompute: bool = False) -> None:
-        super().__init__(spec, dtype, device, recompute=recompute)
-        self.patch = linear(patch_width(spec), spec.hidden, False, dtype, device)
-        self.norm = norm(spec, dtype, device)
+    def __init__(self, spec: Vit, dtype: torch.dtype, *, recompute: bool = False) -> None:
+        super().__init__(spec, dtype, recompute=recompute)
+        self.patch = linear(patch_width(spec), spec.hidden, False, dtype)
+        self.norm = norm(spec, dtype)
         self.wide = spec.hidden * spec.merge**2
         self.projector = nn.Sequential(
-            linear(self.wide, self.wide, True, dtype, device),
+            linear(self.wide, self.wide, True, dtype),
             nn.GELU(),
-            linear(self.wide, spec.out, True, dtype, device),
+            linear(self.wide, spec.out, True, dtype),
         )
 
     def start(self, batch: Batch) -> Tensor:

@@ -7,6 +7,7 @@ stream means: started with it, not waiting for its end. Backwards follow the tar
 
 import re
 from dataclasses import replace
+from itertools import groupby
 
 from planner.errors import InputError
 from planner.plan.model import Edge, Place, Plan, Step, split_key
@@ -22,17 +23,27 @@ REFERENCE = re.compile(
 def add_encoder(plan: Plan, step: Step, edge: Edge, works: dict[str, Work], order: list[Task]) -> list[Task]:
     """The encoder's tasks, put where the plan places them or right before their consumer; backwards at the end."""
     encoder, target = works[edge.source], works[edge.target]
-    places = [place for place in step.order.get("place", ()) if isinstance(place, Place)]
+    places = places_of(step)
     for row in encoder.rows:
-        for c in row:
-            consumers = [consumer.id for consumer in consuming(plan, edge, target, c)]
-            send, recv = edge_transfer(encoder, target, "F", c)
-            order = [task.waiting_for(recv.id) if task.id in consumers else task for task in order]
-            forward = [*split_forward(encoder, c, places), send, recv]
-            order = put_forward(order, forward, places, consumers, works)
-            producers = [i.replace("/F/", "/B/") for i in consumers]
-            order = order + encoder_backward(encoder, target, c, forward, producers)
+        for unit in units(encoder, row):
+            consumers = {c: [task.id for task in consuming(plan, edge, target, c)] for c in unit if c.items}
+            forward = split_forward(encoder, unit, places)
+            for c, fed in consumers.items():
+                send, recv = edge_transfer(encoder, target, "F", c)
+                forward += [send, recv]
+                order = [task.waiting_for(recv.id) if task.id in fed else task for task in order]
+            order = put_forward(order, forward, places, {i for fed in consumers.values() for i in fed}, works)
+            order += encoder_backward(encoder, target, unit, forward, consumers)
     return order
+
+
+def places_of(step: Step) -> list[Place]:
+    return [place for place in step.order.get("place", ()) if isinstance(place, Place)]
+
+
+def units(encoder: Work, row: tuple[Cell, ...]) -> list[tuple[Cell, ...]]:
+    """Cells whose tasks stay together: under ZeRO-3 the whole row, which has one gather and one sync."""
+    return [row] if encoder.layout.zero == 3 and row else [(c,) for c in row]
 
 
 def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
@@ -55,29 +66,30 @@ def edge_transfer(encoder: Work, target: Work, of: Phase, c: Cell) -> tuple[Task
     return send, recv
 
 
-def split_forward(encoder: Work, c: Cell, places: list[Place]) -> list[Task]:
-    """A cell's forward over all stages; a stage is cut where a placement names some of its layers."""
+def split_forward(encoder: Work, unit: tuple[Cell, ...], places: list[Place]) -> list[Task]:
+    """A unit's forward over all stages; a stage is cut where a placement names some of its layers."""
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
-        for task in slot_like(encoder, stage, "F", c):
-            cuts = [
-                layers for place in places if (layers := placed_layers(place, task)) and set(layers) < set(task.layers)
-            ]
-            if task.phase == "F" and cuts:
-                first = replace(task, layers=cuts[0])
-                rest = replace(task, layers=Layers(i for i in task.layers if i not in set(cuts[0])), after=(first.id,))
-                tasks += [first, rest]
-            else:
-                tasks.append(rewired(task, tasks))
+        for task in unit_tasks(encoder, stage, "F", unit):
+            named = [set(layers) for place in places if (layers := placed_layers(place, task))]
+            tasks += cut(rewired(task, tasks), named if task.phase == "F" else [])
     return tasks
 
 
-def slot_like(encoder: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
-    """The cell's tasks on a stage; under ZeRO-3 the whole slot, with its gather or sync, at the row's first cell."""
-    if encoder.layout.zero < 3:
-        return cell_tasks(encoder, stage, phase, c)
-    first = encoder.rows[c.row][0]
-    return slot_tasks(encoder, stage, phase, c.row) if c == first else []
+def cut(task: Task, named: list[set[int]]) -> list[Task]:
+    """A task in runs of layers that are named by the same placements, each waiting for the one before it."""
+    runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
+    parts = [replace(task, layers=runs[0])]
+    for run in runs[1:]:
+        parts.append(replace(task, layers=run, after=(parts[-1].id,)))
+    return parts
+
+
+def unit_tasks(encoder: Work, stage: int, phase: Phase, unit: tuple[Cell, ...]) -> list[Task]:
+    """The unit's tasks on a stage; under ZeRO-3 with the row's gather or sync."""
+    if encoder.layout.zero == 3:
+        return slot_tasks(encoder, stage, phase, unit[0].row)
+    return [task for c in unit for task in cell_tasks(encoder, stage, phase, c)]
 
 
 def rewired(task: Task, forward: list[Task]) -> Task:
@@ -100,23 +112,32 @@ def placed_layers(place: Place, task: Task) -> Layers | None:
 
 
 def put_forward(
-    order: list[Task], forward: list[Task], places: list[Place], consumers: list[str], works: dict[str, Work]
+    order: list[Task], forward: list[Task], places: list[Place], consumers: set[str], works: dict[str, Work]
 ) -> list[Task]:
-    """Each task of `forward` at its placement; what has none right before the first consumer (or at the end)."""
+    """Each task of `forward` at its placement, with what it waits for; the rest right before the first consumer."""
     for place in places:
-        named = [
-            t
-            for t in forward
-            if t.phase == "F" and (layers := placed_layers(place, t)) and set(t.layers) <= set(layers)
-        ]
-        if named:
-            carried = [t for t in forward if t.phase in ("send", "recv") and placed_layers(place, t)]
-            moved = [t for t in forward if t in named or t in carried]
+        moved = needed(forward, {task.id for task in forward if placed(place, task)})
+        if moved:
             at = anchor_index(order, place, works)
             order = order[:at] + moved + order[at:]
-            forward = [t for t in forward if t not in moved]
+            forward = [task for task in forward if task not in moved]
     first = next((i for i, task in enumerate(order) if task.id in consumers), len(order))
     return order[:first] + forward + order[first:]
+
+
+def placed(place: Place, task: Task) -> bool:
+    """Does a placement name this task, all of it?"""
+    return set(task.layers) <= set(placed_layers(place, task) or ())
+
+
+def needed(forward: list[Task], ids: set[str]) -> list[Task]:
+    """The tasks called `ids` and all of `forward` that they wait for; each is behind what it waits for there."""
+    kept = []
+    for task in reversed(forward):
+        if task.id in ids:
+            kept.append(task)
+            ids = ids | set(task.after)
+    return kept[::-1]
 
 
 def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int:
@@ -135,17 +156,34 @@ def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int
             )
             if named and task.layers in at_stage:
                 return i if place.before else i + 1
-    raise InputError(
-        f"the placement names no task: `{place.anchor}`", where="steps.order.place", fix="write it like llm.F0@0"
+    raise no_task(place.anchor, "llm.F0@0")
+
+
+def check_places(step: Step, order: list[Task]) -> None:
+    """Raises InputError when a placement moves nothing."""
+    for place in places_of(step):
+        if not any(placed(place, task) for task in order):
+            raise no_task(f"{place.do} on {place.on}", "vit.F0[0-11], on a group that works on micro-batch 0")
+
+
+def no_task(name: str, example: str) -> InputError:
+    return InputError(
+        f"the placement names no task: `{name}`", where="steps.order.place", fix=f"write it like {example}"
     )
 
 
-def encoder_backward(encoder: Work, target: Work, c: Cell, forward: list[Task], producers: list[str]) -> list[Task]:
-    """Gradients come back from the target, then the encoder's backward, last stage first."""
-    send, recv = edge_transfer(encoder, target, "B", c)
-    tasks = [send.waiting_for(*producers), recv]
+def encoder_backward(
+    encoder: Work, target: Work, unit: tuple[Cell, ...], forward: list[Task], consumers: dict[Cell, list[str]]
+) -> list[Task]:
+    """Gradients come back from the target, then the unit's backward, last stage first."""
+    tasks: list[Task] = []
+    received: dict[str, str] = {}  # group → the recv of its gradients
+    for c, fed in consumers.items():
+        send, recv = edge_transfer(encoder, target, "B", c)
+        tasks += [send.waiting_for(*(i.replace("/F/", "/B/") for i in fed)), recv]
+        received[c.group] = recv.id
     for stage in reversed(range(len(encoder.stages))):
-        for task in slot_like(encoder, stage, "B", c):
-            last = stage == len(encoder.stages) - 1 and task.phase == "B"
-            tasks.append(rewired(task.waiting_for(recv.id) if last else task, forward))
+        for task in unit_tasks(encoder, stage, "B", unit):
+            last = stage == len(encoder.stages) - 1 and task.phase == "B" and task.group in received
+            tasks.append(rewired(task.waiting_for(received[task.group]) if last else task, forward))
     return tasks

@@ -5,7 +5,7 @@ then put where the plan places them, or right before what needs them. The step e
 still due, and the update.
 """
 
-from planner.plan.encoders import add_encoder
+from planner.plan.encoders import add_encoder, check_places
 from planner.plan.merge import merge
 from planner.plan.model import Plan, Step
 from planner.plan.task import Task
@@ -13,7 +13,9 @@ from planner.plan.work import Work, cell_task, collective, module_work, stage_ta
 
 
 def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
-    """All tasks of one step, in an order that every rank follows. Raises InputError when tasks wait in a circle."""
+    """All tasks of one step, in an order that every rank follows. Raises InputError when tasks wait in a circle, or
+    a placement names none.
+    """
     step = plan.steps[number]
     works = {module: module_work(plan, step, module) for module in plan.layouts}
     feeding = {edge.source for edge in plan.edges}
@@ -25,6 +27,7 @@ def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
     order = merge(lanes)
     for edge in plan.edges:
         order = add_encoder(plan, step, edge, works, order)
+    check_places(step, order)
     return tuple(order + [task for work in works.values() for task in closing_tasks(work, step)])
 
 
@@ -46,10 +49,10 @@ def closing_tasks(work: Work, step: Step) -> list[Task]:
 
 
 def backward_ids(work: Work, stage: int) -> list[str]:
-    return [cell_task(work, stage, "B", c).id for row in work.rows for c in row]
+    return [task.id for row in work.rows for c in row if (task := cell_task(work, stage, "B", c)).ranks]
 
 
 def sync_ids(work: Work, stage: int) -> list[str]:
     if work.layout.zero < 3:
         return []
-    return [collective(work, stage, "sync", row).id for row in range(len(work.rows))]
+    return [collective(work, stage, "sync", number).id for number, row in enumerate(work.rows) if row]

@@ -14,7 +14,8 @@ from planner.plan.expand import expand
 from planner.plan.merge import check_waits
 from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.schedules import SCHEDULES
-from planner.specs.model import Module, kv_heads
+from planner.plan.work import stage_ranks
+from planner.specs.model import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +154,18 @@ def item_laws(plan: Plan) -> Iterator[Violation]:
 
 def step_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
     for name, layout in plan.layouts.items():
-        if step.sync == "step" and layout.zero == 3:
-            yield Violation(
-                f"{where}.sync",
-                f"`{name}` is sharded by ZeRO-3, whose gathers meet in every micro-batch",
-                "use sync: micro_batch, or zero: 2",
-            )
+        if (step.sync == "micro_batch") != (layout.zero == 3):
+            meets = "meet in every micro-batch" if layout.zero == 3 else "meet once a step"
+            legal = "micro_batch" if layout.zero == 3 else "step"
+            message = f"the ranks of `{name}`, sharded by ZeRO-{layout.zero}, {meets}"
+            yield Violation(f"{where}.sync", message, f"use sync: {legal}, or another ZeRO stage")
     for number, row in enumerate(step.micro_batches):
-        yield from row_laws(plan, [*assignments(plan, row)], f"{where}.micro_batches[{number}]")
+        placed = [*assignments(plan, row)]
+        for a in placed:
+            if a.layers is not None:
+                message = f"the row names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
+                yield Violation(f"{where}.micro_batches[{number}]", message, f"write `{a.module}`")
+        yield from row_laws(plan, placed, f"{where}.micro_batches[{number}]")
 
 
 def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violation]:
@@ -173,6 +178,7 @@ def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violatio
             yield Violation(where, f"group {a.group} has ranks outside the layout of `{a.module}`", "widen the layout")
         for rank in group.ranks:
             held[a.module, rank] = held.get((a.module, rank), 0.0) + group.share
+        yield from spread_laws(layout, a, group, where)
         yield from cap_laws(plan, a, group, where)
     for (module, rank), share in held.items():
         if share > 1 + 1e-9:
@@ -181,14 +187,22 @@ def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violatio
             )
 
 
-def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
-    """Ulysses exchanges tokens for heads: its degree divides the query heads, and the key/value heads (or they it)."""
-    degree = group.split.get("ulysses", 1)
-    kv = kv_heads(module)
-    if module.heads % degree or (kv % degree and degree % kv):
+def spread_laws(layout: Layout, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
+    """A group carries its items through the whole pipeline: it has as many ranks on every stage."""
+    held = [len(set(stage_ranks(layout, stage)) & set(group.ranks)) for stage in range(layout.mesh.get("pp", 1))]
+    if len(set(held)) > 1:
         yield Violation(
-            where, f"{module.heads} heads ({kv} key/value) do not spread over {degree} ranks", "another degree"
+            where,
+            f"group {a.group} has {', '.join(map(str, held))} ranks on the stages of `{a.module}`",
+            "give it as many on every stage",
         )
+
+
+def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
+    """Ulysses exchanges tokens for heads: its degree divides the query heads (few key/value heads are repeated)."""
+    degree = group.split.get("ulysses", 1)
+    if module.heads % degree:
+        yield Violation(where, f"{module.heads} heads do not spread over {degree} ranks", "another degree, or a ring")
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:

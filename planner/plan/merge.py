@@ -25,7 +25,8 @@ def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
                 done.add(task.id)
                 position[number] += 1
         if len(order) == before:
-            raise wait_cycle([tasks[at] for at, tasks in zip(position, lists, strict=True) if at < len(tasks)], done)
+            stuck = next(tasks[at] for at, tasks in zip(position, lists, strict=True) if at < len(tasks))
+            raise wait_cycle(stuck, next(i for i in stuck.after if i in known and i not in done))
     return order
 
 
@@ -33,36 +34,19 @@ def ready(task: Task, done: set[str], known: set[str]) -> bool:
     return all(i in done or i not in known for i in task.after)
 
 
-def wait_cycle(stuck: Sequence[Task], done: set[str]) -> InputError:
-    first = stuck[0]
-    awaited = next((i for i in first.after if i not in done), "a task behind it")
+def check_waits(order: Iterable[Task]) -> None:
+    """Raises InputError when a task comes before one that it waits for: ranks run their tasks in this order."""
+    tasks = list(order)
+    position = {task.id: i for i, task in enumerate(tasks)}
+    for i, task in enumerate(tasks):
+        for awaited in task.after:
+            if position.get(awaited, -1) >= i:
+                raise wait_cycle(task, awaited)
+
+
+def wait_cycle(task: Task, awaited: str) -> InputError:
     return InputError(
-        f"the tasks wait for each other: {first.id} waits for {awaited}, which cannot start before it",
+        f"the tasks wait for each other: {task.id} waits for {awaited}, which cannot start before it",
         where="steps",
         fix="change `order` so that what is needed comes first",
     )
-
-
-def check_waits(order: Iterable[Task]) -> None:
-    """Tasks in their given order, each rank's streams in turn: raises InputError when some wait for each other."""
-    queues: dict[tuple[int, str], list[Task]] = {}
-    tasks = list(order)
-    for task in tasks:
-        for rank in task.ranks:
-            queues.setdefault((rank, task.stream), []).append(task)
-    known = {task.id for task in tasks}
-    done: set[str] = set()
-    heads = dict.fromkeys(queues, 0)
-    waiting = tasks
-    while waiting:
-        started = []
-        for task in waiting:
-            keys = [(rank, task.stream) for rank in task.ranks]
-            if ready(task, done, known) and all(queues[key][heads[key]] is task for key in keys):
-                started.append(task.id)
-                done.add(task.id)
-                for key in keys:
-                    heads[key] += 1
-        if not started:
-            raise wait_cycle(waiting, done)
-        waiting = [task for task in waiting if task.id not in done]

@@ -68,7 +68,7 @@ def cell(row: int, name: str, group: Group, items: tuple[int, ...], sizes: dict[
 
 def idle_cells(row: int, layout: Layout, cells: list[Cell]) -> list[Cell]:
     """Under ZeRO-3 every rank takes part in every gather: a cell without items for each rank that has none."""
-    if layout.zero < 3:
+    if layout.zero < 3 or not cells:
         return []
     busy = {rank for c in cells for rank in c.ranks}
     idle = [rank for rank in layout.ranks if rank not in busy]
@@ -99,6 +99,8 @@ def stage_tasks(work: Work, generator: str) -> list[list[Task]]:
 def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
     """Everything that happens on `stage` for one slot of the schedule."""
     tasks: list[Task] = []
+    if not work.rows[row]:  # nobody works on the module in this micro-batch: nothing to gather for
+        return tasks
     sharded = work.layout.zero == 3
     if sharded and phase == "F":
         tasks.append(collective(work, stage, "gather", row))
@@ -118,18 +120,20 @@ def collective(work: Work, stage: int, phase: Phase, row: int | None) -> Task:
 
 
 def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
-    """Receive, compute, send: one cell on one stage in one direction."""
+    """Receive, compute, send: one cell on one stage in one direction. A cell without items has nothing to send."""
     previous, following = (stage - 1, stage + 1) if phase == "F" else (stage + 1, stage - 1)
     task = cell_task(work, stage, phase, c)
+    if not task.ranks:  # an idle rank is on one stage only
+        return []
     tasks = []
-    if 0 <= previous < len(work.stages):
+    if c.items and 0 <= previous < len(work.stages):
         incoming = transfer(work, previous, stage, phase, c)
         tasks.append(incoming[1])
         task = task.waiting_for(incoming[1].id)
     if phase == "B":
         task = task.waiting_for(cell_task(work, stage, "F", c).id)
     tasks.append(task)
-    if 0 <= following < len(work.stages):
+    if c.items and 0 <= following < len(work.stages):
         tasks.append(transfer(work, stage, following, phase, c)[0])
     return tasks
 

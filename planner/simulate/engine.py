@@ -15,6 +15,7 @@ from planner.errors import InputError
 from planner.plan.task import Task
 from planner.simulate.alike import alike
 from planner.simulate.timeline import Event, Timeline
+from planner.specs.base import Ranks
 
 ROUNDING = 1e-9  # shares that add up to 1 but for rounding fit
 
@@ -75,20 +76,19 @@ class Clock:
     def wire_lanes(self, tasks: Sequence[Task]) -> None:
         """Queue every task in the lanes of its ranks."""
         kind = alike(task.ranks for task in tasks)
-        kinds = {ranks: sorted({kind[rank] for rank in ranks}) for ranks in {task.ranks for task in tasks}}
-        lanes: dict[tuple[int, str], Lane] = {}
+        found: dict[tuple[int, str], Lane] = {}
+        shared: dict[tuple[Ranks, str], list[Lane]] = {}  # tasks on the same ranks and stream have the same lanes
         self.lanes: list[list[Lane]] = []  # of each task
         for number, task in enumerate(tasks):
-            stream = task.stream
-            own = []
-            for rank in kinds[task.ranks]:
-                lane = lanes.get((rank, stream))
-                if lane is None:
-                    lane = lanes[rank, stream] = Lane()
+            key = (task.ranks, task.stream)
+            if key not in shared:
+                kinds = sorted({kind[rank] for rank in task.ranks})
+                shared[key] = [found.setdefault((rank, task.stream), Lane()) for rank in kinds]
+            own = shared[key]
+            for lane in own:
                 lane.tasks.append(number)
-                own.append(lane)
             self.lanes.append(own)
-        self.all_lanes = [*lanes.values()]
+        self.all_lanes = [*found.values()]
 
     def wire_waits(self, tasks: Sequence[Task]) -> None:
         """Count what each task waits for; ids that are no task of this step have happened already."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.plan.model import Breakdown
 from planner.plan.task import STREAMS, Phase
@@ -10,8 +11,7 @@ from planner.simulate.breakdown import Span, busy_seconds
 from planner.specs.base import Ranks, Source
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """A task in time, on ranks that started and ended it together. A measured task may have one event per rank."""
 
     id: str

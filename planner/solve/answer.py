@@ -36,6 +36,7 @@ class Answer:
     claim: Claim = "searched"
     values: Floats | None = None
     bound: float = -inf
+    coarse: bool = False  # the continuous values are only near: solve for them again
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,8 +42,8 @@ def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
         return Answer("unbounded")
     values = np.array([column.varValue or 0.0 for column in columns], dtype=np.float64)
     if problem.sol_status == pulp.LpSolutionOptimal:
-        return Answer(values=values, bound=program.objective(values))
-    return Answer(values=values, bound=_logged_bound(log.read_text()) / scale)
+        return Answer(values=values, bound=program.objective(values), coarse=True)
+    return Answer(values=values, bound=_logged_bound(log.read_text()) / scale, coarse=True)
 
 
 def _scale(program: Program) -> float:

@@ -14,6 +14,8 @@ from planner.solve.answer import Answer, Limits
 from planner.solve.grid import NOISE, Grid, Line, lay_grid, whole_limits, whole_line
 from planner.solve.program import Floats, Program
 
+PROBE = 10  # conflicts: halve the range of the objective, or it creeps over a fine grid one unit at a time
+
 
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     grid = lay_grid(program)
@@ -32,7 +34,8 @@ def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     if response.status == cp.CpSolverStatus.UNKNOWN:
         return Answer()
     bound = _bound(program, grid, objective, int(response.inner_objective_lower_bound))
-    return Answer(values=grid.values(np.array(list(response.solution), dtype=np.float64)), bound=bound)
+    values = grid.values(np.array(list(response.solution), dtype=np.float64))
+    return Answer(values=values, bound=bound, coarse=True)
 
 
 def _objective(program: Program, grid: Grid) -> Line:
@@ -72,6 +75,7 @@ def _parameters(limits: Limits) -> Any:
     asked.random_seed = limits.seed
     asked.max_deterministic_time = limits.work
     asked.absolute_gap_limit = 0.0
+    asked.binary_search_num_conflicts = PROBE
     if limits.seconds is not None:
         asked.max_time_in_seconds = limits.seconds
     return asked

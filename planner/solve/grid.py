@@ -22,10 +22,10 @@ import numpy as np
 from planner.errors import InputError
 from planner.solve.program import Bools, Floats, Ints, Program
 
-GRID_BITS = 30
+GRID_BITS = 24
 PRECISION = 1e-8  # what rounding the coefficients may move a row, of its largest activity
 MAGNITUDE = 2.0**60  # largest activity of a row: sums have to stay within 64 bits
-OPEN = 2.0**62  # stands for a missing bound of a row: beyond every activity
+OPEN = 2.0**62  # beyond the activity of every row: stands for a missing bound
 NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to spare
 
 
@@ -91,4 +91,6 @@ def whole_limits(line: Line, shift: float, lower: float, upper: float) -> tuple[
     error = line.error + 1e-9 + NOISE * abs(shift) * line.scale
     least = np.ceil(low - error - NOISE * abs(low))
     most = np.floor(high + error + NOISE * abs(high))
+    if least > most:  # no whole number lies between them, and none is as large as this
+        return int(OPEN), int(OPEN)
     return int(np.clip(least, -OPEN, OPEN)), int(np.clip(most, -OPEN, OPEN))

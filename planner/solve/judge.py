@@ -1,7 +1,7 @@
 """No solver is trusted: its values are rounded, put into the program again, repaired or refused.
 
-Whole variables are rounded to exactly whole numbers. If that breaks a row, the continuous variables are solved for
-again around them. What still misses a bound by more than `TOLERANCE` is no solution.
+Whole variables are rounded to exactly whole numbers; if that moves a row, or the continuous values were coarse, those
+are solved for again around them. What still misses a bound by more than `TOLERANCE` is no solution.
 """
 
 from math import inf
@@ -12,12 +12,16 @@ from planner.solve.answer import Answer, Solution, Status
 from planner.solve.program import Floats, Program
 
 TOLERANCE = 1e-6  # of a bound, relative beyond 1: what the floating-point solvers promise
+EXACT = 1e-9  # closer than this, nothing is worth repairing
+WHOLE = 1e-4  # how far from whole a solver may leave a whole variable
 GAP = 1e-6  # objective and bound meet within this, relative beyond 1
 
 
 def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: float, solver: str) -> Solution:
     """The best legal point among the answer's and the hint, with the best bound that can be believed."""
-    legal = [x for x in (repaired(program, x) for x in (answer.values, hint) if x is not None) if x is not None]
+    offered = [(answer.values, answer.coarse), (hint, False)]
+    found = [repaired(program, x, coarse) for x, coarse in offered if x is not None]
+    legal = [x for x in found if x is not None]
     if not legal:
         if answer.claim == "infeasible":
             return Solution("infeasible", None, inf, inf, seconds, solver)
@@ -36,16 +40,17 @@ def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: flo
     return Solution(status, values, objective, bound, seconds, solver)
 
 
-def repaired(program: Program, x: Floats) -> Floats | None:
+def repaired(program: Program, x: Floats, coarse: bool = False) -> Floats | None:
     """`x` made exactly whole and within bounds, with the continuous part solved again if need be; None if illegal."""
-    rounded = np.clip(np.where(program.integer, np.rint(x), x), program.lower, program.upper)
-    if not np.isfinite(rounded).all() or np.abs(rounded - x)[program.integer].max(initial=0.0) > 1e-4:
+    whole = np.where(program.integer, np.rint(x), x)
+    if not np.isfinite(x).all() or np.abs(whole - x).max(initial=0.0) > WHOLE:
         return None
-    if program.violation(rounded) <= TOLERANCE:
-        return rounded
-    if program.integer.all():
-        return None
-    from planner.solve.completion import Completion
+    rounded = np.clip(whole, program.lower, program.upper)
+    violation = program.violation(rounded)
+    if not program.integer.all() and (coarse or violation > EXACT):
+        from planner.solve.completion import Completion
 
-    completed = Completion(program).best(rounded[program.integer]).values
-    return completed if completed is not None and program.violation(completed) <= TOLERANCE else None
+        completed = Completion(program).best(rounded[program.integer]).values
+        if completed is not None and program.violation(completed) <= min(TOLERANCE, max(violation, EXACT)):
+            return completed
+    return rounded if violation <= TOLERANCE else None

@@ -94,8 +94,8 @@ class Program:
 
     def tightened(self) -> "Program":
         """The same program with the bounds of integer variables moved in to whole numbers."""
-        lower = np.where(self.integer, np.ceil(self.lower - 1e-9), self.lower)
-        upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper)
+        lower = np.where(self.integer, np.ceil(self.lower - 1e-9), self.lower) + 0.0  # no -0.0
+        upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper) + 0.0
         return replace(self, lower=lower, upper=upper)
 
     def crossed(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 import planner
 from planner.errors import RunFailed
-from planner.solve.answer import Answer, Limits
+from planner.solve.answer import Answer, Claim, Limits
 from planner.solve.program import Floats, Program
 
 ARRAYS = ("cost", "lower", "upper", "integer", "indptr", "indices", "values", "row_lower", "row_upper")
@@ -36,7 +36,8 @@ def apart(target: str, program: Program, limits: Limits, hint: Floats | None) ->
         _run(target, folder)
         with np.load(Path(folder, "answer.npz"), allow_pickle=False) as answer:
             values = answer["values"] if answer["found"] else None
-            return Answer(claim=str(answer["claim"]), values=values, bound=float(answer["bound"]))  # type: ignore[arg-type]
+            claim: Claim = str(answer["claim"])  # type: ignore[assignment]
+            return Answer(claim, values, float(answer["bound"]), bool(answer["coarse"]))
 
 
 def _run(target: str, folder: str) -> None:
@@ -76,7 +77,8 @@ def main() -> None:
     limits = Limits(effort=int(effort), seconds=None if seconds < 0 else seconds, seed=int(seed))
     answer = getattr(import_module(module), function)(program, limits, hint)
     found = answer.values is not None
-    np.savez("answer.npz", claim=answer.claim, bound=answer.bound, found=found, values=answer.values if found else [])
+    values = answer.values if found else np.zeros(0)
+    np.savez("answer.npz", claim=answer.claim, bound=answer.bound, coarse=answer.coarse, found=found, values=values)
 
 
 if __name__ == "__main__":

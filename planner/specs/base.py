@@ -1,6 +1,7 @@
 """What every struct in a file has in common, and the small types that appear in several of them."""
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -62,21 +63,23 @@ class Indices(tuple[int, ...]):
         return int(text) if text.isdigit() else text
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        for index in self:
-            if parts and self._last(parts[-1]) == index - 1:
-                parts[-1] = f"{parts[-1].partition('-')[0]}-{index}"
-            else:
-                parts.append(str(index))
-        return ",".join(parts)
-
-    @staticmethod
-    def _last(part: str) -> int:
-        return int(part.rpartition("-")[2])
+        return spelled(self)
 
     @staticmethod
     def schema() -> dict[str, Any]:
         return {"type": ["string", "integer"], "description": "indices as ranges: 0-31, or 0-1,4-5, or 7"}
+
+
+@lru_cache(maxsize=65536)  # ids of tasks are made of these
+def spelled(indices: tuple[int, ...]) -> str:
+    """(0, 1, 2, 7) as `0-2,7`."""
+    parts: list[list[int]] = []
+    for index in indices:
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
 
 
 class Ranks(Indices):

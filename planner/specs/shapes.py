@@ -1,5 +1,7 @@
 """Operation counts and widths of modules: FLOPs, and the elements that flow through a layer."""
 
+from math import lcm
+
 from planner.specs.job import Dtype, Recompute
 from planner.specs.model import Decoder, Module, head_dim, kv_heads
 from planner.specs.parameters import layer_parameters
@@ -44,5 +46,5 @@ def layer_activation_elements(module: Module, recompute: Recompute) -> int:
 
 def exchange_elements(module: Module, degree: int) -> int:
     """Elements per token that Ulysses moves in one layer and one pass: q, k, v in, the output back."""
-    keys = key_width(module) * max(1, degree // kv_heads(module))  # few key/value heads are repeated
-    return 2 * query_width(module) + 2 * keys
+    repeated = lcm(kv_heads(module), degree)  # so that few key/value heads spread over many ranks
+    return 2 * query_width(module) + 2 * repeated * head_dim(module)

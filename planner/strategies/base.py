@@ -67,9 +67,9 @@ def source(path: Path) -> SourceFile:
 
 
 def draft(
-    inputs: Inputs, used: Uses, layouts: dict[str, Layout], groups: dict[str, Group], rows: list[tuple[Row, ...]]
+    inputs: Inputs, used: Uses, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[Row, ...]
 ) -> Plan:
-    """The decisions as a plan, still unpriced: one step for each batch."""
+    """The decisions for one batch as a plan, still unpriced."""
     return Plan(
         format=Plan.FORMAT,
         name=inputs.job.name,
@@ -78,7 +78,6 @@ def draft(
             strategy=inputs.job.strategy,
             seed=inputs.seed,
             effort=inputs.effort,
-            batches=len(inputs.batches),
             first_row=inputs.first_row,
         ),
         uses=used,
@@ -86,6 +85,6 @@ def draft(
         prediction=UNPRICED,
         ranks=inputs.cluster.ranks,
         layouts=layouts,
-        groups=groups,
-        steps=tuple(Step(sync=inputs.job.sync, micro_batches=step_rows) for step_rows in rows),
+        groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks)))),
+        steps=(Step(sync=inputs.job.sync, micro_batches=rows),),
     )

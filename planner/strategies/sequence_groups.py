@@ -36,19 +36,16 @@ def supports(inputs: Inputs) -> str | None:
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
-    """The best mixed groups found for every batch. Raises Infeasible, naming what binds."""
+    """The best mixed groups found for one batch. Raises Infeasible, naming what binds."""
     layouts = data_parallel(inputs)
     degrees = allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
     used = uses(inputs, layouts, degrees)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    (batch,) = inputs.batches
+    packed, effort = pack(sequences(pricing, inputs.module, used, batch.items), inputs.effort)
     groups: dict[str, Group] = {}
-    rows, efforts = [], []
-    for batch in inputs.batches:
-        packed, effort = pack(sequences(pricing, inputs.module, used, batch.items), inputs.effort)
-        rows.append(tuple(place(row, inputs.spec, groups) for row in packed))
-        efforts.append(effort)
-    in_order = dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -entry[1].degree)))
-    return scored(draft(inputs, used, layouts, in_order, rows), "; ".join(dict.fromkeys(efforts)))
+    rows = tuple(place(row, inputs.spec, groups) for row in packed)
+    return scored(draft(inputs, used, layouts, groups, rows), effort)
 
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:

@@ -7,7 +7,8 @@ from planner.costs.memory import activation_bytes, memory_cap, state_bytes
 from planner.costs.pricing import Pricing, pricing_of
 from planner.errors import Infeasible
 from planner.plan.expand import expand
-from planner.plan.model import Breakdown, Outcome, Plan, Prediction, Step
+from planner.plan.join import tidy
+from planner.plan.model import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.simulate import Memory, Timeline, memory_use, simulate
 from planner.specs.base import changed
@@ -36,7 +37,7 @@ def score(plan: Plan, number: int = 0) -> Score:
     """Expand, price, simulate and bound one step."""
     pricing = pricing_of(plan)
     tasks = expand(plan, number)
-    timeline = simulate(tasks, pricing.price)
+    timeline = simulate(tasks, pricing.price, plan.size)
     memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
     return Score(tasks, timeline, memory, step_bound(plan, number, pricing, timeline))
 
@@ -63,66 +64,48 @@ def states(plan: Plan) -> Callable[[int], float]:
     return held
 
 
-def outcome(scores: list[Score], effort: str) -> Outcome:
-    """Over all steps: what they are worth together, and what bounds them."""
-    value, bound = sum(s.value for s in scores), sum(s.bound.seconds for s in scores)
+def outcome(s: Score, effort: str) -> Outcome:
+    """What a step is worth, and what bounds it."""
+    value, bound = s.value, min(s.bound.seconds, s.value)
     gap = (value - bound) / bound if bound > 0 else 0.0
     return Outcome(
         status="optimal" if gap < CLOSED else "feasible",
         value=tidy(value),
-        bound=tidy(min(bound, value)),
-        gap=tidy(max(gap, 0.0)),
-        bound_by="+".join(sorted({s.bound.by for s in scores})),
+        bound=tidy(bound),
+        gap=tidy(gap),
+        bound_by=s.bound.by,
         effort=effort,
     )
 
 
-def prediction(scores: list[Score]) -> Prediction:
-    """Over all steps: seconds and breakdown summed, the highest peak, spread and share weighted by time."""
-    total = sum(s.value for s in scores) or 1.0
-    parts = [s.timeline.breakdown() for s in scores]
+def prediction(s: Score) -> Prediction:
+    """Time, memory and where the time goes."""
+    parts = s.timeline.breakdown()
     return Prediction(
-        step_seconds=tidy(sum(s.value for s in scores)),
-        spread=tidy(sum(s.value * s.timeline.spread for s in scores) / total),
-        peak_memory_gib=tidy(max(max(s.memory.peaks) for s in scores) / GIB),
-        breakdown=Breakdown(
-            compute=tidy(sum(p.compute for p in parts)),
-            exposed_comm=tidy(sum(p.exposed_comm for p in parts)),
-            idle=tidy(sum(p.idle for p in parts)),
-        ),
-        measured_share=tidy(sum(s.value * s.timeline.measured_share for s in scores) / total),
+        step_seconds=tidy(s.value),
+        spread=tidy(s.timeline.spread),
+        peak_memory_gib=tidy(max(s.memory.peaks) / GIB),
+        breakdown=Breakdown(compute=tidy(parts.compute), exposed_comm=tidy(parts.exposed_comm), idle=tidy(parts.idle)),
+        measured_share=tidy(s.timeline.measured_share),
     )
 
 
-def tidy(number: float) -> float:
-    """Nine significant digits: what a file needs, and nothing that differs between machines."""
-    return float(f"{number:.9g}")
-
-
 def scored(plan: Plan, effort: str) -> Plan:
-    """The plan with outcome and prediction as this module computes them, per step when there are several."""
-    scores = [score(plan, number) for number in range(len(plan.steps))]
-    steps: list[Step] = list(plan.steps)
-    if len(steps) > 1:
-        steps = [
-            changed(step, outcome=outcome([s], effort), prediction=prediction([s]))
-            for step, s in zip(steps, scores, strict=True)
-        ]
-    plan = changed(plan, outcome=outcome(scores, effort), prediction=prediction(scores), steps=tuple(steps))
-    require_memory(plan, scores)
-    return plan
+    """A plan of one step with outcome and prediction as this module computes them. Raises Infeasible."""
+    s = score(plan)
+    require_memory(plan, s)
+    return changed(plan, outcome=outcome(s, effort), prediction=prediction(s))
 
 
-def require_memory(plan: Plan, scores: list[Score]) -> None:
+def require_memory(plan: Plan, s: Score) -> None:
     """Raises Infeasible when a rank holds more than its device allows. The job's own limit in tokens replaces this."""
     if plan.uses.limits.tokens_per_rank is not None:
         return
-    for s in scores:
-        for rank, peak in enumerate(s.memory.peaks):
-            cap = memory_cap(plan.uses.devices[kind_of(plan.uses.cluster, rank)], plan.uses.limits)
-            if peak > cap:
-                raise Infeasible(
-                    f"rank {rank} would hold {peak / GIB:.1f} GiB, its device allows {cap / GIB:.1f} GiB",
-                    where="memory",
-                    fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
-                )
+    for rank, peak in enumerate(s.memory.peaks):
+        cap = memory_cap(plan.uses.devices[kind_of(plan.uses.cluster, rank)], plan.uses.limits)
+        if peak > cap:
+            raise Infeasible(
+                f"rank {rank} would hold {peak / GIB:.1f} GiB, its device allows {cap / GIB:.1f} GiB",
+                where="memory",
+                fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
+            )

@@ -176,3 +176,20 @@ def test_the_environment_of_torchrun(monkeypatch):
     monkeypatch.delenv("RANK")
     with pytest.raises(InputError, match="RANK"):
         from_environment()
+
+
+def join(worker):
+    from planner.launch.worker import joined
+
+    with joined(worker):
+        return str(worker.device)
+
+
+def test_a_missing_gpu_is_said():
+    import torch
+
+    missing = torch.cuda.device_count() + 1
+    if missing > 2:
+        pytest.skip("too many GPUs to ask for one more")
+    with pytest.raises(InputError, match="has no GPU"):
+        launch(join, missing, kind="cuda")

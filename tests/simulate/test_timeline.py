@@ -8,7 +8,7 @@ from planner.simulate import Event, Timeline, simulate
 from planner.simulate.alike import alike
 from planner.simulate.breakdown import busy_seconds
 from planner.specs.base import Ranks
-from tests.simulate.test_engine import by_lane, programs, task
+from tests.programs import by_lane, programs, task
 
 
 @given(programs())

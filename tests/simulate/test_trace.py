@@ -11,7 +11,7 @@ from planner.plan.expand import expand
 from planner.simulate import Event, Timeline, memory_use, simulate, to_trace
 from planner.specs.base import Ranks
 from tests.plans import encoder_plan, staged_plan
-from tests.simulate.test_engine import programs, task
+from tests.programs import programs, task
 
 
 def traced(plan, label="simulated"):

@@ -1,0 +1,86 @@
+"""The command `planner`: verbs, and what happens when one fails.
+
+Nothing heavy is imported here or at the top of a verb, so that `--help` stays quick.
+"""
+
+import logging
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+import planner
+from planner.cli import check, demo, models, profile, run, schema, show, simulate, solve
+from planner.errors import PlannerError
+
+BUG = 70
+
+app = typer.Typer(
+    help="Decide how to spread a model over a cluster: proven, readable, launchable.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for verb in (demo.demo, profile.profile, solve.solve, show.show, simulate.simulate, run.run, check.check):
+    app.command()(verb)
+for verb in (models.models, schema.schema):
+    app.command()(verb)
+
+debugging = False
+
+
+def say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"planner {planner.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def settings(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    version: Annotated[bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say it.")] = False,
+) -> None:
+    global debugging
+    debugging = debug
+    level = logging.getLevelNamesMapping().get(log_level.upper()) if hasattr(logging, "getLevelNamesMapping") else None
+    logging.basicConfig(level=level or getattr(logging, log_level.upper(), logging.WARNING), stream=sys.stderr)
+
+
+def main() -> None:
+    """Run a verb; a failure is three lines on stderr and an exit code, never a traceback unless asked for."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
+    try:
+        app()
+    except PlannerError as error:
+        leave(error)
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        bug(error)
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C and termination end the process through its `finally` blocks: no orphans, no half-written files."""
+    sys.exit(128 + number)
+
+
+def leave(error: PlannerError) -> None:
+    if debugging:
+        traceback.print_exception(error)
+    message, *rest = str(error).split("\n")
+    sys.stderr.write("\n  ".join([f"error: {message}", *rest]) + "\n")
+    sys.exit(error.exit_code)
+
+
+def bug(error: Exception) -> None:
+    if debugging:
+        traceback.print_exception(error)
+    sys.stderr.write(f"error: {type(error).__name__}: {error}\n  this is a bug in planner, not in your input\n")
+    sys.stderr.write("  fix: run it again with `planner --debug …` and report what it prints\n")
+    sys.exit(BUG)

@@ -1,0 +1,29 @@
+"""`planner check`: compare plans, in CI."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json
+
+
+def check(
+    old: Annotated[Path, typer.Argument(help="A plan, or a folder of cases (job.yaml + plan.yaml each).")],
+    new: Annotated[Path | None, typer.Argument(help="The plan to compare with; none for a folder of cases.")] = None,
+    value: Annotated[float, typer.Option(help="Tolerated rise of a value, as a share.", min=0.0)] = 0.02,
+    gap: Annotated[float, typer.Option(help="Tolerated rise of a gap, as a share.", min=0.0)] = 0.01,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A table for a comment in a review.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare two plans, or re-solve a folder of cases: 0 fine, 1 a regression or an illegal new plan."""
+    from planner import pipeline
+    from planner.cli import progress, render, summary, tables
+
+    with progress.bar("checking", "cases") as on_case:
+        findings = pipeline.check(old, new, value, gap, on_case)
+    if markdown:
+        render.raw(pipeline.markdown(findings))
+    else:
+        render.emit(json, summary.findings(findings), tables.findings(findings))
+    raise typer.Exit(pipeline.verdict(findings))

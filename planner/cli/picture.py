@@ -1,0 +1,144 @@
+"""A plan drawn to scale in the terminal: ranks from left to right, time from top to bottom, one block per group.
+
+A micro-batch is as tall as it lasts, and a group's block as tall as the group works; what stays dark is idle.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from planner.cli.tables import outcome_line, prediction_lines
+from planner.plan.model import Assignment, Plan, assignments
+from planner.simulate import Event, Timeline
+from planner.units import duration
+from planner.verify.score import Score
+
+COLOURS = ("blue", "cyan", "green", "yellow", "magenta", "red", "bright_blue", "bright_green")
+ROWS = 24  # lines that the longest step of a plan may take
+STEPS_SHOWN = 3
+RANKS_SHOWN = 16
+
+
+def plan(shown: Plan, scores: Sequence[Score], width: int) -> Iterator[RenderableType]:
+    """Head, picture and outcome of a plan."""
+    kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
+    yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
+    yield outcome_line(shown.outcome)
+    for number, score in enumerate(scores[:STEPS_SHOWN]):
+        if len(scores) > 1:
+            yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
+        staged = any(layout.stages for layout in shown.layouts.values())
+        yield timeline(score.timeline, width) if staged else Stack(*micro_batches(shown, number, score, width))
+    if len(scores) > STEPS_SHOWN:
+        yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")
+    yield from prediction_lines(shown)
+
+
+# ------------------------------------------------------------------------------------- micro-batches of groups
+
+
+def micro_batches(shown: Plan, number: int, score: Score, width: int) -> Iterator[RenderableType]:
+    """Each micro-batch as a band of ranks by time."""
+    columns = min(width - 4, max(shown.size, 48 if shown.size <= 48 else shown.size))
+    busy = group_seconds(score.timeline)
+    rows = shown.steps[number].micro_batches
+    spans = [
+        max((busy.get((at, a.group), 0.0) for a in assignments(shown, row)), default=0.0) for at, row in enumerate(rows)
+    ]
+    for at, row in enumerate(rows):
+        placed = [*assignments(shown, row)]
+        lines = max(1, round(ROWS * spans[at] / max(sum(spans), 1e-12)))
+        yield Text(f"\nmicro-batch {at}  {duration(spans[at])}  {composition(shown, placed)}", style="bold")
+        yield Padding(
+            band(shown, placed, [busy.get((at, a.group), 0.0) / (spans[at] or 1) for a in placed], columns, lines),
+            (0, 2),
+        )
+
+
+def group_seconds(timeline: Timeline) -> dict[tuple[int, str], float]:
+    """Forward and backward seconds of each group in each micro-batch."""
+    busy: dict[tuple[int, str], float] = {}
+    for event in timeline.events:
+        if event.phase in ("F", "B"):
+            _, _, row, group = event.id.rsplit("/", 3)
+            busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
+    return busy
+
+
+def composition(shown: Plan, placed: Sequence[Assignment]) -> str:
+    """`⟨32, 16×2⟩  117 sequences, 412,330 tokens`."""
+    degrees: dict[int, int] = {}
+    for a in placed:
+        degree = len(shown.groups[a.group].ranks)
+        degrees[degree] = degrees.get(degree, 0) + 1
+    groups = ", ".join(f"{d}×{count}" if count > 1 else str(d) for d, count in sorted(degrees.items(), reverse=True))
+    items = [(a.module, item) for a in placed for item in a.items]
+    tokens = sum(shown.uses.items[module][item] for module, item in items)
+    return f"⟨{groups}⟩  {len(items)} sequences, {tokens:,} tokens"
+
+
+def band(shown: Plan, placed: Sequence[Assignment], shares: Sequence[float], columns: int, lines: int) -> Text:
+    """Ranks by time: line i of a group is filled while the group still works."""
+    picture = Text()
+    for line in range(lines):
+        cells: list[tuple[str, str]] = [("·", "bright_black")] * columns
+        for number, (a, share) in enumerate(zip(placed, shares, strict=True)):
+            ranks = shown.groups[a.group].ranks
+            first, last = ranks[0] * columns // shown.size, max((ranks[-1] + 1) * columns // shown.size, 1)
+            colour = COLOURS[number % len(COLOURS)]
+            filled = share * lines > line + 0.5 or line == 0
+            for column in range(first, max(last, first + 1)):
+                cells[column] = ("█", colour) if filled else cells[column]
+            if line == 0:
+                cells = labelled(cells, first, max(last, first + 1), str(len(ranks)), colour)
+        for symbol, colour in cells:
+            picture.append(symbol, style=colour)
+        picture.append("\n" if line < lines - 1 else "")
+    return picture
+
+
+def labelled(cells: list[tuple[str, str]], first: int, last: int, label: str, colour: str) -> list[tuple[str, str]]:
+    """The group's degree, written into the middle of its block, when the block is wide enough."""
+    if last - first <= len(label):
+        return cells
+    start = first + (last - first - len(label)) // 2
+    written = [(symbol, f"bold black on {colour}") for symbol in label]
+    return [*cells[:start], *written, *cells[start + len(label) :]]
+
+
+# ----------------------------------------------------------------------------------------- stages of a pipeline
+
+
+def timeline(shown: Timeline, width: int) -> RenderableType:
+    """Ranks from top to bottom, time from left to right: forward, backward, the rest idle; modules by colour."""
+    columns = width - 10
+    modules = sorted({event.module for event in shown.events if event.stream == "compute"})
+    lines = []
+    for rank in range(min(shown.ranks, RANKS_SHOWN)):
+        line = Text(f"rank {rank:<4} ")
+        for symbol, colour in rank_line(
+            [e for e in shown.events if rank in e.ranks], shown.step_seconds, columns, modules
+        ):
+            line.append(symbol, style=colour)
+        lines.append(line)
+    legend = Text("          ")
+    for module in modules:
+        legend.append(f"{module} ", style=COLOURS[modules.index(module)])
+    return Stack(
+        Text(), *lines, legend.append(f"█ forward ▓ backward · idle, {duration(shown.step_seconds)} across", "dim")
+    )
+
+
+def rank_line(events: Sequence[Event], seconds: float, columns: int, modules: list[str]) -> list[tuple[str, str]]:
+    cells = [("·", "bright_black")] * columns
+    for event in events:
+        if event.phase in ("F", "B") and event.seconds > 0:
+            first = int(event.start / seconds * columns)
+            last = max(first + 1, round(event.end / seconds * columns))
+            symbol = "█" if event.phase == "F" else "▓"
+            for column in range(first, min(last, columns)):
+                cells[column] = (symbol, COLOURS[modules.index(event.module)])
+    return cells

@@ -1,0 +1,48 @@
+"""Bars for long work: shown on a terminal, silent in a pipe."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from planner.cli.render import console
+
+OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+
+
+@contextmanager
+def bar(title: str, unit: str) -> Iterator[OnProgress]:
+    """A bar with the time left; one piece of work alone shows none."""
+    out = console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
+    with Progress(*columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal) as shown:
+        task = shown.add_task(title, total=None)
+
+        def on_progress(done: int, of: int, what: str) -> None:
+            shown.update(task, completed=done, total=of, description=f"{title} {what}".strip())
+
+        yield on_progress
+
+
+@contextmanager
+def training(plan: Any) -> Iterator[Callable[[Any], None]]:
+    """Step, loss, tokens per second, measured beside predicted, while it trains."""
+    out = console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("steps"),
+    )
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as shown:
+        task = shown.add_task("starting processes", total=None)
+        predicted = plan.prediction.step_seconds / len(plan.steps)
+
+        def on_progress(p: Any) -> None:
+            rate = p.tokens / p.seconds if p.seconds else 0.0
+            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  step {p.seconds:.2f} s (predicted {predicted:.2f} s)"
+            shown.update(task, completed=p.step + 1, total=p.of, description=text)
+
+        yield on_progress

@@ -1,0 +1,24 @@
+"""`planner simulate`: a plan becomes a timeline."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json, PlanFile
+
+
+def simulate(
+    plan: PlanFile,
+    trace: Annotated[Path | None, typer.Option(help="Write a Chrome trace here; open it in Perfetto.")] = None,
+    json: Json = False,
+) -> None:
+    """Simulate a plan: step time, memory by rank, and where the time goes."""
+    from planner import pipeline
+    from planner.cli import render, summary, tables
+
+    read = pipeline.read_plan(plan)
+    scores = pipeline.simulate(read)
+    if trace:
+        pipeline.write_trace(trace, read, scores)
+    render.emit(json, summary.simulated(read, scores), tables.simulated(read, scores, trace))

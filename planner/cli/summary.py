@@ -1,0 +1,74 @@
+"""What verbs answer with `--json`: one object each. Names here are promises to other people's scripts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.pipeline import Ran, Solved
+from planner.plan.model import Plan
+from planner.specs.profile import Profile
+from planner.units import GIB
+from planner.verify.score import Score
+
+Summary = dict[str, Any]
+
+
+def solved(result: Solved, path: Path) -> Summary:
+    plan = result.plan
+    outcomes = [step.outcome or plan.outcome for step in plan.steps]
+    return {
+        "status": plan.outcome.status,
+        "value": plan.outcome.value,
+        "bound": plan.outcome.bound,
+        "gap": plan.outcome.gap,
+        "bound_by": plan.outcome.bound_by,
+        "seconds": result.seconds,
+        "plan": str(path),
+        "steps": [
+            {"value": o.value, "bound": o.bound, "gap": o.gap, "seconds": seconds}
+            for o, seconds in zip(outcomes, result.step_seconds, strict=True)
+        ],
+    }
+
+
+def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
+    parts = [score.timeline.breakdown() for score in scores]
+    return {
+        "plan": plan.name,
+        "step_seconds": sum(score.value for score in scores) / len(scores),
+        "breakdown": {
+            "compute": sum(p.compute for p in parts) / len(parts),
+            "exposed_comm": sum(p.exposed_comm for p in parts) / len(parts),
+            "idle": sum(p.idle for p in parts) / len(parts),
+        },
+        "memory_gib": [max(peaks) / GIB for peaks in zip(*(score.memory.peaks for score in scores), strict=True)],
+        "steps": [
+            {"step_seconds": score.value, "bound": score.bound.seconds, "bound_by": score.bound.by} for score in scores
+        ],
+    }
+
+
+def ran(result: Ran) -> Summary:
+    verified = result.verified
+    return {
+        "plan": result.plan.name,
+        "machine": result.machine,
+        "step_seconds": result.step_seconds,
+        "predicted_step_seconds": result.predicted_step_seconds,
+        "losses": list(result.losses),
+        "tokens_per_second": result.tokens_per_second,
+        "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
+        "verify": verified and {"loss_rel_err": verified.loss_rel_err, "grad_rel_err": verified.grad_rel_err},
+    }
+
+
+def profiled(profile: Profile, path: Path) -> Summary:
+    return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
+
+
+def findings(found: Sequence[Any]) -> Summary:
+    return {
+        "findings": [
+            {"category": f.category, "where": f.where, "old": f.old, "new": f.new, "message": f.message} for f in found
+        ]
+    }

@@ -1,0 +1,159 @@
+"""What verbs answer with, as tables and lines for people. Every number says measured, simulated or published."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from planner.costs.memory import memory_cap
+from planner.pipeline import ModelRow, Ran, Solved, profile_lines
+from planner.plan.model import Outcome, Plan
+from planner.specs.profile import Profile
+from planner.units import GIB, duration, percent
+from planner.verify.score import Score
+
+STYLES = {
+    "regression": "bold red",
+    "illegal": "bold red",
+    "gain": "green",
+    "drift": "yellow",
+    "stale_inputs": "yellow",
+    "added": "cyan",
+    "removed": "cyan",
+}
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """A plain table; columns that begin with `>` are numbers."""
+    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return made
+
+
+def outcome_line(outcome: Outcome) -> Text:
+    """`step 5.22 s, at most 19 % above the best possible (area bound 4.38 s)`."""
+    what = {"optimal": "proven optimal", "by_hand": "written by hand"}.get(outcome.status, "")
+    distance = what or f"at most {percent(outcome.gap)} above the best possible"
+    return Text.assemble(
+        "step ",
+        (duration(outcome.value), "bold"),
+        f" simulated, {distance} ",
+        (f"(bound {duration(outcome.bound)}, by {outcome.bound_by})", "dim"),
+    )
+
+
+def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
+    """Time with its spread, where it goes, memory against the cap, and what the numbers rest on."""
+    p = plan.prediction
+    total = p.step_seconds or 1.0
+    device = plan.uses.devices[plan.ranks[0].kind]
+    rows = table("", "")
+    rows.add_row("time", f"{duration(p.step_seconds)} ± {percent(p.spread)} (80 % interval), simulated")
+    rows.add_row(
+        "of which",
+        f"compute {percent(p.breakdown.compute / total)}, exposed communication "
+        f"{percent(p.breakdown.exposed_comm / total)}, idle {percent(p.breakdown.idle / total)}",
+    )
+    cap = memory_cap(device, plan.uses.limits) / GIB
+    limit = plan.uses.limits.tokens_per_rank
+    allowed = f"{limit:,} tokens a rank, the job's limit" if limit else f"{cap:.2f} GiB allowed"
+    rows.add_row("memory", f"{p.peak_memory_gib:.2f} GiB on the fullest rank, {allowed}")
+    rows.add_row("rests on", rests_on(plan))
+    if plan.uses.dropped:
+        rows.add_row("dropped", f"{len(plan.uses.dropped)} rows longer than the job allows (uses.dropped names them)")
+    yield Text()
+    yield rows
+
+
+def rests_on(plan: Plan) -> str:
+    """How much of the time is priced by what was measured here."""
+    sources = sorted({costs.source for costs in plan.uses.prices.modules.values()})
+    share = plan.prediction.measured_share
+    return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
+
+
+def solved(result: Solved, path: Path) -> RenderableType:
+    plan = result.plan
+    rows = sum(len(step.micro_batches) for step in plan.steps)
+    steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
+    return Stack(
+        Text.assemble((plan.name, "bold"), f"  {steps}{rows} micro-batches on {plan.size} ranks"),
+        outcome_line(plan.outcome),
+        *prediction_lines(plan),
+        Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
+        Text(f"next: planner show {path}", style="dim"),
+    )
+
+
+def simulated(plan: Plan, scores: Sequence[Score], trace: Path | None) -> RenderableType:
+    """Per step, then memory by rank."""
+    rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak GiB", ">tasks", title="simulated")
+    for number, score in enumerate(scores):
+        parts = score.timeline.breakdown()
+        shares = (parts.compute, parts.exposed_comm, parts.idle)
+        rows.add_row(
+            str(number),
+            f"{score.value:.4f}",
+            *(percent(part / (score.value or 1)) for part in shares),
+            f"{max(score.memory.peaks) / GIB:.3f}",
+            str(len(score.tasks)),
+        )
+    lines: list[RenderableType] = [rows]
+    if trace:
+        lines.append(Text(f"\ntrace written to {trace}: open it at ui.perfetto.dev", style="dim"))
+    return Stack(*lines)
+
+
+def models(listed: Sequence[ModelRow]) -> RenderableType:
+    rows = table("model", "module", "kind", ">parameters", "counted")
+    for row in listed:
+        rows.add_row(row.model, row.module, row.kind, f"{row.parameters:,}", row.counted)
+    return rows
+
+
+def findings(found: Sequence[Any]) -> RenderableType:
+    if not found:
+        return Text("no differences", style="green")
+    rows = table("", "where", "old", "new", "")
+    for finding in found:
+        category = Text(finding.category, style=STYLES.get(finding.category, ""))
+        rows.add_row(category, finding.where, str(finding.old), str(finding.new), finding.message)
+    return rows
+
+
+def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:
+    rows = table("what", "measured", ">spread", ">held-out error", title=f"measured on {profile.provenance.machine}")
+    for line in profile_lines(profile):
+        rows.add_row(*line)
+    yield rows
+    yield Text(f"\nwritten to {path}", style="dim")
+
+
+def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
+    """Predicted beside measured by kind of task, the check against one process, and the loss."""
+    rows = table(
+        "task", ">predicted", ">measured", ">ratio", title=f"a step: predicted beside measured ({result.machine})"
+    )
+    for kind in result.kinds:
+        ratio = f"{kind.measured / kind.predicted:.2f}" if kind.predicted else ""
+        rows.add_row(kind.name, duration(kind.predicted), duration(kind.measured), ratio)
+    yield rows
+    yield Text.assemble(
+        "\nstep ",
+        (duration(result.step_seconds), "bold"),
+        f" measured (median of {len(result.losses)}), {duration(result.predicted_step_seconds)} predicted; ",
+        f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
+    )
+    if result.verified:
+        yield Text(
+            f"same as one process: loss to {result.verified.loss_rel_err:.1e}, "
+            f"worst gradient to {result.verified.grad_rel_err:.1e} (relative)",
+            style="green",
+        )
+    if trace:
+        yield Text(f"trace written to {trace}: open it at ui.perfetto.dev", style="dim")

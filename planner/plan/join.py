@@ -1,0 +1,67 @@
+"""Plans of consecutive batches as one plan: a step for each, one catalogue of groups, the sums at the head."""
+
+from collections.abc import Sequence
+
+from planner.plan.model import Breakdown, Group, Outcome, Plan, Prediction
+from planner.specs.base import changed
+
+
+def join(plans: Sequence[Plan]) -> Plan:
+    """One plan; each step keeps its own outcome and prediction. Their other decisions must agree."""
+    first = plans[0]
+    if len(plans) == 1:
+        return first
+    items = {
+        module: {item: size for plan in plans for item, size in plan.uses.items[module].items()}
+        for module in first.uses.items
+    }
+    dropped = tuple(row for plan in plans for row in plan.uses.dropped)
+    steps = [changed(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps]
+    return changed(
+        first,
+        made=changed(first.made, batches=len(plans)),
+        outcome=total_outcome([plan.outcome for plan in plans]),
+        prediction=total_prediction([plan.prediction for plan in plans]),
+        groups=catalogue(plans),
+        steps=tuple(steps),
+        uses=changed(first.uses, items=items, dropped=dropped),
+    )
+
+
+def catalogue(plans: Sequence[Plan]) -> dict[str, Group]:
+    """Every group of every plan, by first rank, wide before narrow."""
+    groups = {name: group for plan in plans for name, group in plan.groups.items()}
+    return dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks), entry[0])))
+
+
+def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    value, bound = sum(o.value for o in outcomes), sum(o.bound for o in outcomes)
+    return Outcome(
+        status="optimal" if all(o.status == "optimal" for o in outcomes) else "feasible",
+        value=tidy(value),
+        bound=tidy(bound),
+        gap=tidy((value - bound) / bound if bound > 0 else 0.0),
+        bound_by="+".join(sorted({name for o in outcomes for name in o.bound_by.split("+")})),
+        effort="; ".join(dict.fromkeys(o.effort for o in outcomes)),
+    )
+
+
+def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
+    """Seconds summed, the highest peak, spread and share weighted by time."""
+    total = sum(p.step_seconds for p in predictions) or 1.0
+    return Prediction(
+        step_seconds=tidy(sum(p.step_seconds for p in predictions)),
+        spread=tidy(sum(p.spread * p.step_seconds for p in predictions) / total),
+        peak_memory_gib=max(p.peak_memory_gib for p in predictions),
+        breakdown=Breakdown(
+            compute=tidy(sum(p.breakdown.compute for p in predictions)),
+            exposed_comm=tidy(sum(p.breakdown.exposed_comm for p in predictions)),
+            idle=tidy(sum(p.breakdown.idle for p in predictions)),
+        ),
+        measured_share=tidy(sum(p.measured_share * p.step_seconds for p in predictions) / total),
+    )
+
+
+def tidy(number: float) -> float:
+    """Nine significant digits: what a file needs, and nothing that differs between machines."""
+    return float(f"{number:.9g}")

@@ -1,0 +1,32 @@
+"""What is shipped: models with their exact sizes."""
+
+from typing import NamedTuple
+
+from planner.specs import library
+from planner.specs.model import Model
+from planner.specs.parameters import counts_text, parameters
+
+
+class ModelRow(NamedTuple):
+    """One module of one model; a model of several modules has a last row for all of them."""
+
+    model: str
+    module: str
+    kind: str
+    parameters: int
+    counted: str
+    source: str
+
+
+def shipped_models() -> list[ModelRow]:
+    """Every module of every shipped model, and the totals of those with several."""
+    rows = []
+    for name in library.names(Model):
+        model, _ = library.read(name, Model)
+        for module, spec in model.modules.items():
+            count = parameters(spec).total
+            rows.append(ModelRow(name, module, type(spec).__name__.lower(), count, counts_text(spec), model.source))
+        if len(model.modules) > 1:
+            total = sum(parameters(spec).total for spec in model.modules.values())
+            rows.append(ModelRow(name, "all", "", total, " + ".join(model.modules), model.source))
+    return rows

@@ -1,0 +1,52 @@
+"""The whole stack on one rank: FSDP2, Ulysses of degree one, bfloat16; on the CPU and, where there is one, a GPU."""
+
+import math
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from planner.launch.collectives import COLLECTIVES, time_collective
+from planner.launch.meter import Meter
+from planner.launch.processes import launch
+from planner.launch.ulysses import Ulysses
+from planner.launch.worker import joined
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch
+from planner.specs.model import Decoder
+
+SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)
+
+
+def step(worker):
+    """Loss and gradient norm of one batch, calls and seconds of its exchanges, seconds of each collective."""
+    with joined(worker, timeout_s=60):
+        model = build(SPEC, device=torch.device("meta"))
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+        for unit in [*model.layers, model]:
+            fully_shard(unit, mp_policy=policy)
+            unit.set_force_sum_reduction_for_comms(True)
+            unit.set_gradient_divide_factor(1.0)
+        model.to_empty(device=worker.device)
+        init_weights(model, 0)
+        meter, world = Meter(), dist.group.WORLD
+        exchange = Ulysses(world, (24,), meter)
+        loss = model(packed_batch(SPEC, [(0, 16), (1, 8)], 0, exchange=exchange, device=worker.device)) / 24
+        loss.backward()
+        norm = torch.stack([parameter.grad.full_tensor().norm() for parameter in model.parameters()]).norm()
+        times = [time_collective(name, world, 4096, worker.device) for name in COLLECTIVES if name != "p2p"]
+        return loss.item(), norm.item(), meter.calls, meter.bytes, meter.seconds, times
+
+
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_one_step(kind):
+    ((loss, norm, calls, sent, seconds, times),) = launch(step, 1, kind=kind)
+    assert 0.5 * math.log(SPEC.vocab) < loss < 2 * math.log(SPEC.vocab)
+    assert math.isfinite(norm) and norm > 0
+    assert (calls, sent) == (4 * SPEC.layers, 0)
+    assert 0 < seconds < 10
+    assert all(min(series) > 0 for series in times)

@@ -1,0 +1,97 @@
+"""Encoders in another module's order: whatever is placed where, every task comes behind what it waits for."""
+
+import pytest
+
+from planner.errors import InputError
+from planner.plan.expand import expand
+from planner.plan.legal import violations
+from planner.plan.model import Place
+from tests.plans import encoder_plan
+
+TWO_ROWS = tuple({"vit": {f"v{i}": (i,)}, "llm": {"all": (i,)}} for i in (0, 1))
+ONE_ROW = ({"vit": {"v0": (0,), "v1": (1,)}, "llm": {"all": (0,)}}, {"llm": {"all": (1,)}})
+PLACES = {
+    "none": (),
+    "whole": (Place(do="vit.F1", on="v1", before="llm.F0@0"),),
+    "first layers": (Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),),
+    "last layers": (Place(do="vit.F1[2-3]", on="v1", before="llm.F0@0"),),
+    "middle": (Place(do="vit.F1[1-2]", on="v1", before="llm.F0@0"),),
+    "two parts": (
+        Place(do="vit.F1[0]", on="v1", before="llm.F0@0"),
+        Place(do="vit.F1[1-3]", on="v1", beside="llm.send.F0@0"),
+    ),
+    "second stage": (Place(do="vit.F1[4-7]", on="v1", after="llm.F0@0"),),
+}
+
+
+def check_order(tasks):
+    """Each task exists once, has ranks, waits for tasks that exist, and comes behind them."""
+    position = {task.id: i for i, task in enumerate(tasks)}
+    assert len(position) == len(tasks)
+    for i, task in enumerate(tasks):
+        assert task.ranks, task.id
+        for awaited in task.after:
+            assert position[awaited] < i, f"{task.id} comes before {awaited}"
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("name", PLACES)
+def test_placed_tasks_come_behind_what_they_wait_for(zero, name):
+    plan = encoder_plan(PLACES[name], zero)
+    assert not violations(plan)
+    tasks = expand(plan)
+    check_order(tasks)
+    for group, row in (("v0", 0), ("v1", 1)):
+        forward = [t for t in tasks if (t.module, t.phase, t.group, t.micro_batch) == ("vit", "F", group, row)]
+        assert [layer for t in forward for layer in t.layers] == list(range(8))
+
+
+def test_a_placed_forward_comes_before_its_anchor():
+    ids = [task.id for task in expand(encoder_plan(PLACES["whole"]))]
+    assert ids.index("vit[4-7]/F/1/v1") < ids.index("llm[0-1]/F/0/all")
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("rows", [TWO_ROWS, ONE_ROW])
+@pytest.mark.parametrize("feeds", [{0: 0, 1: 1}, {0: 1, 1: 0}])
+def test_every_backward_waits_for_its_own_gradients(zero, rows, feeds):
+    plan = encoder_plan((), zero, rows, feeds)
+    assert not violations(plan)
+    tasks = expand(plan)
+    check_order(tasks)
+    by_id = {task.id: task for task in tasks}
+    for group in ("v0", "v1"):
+        (recv,) = [t for t in tasks if t.group == f"{group}>llm" and (t.phase, t.of) == ("recv", "B")]
+        backward = next(t for t in tasks if (t.module, t.phase, t.group) == ("vit", "B", group))
+        assert backward.layers[-1] == 7 and recv.id in backward.after
+        fed = feeds[backward.items[0]]
+        assert [by_id[i].items for i in by_id[recv.after[0]].after] == [(fed,)]
+
+
+def test_under_zero_3_idle_ranks_gather_and_send_nothing():
+    tasks = expand(encoder_plan((), 3))
+    idle = [task for task in tasks if task.group.startswith("idle")]
+    assert {(t.phase, t.micro_batch, *t.ranks) for t in idle} == {
+        (phase, *where) for phase in "FB" for where in ((0, 2), (0, 3), (1, 0), (1, 1))
+    }
+
+
+def test_a_module_without_work_in_a_row_gathers_nothing_there():
+    rows = {t.micro_batch for t in expand(encoder_plan((), 3, ONE_ROW)) if t.module == "vit" and t.phase == "gather"}
+    assert rows == {0}
+
+
+@pytest.mark.parametrize("place", [Place(do="vit.F7", on="v1", before="llm.F0@0"), Place(do="F", on="v1", after="x")])
+def test_a_placement_of_nothing_is_an_error(place):
+    with pytest.raises(InputError, match="names no task"):
+        expand(encoder_plan((place,)))
+
+
+def test_a_placement_behind_its_consumer_is_illegal():
+    (violation,) = violations(encoder_plan((Place(do="vit.F0", on="v0", after="llm.F0@3"),)))
+    assert "waits for" in violation.message
+
+
+def test_a_group_on_one_stage_only_is_illegal():
+    plan = encoder_plan((), rows=({"vit": {"v0": (0,), "v1": (1,)}, "llm": {"v0": (0,)}}, {"llm": {"all": (1,)}}))
+    assert "1, 1, 0, 0 ranks on the stages of `llm`" in violations(plan)[0].message
