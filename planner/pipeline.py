@@ -7,20 +7,23 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner import files
+from planner.check import Finding, Tolerances, check_folder, compare
 from planner.errors import InputError
 from planner.ledger import Kind, Record, beside, measured_timeline
 from planner.plan.expand import expand
 from planner.plan.join import join
 from planner.plan.legal import require_legal
-from planner.plan.model import Plan
+from planner.plan.model import Made, Plan
 from planner.simulate import Timeline, to_trace
 from planner.specs import library
+from planner.specs.base import changed
 from planner.specs.inputs import Inputs, Options, load
 from planner.specs.model import Model
 from planner.specs.profile import Profile
@@ -154,3 +157,28 @@ def profile(
     base, _ = library.read(device, Profile)
     path = target or library.cache() / f"{device}.yaml"
     return measure(spec, base, options, path, on_progress), path
+
+
+# ---------------------------------------------------------------------------------------------------------- check
+
+
+def check_plans(old: str | Path, new: str | Path, tolerances: Tolerances) -> list[Finding]:
+    """What changed from one plan file to another. An illegal plan is a finding, an unreadable one an InputError."""
+    return compare(files.read(old, Plan), files.read(new, Plan), tolerances)
+
+
+def check_cases(folder: str | Path, tolerances: Tolerances, on_case: OnProgress = unheard) -> list[Finding]:
+    """A folder of stored plans against what their jobs give today."""
+    return check_folder(Path(folder), solve_again, tolerances, on_case)
+
+
+def solve_again(job: Path, made: Made) -> Plan:
+    """The plan of a job, made the way another one was."""
+    inputs = load(str(job), Options(made.batches, made.first_row, made.seed, made.effort))
+    return decide(replace(inputs, job=changed(inputs.job, strategy=made.strategy))).plan
+
+
+def require_torch(verb: str) -> None:
+    """Raises InputError when torch is not installed."""
+    if find_spec("torch") is None:
+        raise InputError(f"{verb} needs torch, which is not installed", fix="pip install 'planner[torch]'")

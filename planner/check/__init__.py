@@ -1,0 +1,10 @@
+"""Compare an old plan with a new one, or a folder of cases with what is solved today, and say whether to block."""
+
+from planner.check.cases import check_folder
+from planner.check.compare import compare
+from planner.check.finding import Finding
+from planner.check.gate import exit_code, verdict
+from planner.check.judge import Tolerances
+from planner.check.markdown import to_markdown
+
+__all__ = ["Finding", "Tolerances", "check_folder", "compare", "exit_code", "to_markdown", "verdict"]

@@ -24,10 +24,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo.demo, profile.profile, solve.solve, show.show, simulate.simulate, run.run, check.check):
-    app.command()(verb)
-for verb in (models.models, schema.schema):
-    app.command()(verb)
+app.command()(demo.demo)
+app.command()(profile.profile)
+app.command()(solve.solve)
+app.command()(show.show)
+app.command()(simulate.simulate)
+app.command()(run.run)
+app.command()(check.check)
+app.command()(models.models)
+app.command()(schema.schema)
 
 debugging = False
 

@@ -16,7 +16,10 @@ def check(
     markdown: Annotated[bool, typer.Option("--markdown", help="A table for a comment in a review.")] = False,
     json: Json = False,
 ) -> None:
-    """Compare two plans, or re-solve a folder of cases: 0 fine, 1 a regression or an illegal new plan."""
+    """Compare two plans, or re-solve a folder of cases.
+
+    Exit code 0: fine. 1: a regression, or an illegal new plan.
+    """
     from planner import pipeline
     from planner.cli import progress, render, summary, tables
 

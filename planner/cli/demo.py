@@ -12,10 +12,15 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where its files go.")] = Path("planner-demo"),
     json: Json = False,
 ) -> None:
-    """Watch it work on this machine: profile, solve, verify, simulate, run, check; no GPU needed."""
+    """See it work here: profile, solve, simulate, run, check.
+
+    Needs torch and no GPU; its files can be looked at, changed and used again.
+    """
     from planner import pipeline
     from planner.cli import render, story, summary
+    from planner.demo import demo as tell
 
-    with story.telling() as listener:
-        told = pipeline.demo(folder, listener)
+    pipeline.require_torch("demo")
+    with story.telling(json) as listener:
+        told = tell(folder, listener)
     render.emit(json, summary.demo(told), *story.ending(told))

@@ -17,7 +17,7 @@ from planner.units import duration
 from planner.verify.score import Score
 
 COLOURS = ("blue", "cyan", "green", "yellow", "magenta", "red", "bright_blue", "bright_green")
-ROWS = 24  # lines that the longest step of a plan may take
+ROWS = 16  # lines that the longest step of a plan may take
 STEPS_SHOWN = 3
 RANKS_SHOWN = 16
 
@@ -42,7 +42,7 @@ def plan(shown: Plan, scores: Sequence[Score], width: int) -> Iterator[Renderabl
 
 def micro_batches(shown: Plan, number: int, score: Score, width: int) -> Iterator[RenderableType]:
     """Each micro-batch as a band of ranks by time."""
-    columns = min(width - 4, max(shown.size, 48 if shown.size <= 48 else shown.size))
+    columns = min(width - 4, max(shown.size, 48))
     busy = group_seconds(score.timeline)
     rows = shown.steps[number].micro_batches
     spans = [
@@ -90,8 +90,9 @@ def band(shown: Plan, placed: Sequence[Assignment], shares: Sequence[float], col
             first, last = ranks[0] * columns // shown.size, max((ranks[-1] + 1) * columns // shown.size, 1)
             colour = COLOURS[number % len(COLOURS)]
             filled = share * lines > line + 0.5 or line == 0
+            block = "█▓"[number % 2]  # neighbours differ without colours too
             for column in range(first, max(last, first + 1)):
-                cells[column] = ("█", colour) if filled else cells[column]
+                cells[column] = (block, colour) if filled else cells[column]
             if line == 0:
                 cells = labelled(cells, first, max(last, first + 1), str(len(ranks)), colour)
         for symbol, colour in cells:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, ModelName
+from planner.cli.options import Dtype, Json, ModelName
 
 
 def profile(
@@ -13,15 +13,22 @@ def profile(
     ranks: Annotated[
         int | None, typer.Option(help="Processes that measure at once, as they will train.", min=1)
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="bf16, float32 or float64.")] = None,
+    dtype: Dtype = None,
     quick: Annotated[bool, typer.Option("--quick", help="A coarse grid, under a minute.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Instead of the user's cache.")] = None,
     json: Json = False,
 ) -> None:
-    """Measure what a model's layers, ends, optimizer and collectives cost on this machine."""
+    """Measure this machine: layers, optimizer, collectives.
+
+    Kept in the user's cache, where jobs with `profile: auto` find it; an interrupted profile goes on where it stopped.
+    """
     from planner import pipeline
     from planner.cli import progress, render, summary, tables
 
+    pipeline.require_torch("profile")
+    from planner.profiling import ProfileOptions
+
+    options = ProfileOptions(ranks, dtype.value if dtype else None, quick)
     with progress.bar("profiling", "measurements") as on_progress:
-        measured, path = pipeline.profile(model, ranks, dtype, quick, output, on_progress)
+        measured, path = pipeline.profile(model, options, output, on_progress)
     render.emit(json, summary.profiled(measured, path), *tables.profiled(measured, path))

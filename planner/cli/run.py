@@ -5,25 +5,31 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile, Seed
+from planner.cli.options import Dtype, Json, PlanFile, Seed
 
 
 def run(
     plan: PlanFile,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; the plan's own when left out.", min=1)] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare loss and gradients with one process.")] = False,
-    dtype: Annotated[str | None, typer.Option(help="bf16, float32 or float64 instead of the plan's.")] = None,
+    dtype: Dtype = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.", min=0.0)] = 1e-3,
     trace: Annotated[Path | None, typer.Option(help="Write the measured timeline as a Chrome trace.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Run a plan on this machine: real processes train the real model; predicted stands beside measured."""
+    """Train with a plan: predicted beside measured.
+
+    Real processes on this machine; under torchrun: torchrun --nproc-per-node N -m planner.runtime PLAN.
+    """
     from planner import pipeline
     from planner.cli import progress, render, summary, tables
 
+    pipeline.require_torch("run")
+    from planner.runtime import RunOptions
+
     read = pipeline.read_plan(plan)
-    options = pipeline.run_options(steps=steps, verify=verify, dtype=dtype, learning_rate=learning_rate, seed=seed)
+    options = RunOptions(steps, verify, dtype.value if dtype else None, seed, learning_rate)
     with progress.training(read) as on_progress:
         ran = pipeline.run(read, options, on_progress)
     if trace:

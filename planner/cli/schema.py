@@ -8,8 +8,9 @@ import typer
 def schema(
     kind: Annotated[str, typer.Argument(help="job, model, cluster, profile or plan.")],
 ) -> None:
-    """Print the JSON Schema of a file format, for editors."""
-    from planner import pipeline
+    """Print the JSON Schema of a file format."""
     from planner.cli import render
+    from planner.files import json_text
+    from planner.plan.formats import schema_of_format
 
-    render.raw(pipeline.schema(kind))
+    render.raw(json_text(schema_of_format(kind)))

@@ -4,7 +4,10 @@ from planner.cli.options import Json, PlanFile
 
 
 def show(plan: PlanFile, json: Json = False) -> None:
-    """Draw a plan: groups per micro-batch to scale, predicted time and memory, gap, and what the numbers rest on."""
+    """Draw a plan to scale, and say what it is worth.
+
+    Ranks from left to right, time from top to bottom; what the numbers rest on stands below.
+    """
     from planner import pipeline
     from planner.cli import picture, render, summary
 

@@ -13,12 +13,15 @@ def simulate(
     trace: Annotated[Path | None, typer.Option(help="Write a Chrome trace here; open it in Perfetto.")] = None,
     json: Json = False,
 ) -> None:
-    """Simulate a plan: step time, memory by rank, and where the time goes."""
+    """Simulate a plan: step time, memory, where time goes.
+
+    Every task of the plan, priced as the plan says, through the event engine.
+    """
     from planner import pipeline
     from planner.cli import render, summary, tables
 
     read = pipeline.read_plan(plan)
     scores = pipeline.simulate(read)
     if trace:
-        pipeline.write_trace(trace, read, scores)
+        pipeline.write_trace(trace, scores)
     render.emit(json, summary.simulated(read, scores), tables.simulated(read, scores, trace))

@@ -18,7 +18,10 @@ def solve(
     effort: Effort = 2,
     json: Json = False,
 ) -> None:
-    """Decide a job: write its plan, with a bound on how far from optimal it can be."""
+    """Decide a job: write its plan, with a proven bound.
+
+    The same job gives the same bytes. Exit code 3: nothing can satisfy the job, and the error says what binds.
+    """
     from planner import files, pipeline
     from planner.cli import progress, render, summary, tables
     from planner.specs.inputs import Options

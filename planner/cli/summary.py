@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.demo import Told
 from planner.pipeline import Ran, Solved
 from planner.plan.model import Plan
 from planner.specs.profile import Profile
@@ -64,6 +65,11 @@ def ran(result: Ran) -> Summary:
 
 def profiled(profile: Profile, path: Path) -> Summary:
     return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
+
+
+def demo(told: Told) -> Summary:
+    solved_there = solved(told.solved, told.folder / "plan.yaml")
+    return {"folder": str(told.folder), "solve": solved_there, "run": ran(told.ran), **findings(told.findings)}
 
 
 def findings(found: Sequence[Any]) -> Summary:

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.costs.memory import memory_cap
-from planner.pipeline import ModelRow, Ran, Solved, profile_lines
+from planner.pipeline import Ran, Solved
 from planner.plan.model import Outcome, Plan
-from planner.specs.profile import Profile
+from planner.specs.catalogue import ModelRow
+from planner.specs.profile import Fit, Profile
 from planner.units import GIB, duration, percent
 from planner.verify.score import Score
 
@@ -30,6 +31,7 @@ STYLES = {
 def table(*columns: str, title: str = "") -> Table:
     """A plain table; columns that begin with `>` are numbers."""
     made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    made.show_header = any(columns)
     for column in columns:
         made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
     return made
@@ -132,6 +134,29 @@ def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:
         rows.add_row(*line)
     yield rows
     yield Text(f"\nwritten to {path}", style="dim")
+
+
+def profile_lines(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
+    """Name, value, spread and hold-out error of everything a profile holds."""
+    for name, costs in profile.modules.items():
+        passes = {"layer forward": costs.layer.forward, "layer backward": costs.layer.backward}
+        if costs.ends:
+            passes |= {"ends forward": costs.ends.forward, "ends backward": costs.ends.backward}
+        error = percent(costs.layer.holdout_error) if costs.layer.holdout_error is not None else ""
+        for what, fit in passes.items():
+            if fit:
+                yield f"{name} {what}", fit_text(fit), percent(costs.spread), error
+        memory = f"{costs.layer.activation_kib_per_token:.2f} KiB a token and layer"
+        yield f"{name} activations", memory, "", ""
+        yield f"{name} update", f"{costs.update_ns_per_parameter:.2f} ns a parameter", "", ""
+    for kind, collective in profile.collectives.items():
+        for point in collective.points:
+            text = f"{point.latency_us:.0f} µs + bytes / {point.gb_per_s:.2f} GB/s"
+            yield f"{kind} over {point.ranks} ranks", text, percent(collective.spread), ""
+
+
+def fit_text(fit: Fit) -> str:
+    return f"{fit.ms:.3f} ms + {fit.ms_per_token * 1e3:.3f} µs·Σs + {fit.ms_per_token2 * 1e6:.3f} ns·Σs²"
 
 
 def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:

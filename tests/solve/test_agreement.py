@@ -150,12 +150,13 @@ numbers = st.one_of(
 
 @st.composite
 def programs(draw) -> Program:
-    """Up to four whole and three continuous variables, bounded; rows of every kind."""
+    """Up to four whole variables and three continuous ones, these sometimes open; rows of every kind."""
     b = ProgramBuilder()
     columns = []
     for whole in [True] * draw(st.integers(0, 4)) + [False] * draw(st.integers(0, 3)):
         low = draw(st.integers(-4, 3)) if whole else draw(numbers)
-        columns.append(b.variable(low, low + draw(st.integers(0, 4)), integer=whole, cost=draw(numbers)))
+        high = low + draw(st.integers(0, 4)) if whole else low + draw(st.sampled_from([0.0, 0.7, 2.0, 5.0, inf]))
+        columns.append(b.variable(low, high, integer=whole, cost=draw(numbers)))
     for _ in range(draw(st.integers(0, 4))):
         terms = {column: draw(numbers) for column in columns if draw(st.booleans())}
         low = draw(numbers)
@@ -164,7 +165,7 @@ def programs(draw) -> Program:
     return b.build()
 
 
-FEW = dict(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = dict(deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @pytest.mark.parametrize("backend", IN_PROCESS)
@@ -191,8 +192,8 @@ def agree(program: Program, backend: str) -> None:
 
 
 def compare(program: Program, truth: Solution, solution: Solution) -> None:
-    if truth.status == "infeasible":
-        assert solution.status == "infeasible"
+    if truth.status != "optimal":
+        assert solution.status == truth.status
         return
     close = 1e-6 * max(1.0, abs(truth.objective))
     assert solution.status == "optimal" or (solution.solver == "cp-sat" and solution.status == "feasible")

@@ -1,0 +1,38 @@
+# Everything runs in .venv, made with the standard venv and pip.
+# PIP_ARGS reaches pip, for instance to choose a CPU build of torch: make demo PIP_ARGS="--extra-index-url URL"
+PYTHON ?= python3
+PIP_ARGS ?=
+BIN := .venv/bin
+
+.PHONY: demo test test-all lint types check bench clean
+
+demo: .venv/installed
+	$(BIN)/planner demo
+
+test: .venv/installed
+	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+
+test-all: .venv/installed
+	$(BIN)/pytest -n 2 -m "not gpu"
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+check: .venv/installed
+	$(BIN)/planner check tests/golden
+
+bench: .venv/installed
+	$(BIN)/python -m benchmarks
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ".[torch,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv planner-demo

@@ -1,0 +1,1 @@
+"""What planner reaches, measured: quality, speed, start-up, overhead. `python -m benchmarks --help`."""

@@ -1,0 +1,91 @@
+"""A folder of cases: each a folder with `plan.yaml`, and the `job.yaml` that it answers unless it was made by hand.
+
+A case with a job is solved again, the way its plan says it was made, and both plans are compared. A plan by hand is
+only verified. A stored plan that cannot be read or is illegal blocks, as does a job that can no longer be solved.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from planner import files
+from planner.check.compare import differences
+from planner.check.finding import Category, Finding
+from planner.check.judge import Tolerances
+from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.errors import InputError, PlannerError
+from planner.plan.model import Made, Plan
+from planner.specs.base import changed
+
+JOB, PLAN = "job.yaml", "plan.yaml"
+
+Resolve = Callable[[Path, Made], Plan]  # solve a job's file again, as the stored plan was made
+OnCase = Callable[[int, int, str], None]  # cases done, of how many, the one at hand
+
+
+def check_folder(root: Path, resolve: Resolve, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
+    """All findings of all cases, each `where` led by its case. Raises InputError when there is nothing to check."""
+    cases = find_cases(root)
+    found: list[Finding] = []
+    for number, folder in enumerate(cases):
+        name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+        on_case(number, len(cases), name)
+        found += [changed(f, where=f"{name}: {f.where}") for f in check_case(folder, resolve, tolerances)]
+    on_case(len(cases), len(cases), "")
+    return found
+
+
+def find_cases(root: Path) -> list[Path]:
+    """Folders at any depth that hold a stored plan, in the order of their names. Raises InputError."""
+    if not root.is_dir():
+        raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
+    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
+    if not folders:
+        raise InputError(
+            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
+        )
+    for folder in folders:
+        if not (folder / PLAN).is_file():
+            raise InputError(
+                "this case has a job and no plan to compare with",
+                where=str(folder),
+                fix=f"planner solve {folder / JOB} -o {folder / PLAN}",
+            )
+    return folders
+
+
+def hidden(path: Path, root: Path) -> bool:
+    """Inside a folder such as `.git` or `.venv`."""
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def check_case(folder: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
+    """One case: verify what is stored, solve again, compare."""
+    try:
+        stored = verify(files.read(folder / PLAN, Plan))
+    except InputError as error:
+        return [failure("illegal", error, PLAN, "the stored plan cannot be read")]
+    if stored.broken:
+        return broken_laws(stored, "illegal", "stored")
+    if not (folder / JOB).is_file():
+        return [*false_statements(stored, "stored")]
+    return compare_again(stored, folder / JOB, resolve, tolerances)
+
+
+def compare_again(stored: Verified, job: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
+    """The stored plan beside a fresh one. What could be solved once and cannot any more is a regression."""
+    try:
+        again = resolve(job, stored.plan.made)
+    except PlannerError as error:
+        return [failure("regression", error, JOB, "the job can no longer be solved")]
+    return differences(stored, verify(again), tolerances)
+
+
+def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
+    fix = f"; to mend it: {error.fix}" if error.fix else ""
+    return Finding(
+        category=category,
+        where=error.where or name,
+        old=None,
+        new=None,
+        message=f"{what}: {error.message}{fix}",
+    )

@@ -1,0 +1,90 @@
+"""What changed from one plan to another, and is it for the worse? Trusts neither: both are verified first.
+
+A new plan that breaks a law is never compared further. Values are compared where both plans answer the same question;
+where inputs changed, their difference is only noted, and what counts is how the old decisions would do under the new
+inputs: so stale inputs are told apart from a worse plan.
+"""
+
+from collections.abc import Iterator
+
+from planner.check.finding import Category, Finding
+from planner.check.judge import Tolerances, judge_gap, judge_value
+from planner.check.stale import carried_over, same_question, same_work, stale_inputs, unexplained_inputs
+from planner.check.structure import decisions
+from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.plan.model import Plan
+from planner.units import duration, percent
+
+DEFAULT = Tolerances()
+
+
+def compare(old: Plan, new: Plan, tolerances: Tolerances = DEFAULT) -> list[Finding]:
+    """Every difference, classified; an empty list for plans that are the same."""
+    return differences(verify(old), verify(new), tolerances)
+
+
+def differences(old: Verified, new: Verified, tolerances: Tolerances) -> list[Finding]:
+    stale = [*stale_inputs(old.plan, new.plan)]
+    if old.broken or new.broken:
+        mended: Category = "drift" if new.broken else "gain"
+        return [*broken_laws(new, "illegal", "new"), *broken_laws(old, mended, "old"), *stale]
+    return [
+        *worth(old, new, bool(stale), tolerances),
+        *stale,
+        *([] if stale else unexplained_inputs(old.plan, new.plan)),
+        *decisions(old.plan, new.plan),
+        *false_statements(old, "old"),
+        *false_statements(new, "new"),
+    ]
+
+
+def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> Iterator[Finding]:
+    """Over the steps that both plans have: value and gap, judged or only noted."""
+    note = why_not_comparable(old.plan, new.plan, stale)
+    steps = min(len(old.plan.steps), len(new.plan.steps))
+    before, after = old.value(steps), new.value(steps)
+    category = judge_value(before, after, tolerances.value)
+    if category:
+        yield worth_finding("drift" if note else category, before, after, note)
+    old_gap, new_gap = old.gap(steps), new.gap(steps)
+    if old_gap is not None and new_gap is not None:
+        category = judge_gap(old_gap, new_gap, tolerances.gap)
+        if category:
+            yield gap_finding("drift" if note else category, old_gap, new_gap, note)
+    carried = carried_over(old.plan, new.plan) if note else None
+    if carried:
+        category = judge_value(carried.value(steps), after, tolerances.value)
+        if category in ("regression", "gain"):
+            yield decisions_finding(category, carried.value(steps), after)
+
+
+def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
+    """Why a difference in value says nothing about the decisions; empty when it does."""
+    if stale and not same_question(old, new):
+        return "the inputs changed"
+    if not same_work(old, new):
+        return "the work changed"
+    return ""
+
+
+def worth_finding(category: Category, old: float, new: float, note: str) -> Finding:
+    more = new / old - 1 if old else 0.0
+    message = f"the plan takes {duration(new)} instead of {duration(old)} ({more:+.1%})"
+    return Finding(category=category, where="outcome.value", old=old, new=new, message=noted(message, note))
+
+
+def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:
+    message = f"the gap is {percent(new)} instead of {percent(old)}"
+    return Finding(category=category, where="outcome.gap", old=old, new=new, message=noted(message, note))
+
+
+def decisions_finding(category: Category, old: float, new: float) -> Finding:
+    how = "worse" if category == "regression" else "better"
+    message = (
+        f"the new decisions are {how}: under the new inputs they take {duration(new)}, the old ones {duration(old)}"
+    )
+    return Finding(category=category, where="decisions", old=old, new=new, message=message)
+
+
+def noted(message: str, note: str) -> str:
+    return f"{message}, not judged: {note}" if note else message

@@ -1,0 +1,122 @@
+"""What two plans decide differently: modules, layouts, steps, items, order; and what only one of them has."""
+
+from collections.abc import Iterator
+
+from planner.check.finding import Category, Finding
+from planner.check.rows import changed_rows
+from planner.check.stale import step_items
+from planner.plan.model import Layout, Plan, Step
+from planner.specs.base import Indices
+
+WIDTH = 60  # characters of a list of items
+
+
+def decisions(old: Plan, new: Plan) -> Iterator[Finding]:
+    """Everything but worth and inputs."""
+    yield from made(old, new)
+    yield from modules(old, new)
+    if old.ranks != new.ranks:
+        yield finding("drift", "ranks", ranks_text(old), ranks_text(new), "the plans are for different ranks")
+    if old.edges != new.edges:
+        yield finding("drift", "edges", edges_text(old), edges_text(new), "the modules feed each other differently")
+    common = min(len(old.steps), len(new.steps))
+    for number in range(common):
+        yield from items(old, new, number)
+        yield from step(old, new, number)
+    for number in range(common, max(len(old.steps), len(new.steps))):
+        yield lone_step(old, new, number)
+
+
+def finding(category: Category, where: str, old: str | None, new: str | None, message: str) -> Finding:
+    return Finding(category=category, where=where, old=old, new=new, message=message)
+
+
+def made(old: Plan, new: Plan) -> Iterator[Finding]:
+    """How the plans were made; which version made them is of no matter."""
+    for name in ("strategy", "seed", "effort", "batches", "first_row"):
+        before, after = getattr(old.made, name), getattr(new.made, name)
+        if before != after:
+            message = f"made with {name} {after} instead of {before}"
+            yield finding("drift", f"made.{name}", str(before), str(after), message)
+
+
+def modules(old: Plan, new: Plan) -> Iterator[Finding]:
+    """Modules gone or new, and those laid out differently."""
+    for name in {**old.layouts, **new.layouts}:
+        where = f"layouts.{name}"
+        if name not in new.layouts:
+            yield finding("removed", where, layout_text(old.layouts[name]), None, f"the module `{name}` is gone")
+        elif name not in old.layouts:
+            yield finding("added", where, None, layout_text(new.layouts[name]), f"the module `{name}` is new")
+        elif old.layouts[name] != new.layouts[name]:
+            before, after = layout_text(old.layouts[name]), layout_text(new.layouts[name])
+            yield finding("drift", where, before, after, f"`{name}` is laid out differently: {before} → {after}")
+
+
+def layout_text(layout: Layout) -> str:
+    mesh = " ".join(f"{dim} {size}" for dim, size in layout.mesh.items())
+    stages = f", stages {' '.join(map(str, layout.stages))}" if layout.stages else ""
+    return f"ranks {layout.ranks}, {mesh}{stages}, zero {layout.zero}, recompute {layout.recompute}, {layout.dtype}"
+
+
+def ranks_text(plan: Plan) -> str:
+    return ", ".join(f"{kind.count} x {kind.kind}" for kind in plan.ranks)
+
+
+def edges_text(plan: Plan) -> str:
+    return ", ".join(f"{edge.source} → {edge.target} ({edge.reshard})" for edge in plan.edges)
+
+
+def items(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
+    """Items that only one plan works on, and items whose size changed."""
+    before, after = step_items(old, number), step_items(new, number)
+    for module in {**before, **after}:
+        where = f"steps[{number}].items.{module}"
+        had, has = before.get(module, set()), after.get(module, set())
+        if had - has:
+            gone = some(had - has)
+            yield finding("removed", where, gone, None, f"items of `{module}` no longer worked on: {gone}")
+        if has - had:
+            come = some(has - had)
+            yield finding("added", where, None, come, f"items of `{module}` worked on for the first time: {come}")
+        resized = {i for i in had & has if old.uses.items[module][i] != new.uses.items[module][i]}
+        if resized:
+            yield finding("drift", where, None, None, f"items of `{module}` changed in size: {some(resized)}")
+
+
+def some(numbers: set[int]) -> str:
+    """How many, and which: `3 (0-1,7)`, cut where it gets long."""
+    text = str(Indices(sorted(numbers)))
+    shown = text if len(text) <= WIDTH else f"{text[:WIDTH].rpartition(',')[0]},…"
+    return f"{len(numbers)} ({shown})"
+
+
+def lone_step(old: Plan, new: Plan, number: int) -> Finding:
+    """A step that only one of the plans has."""
+    gone = number < len(old.steps)
+    plan = old if gone else new
+    placed = sum(len(work) for work in step_items(plan, number).values())
+    text = f"{len(plan.steps[number].micro_batches)} micro-batches, {placed} items"
+    message = f"step {number} ({text}) is {'gone' if gone else 'new'}"
+    if gone:
+        return finding("removed", f"steps[{number}]", text, None, message)
+    return finding("added", f"steps[{number}]", None, text, message)
+
+
+def step(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
+    """One step that both plans have: its sync, its rows, its order."""
+    one, other = old.steps[number], new.steps[number]
+    where = f"steps[{number}]"
+    if one.sync != other.sync:
+        message = f"ranks meet once a {other.sync} instead of once a {one.sync}"
+        yield finding("drift", f"{where}.sync", one.sync, other.sync, message)
+    yield from changed_rows(old, new, number)
+    for key in {**one.order, **other.order}:
+        if one.order.get(key) != other.order.get(key):
+            before, after = order_text(one, key), order_text(other, key)
+            yield finding("drift", f"{where}.order.{key}", before, after, f"the order of `{key}` differs")
+
+
+def order_text(step: Step, key: str) -> str | None:
+    order = step.order.get(key)
+    return f"{len(order)} placements" if isinstance(order, tuple) else order

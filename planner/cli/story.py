@@ -1,0 +1,122 @@
+"""The demo as a story: what is done, how it goes, what came of it, in words a newcomer understands."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from planner.cli import picture
+from planner.cli.render import console, width
+from planner.cli.tables import ran as ran_table
+from planner.demo import Told
+from planner.pipeline import OnProgress, Solved
+from planner.plan.model import Plan
+from planner.units import duration, percent
+
+CHAPTERS = {
+    "profile": "measure what the model's pieces cost on this machine",
+    "solve": "decide which documents share a micro-batch, on groups of which size",
+    "simulate": "verify the plan, and simulate it task by task",
+    "run": "train the real model with it, and compare with one process",
+    "check": "solve again and compare: the same job gives the same bytes",
+}
+
+
+class Storyteller:
+    """Prints a line as each chapter begins and ends, with a bar in between on a terminal."""
+
+    def __init__(self, out: Console, bars: Progress) -> None:
+        self.out, self.bars = out, bars
+        self.bar: TaskID | None = None
+        self.started = 0.0
+
+    def begin(self, chapter: str) -> OnProgress:
+        number = [*CHAPTERS].index(chapter) + 1
+        self.out.print(Text.assemble((f"\n{number}  {chapter}", "bold cyan"), f"  {CHAPTERS[chapter]}"))
+        self.started = perf_counter()
+        bar = self.bar = self.bars.add_task("", total=None)
+
+        def on_progress(done: int, of: int, what: str) -> None:
+            self.bars.update(bar, completed=done, total=of, description=what)
+
+        return on_progress
+
+    def training(self, solved: Solved) -> Callable[[Any], None]:
+        on_progress = self.begin("run")
+        predicted = solved.plan.prediction.step_seconds
+
+        def on_step(p: Any) -> None:
+            text = f"step {p.step + 1}  loss {p.loss:.4f}  {p.tokens / p.seconds:,.0f} tokens/s"
+            on_progress(p.step + 1, p.of, f"{text}  {p.seconds:.2f} s (predicted {predicted:.2f} s)")
+
+        return on_step
+
+    def end(self, chapter: str, result: Any) -> None:
+        if self.bar is not None:
+            self.bars.remove_task(self.bar)
+            self.bar = None
+        for line in told_of(chapter, result):
+            self.out.print(line)
+        self.out.print(Text(f"   {duration(perf_counter() - self.started)}", style="dim"))
+
+
+@contextmanager
+def telling(to_stderr: bool) -> Iterator[Storyteller]:
+    out = console(stderr=to_stderr)
+    columns = (TextColumn("  "), SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
+        yield Storyteller(out, bars)
+
+
+def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
+    """What came of a chapter."""
+    if chapter == "profile":
+        (costs,) = result.modules.values()
+        error = percent(costs.layer.holdout_error or 0.0)
+        yield Text(f"   {result.provenance.machine}; fits miss left-out measurements by {error} (median)")
+    elif chapter == "solve":
+        inputs, solved = result
+        (batch,) = inputs.batches
+        lengths = sorted(batch.items.values())
+        yield Text(
+            f"   {len(lengths)} real documents of {lengths[0]} to {lengths[-1]} tokens "
+            f"({len(batch.dropped)} too long, dropped and named), decided in {duration(solved.seconds)}"
+        )
+    elif chapter == "simulate":
+        plan, scores = result
+        for drawn in picture.plan(plan, scores, width() - 4):
+            yield drawn
+    elif chapter == "run":
+        yield from ran_table(result, None)
+    elif chapter == "check":
+        yield Text("   no differences" if not result else f"   {len(result)} differences", "red" if result else "green")
+
+
+def ending(told: Told) -> Iterator[RenderableType]:
+    """What it all came to."""
+    plan: Plan = told.solved.plan
+    ran = told.ran
+    ratio = ran.step_seconds / ran.predicted_step_seconds
+    lines = [
+        f"measured    what layers, exchanges and the optimizer cost here ({told.profile.provenance.machine})",
+        f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
+        f"{percent(plan.outcome.gap)} faster in the model",
+        f"ran         {len(ran.losses)} steps of training on 4 processes; "
+        + (f"gradients equal one process's to {ran.verified.grad_rel_err:.0e}" if ran.verified else ""),
+        f"predicted   {duration(ran.predicted_step_seconds)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
+        f"files       {listing(told.folder)}",
+        f"next        edit {told.folder / 'job.yaml'}, then: planner solve {told.folder / 'job.yaml'}",
+    ]
+    yield Text()
+    yield Panel("\n".join(lines), title="what just happened", title_align="left")
+
+
+def listing(folder: Path) -> str:
+    """The demo's files, plan first."""
+    return ", ".join(str(folder / name) for name in ("plan.yaml", "job.yaml", "profile.yaml", "measured.json"))

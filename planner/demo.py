@@ -1,0 +1,93 @@
+"""The whole product in one go, on the machine at hand: profile, solve, verify and simulate, run, check."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from planner import files, pipeline
+from planner.pipeline import OnProgress, Ran, Solved
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.inputs import Inputs, Options, resolve
+from planner.specs.job import Job
+from planner.specs.profile import Profile
+from planner.specs.workload import LengthsFile
+from planner.verify.score import Score
+
+JOB = "demo-cpu-4"
+STEPS = 4
+
+
+class Listener(Protocol):
+    """Who tells the story: told what begins, how it goes on, and what came of it."""
+
+    def begin(self, chapter: str) -> OnProgress: ...
+
+    def training(self, solved: Solved) -> Callable[[Any], None]: ...
+
+    def end(self, chapter: str, result: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Everything the demo made."""
+
+    folder: Path
+    inputs: Inputs
+    profile: Profile
+    solved: Solved
+    scores: list[Score]
+    ran: Ran
+    findings: list[Any]
+
+
+def demo(folder: Path, listener: Listener) -> Told:
+    """Run the demo into `folder`; its job file there can be solved, run and changed afterwards."""
+    from planner.profiling import ProfileOptions
+    from planner.runtime import RunOptions
+
+    job, source = library.read(JOB, Job)
+    progress = listener.begin("profile")
+    options = ProfileOptions(ranks=4, dtype=job.layout.dtype, quick=True)
+    profile, measured_at = pipeline.profile(job.model, options, folder / "profile.yaml", progress)
+    listener.end("profile", profile)
+
+    progress = listener.begin("solve")
+    job = own_copy(job, source, measured_at)
+    files.write(folder / "job.yaml", job)
+    inputs = resolve(job, folder / "job.yaml", Options())
+    solved = pipeline.decide(inputs, progress)
+    files.write(folder / "plan.yaml", solved.plan)
+    listener.end("solve", (inputs, solved))
+
+    listener.begin("simulate")
+    plan = pipeline.read_plan(folder / "plan.yaml")
+    scores = pipeline.simulate(plan)
+    pipeline.write_trace(folder / "simulated.json", scores)
+    listener.end("simulate", (plan, scores))
+
+    on_step = listener.training(solved)
+    ran = pipeline.run(plan, RunOptions(steps=STEPS, verify=True), on_step)
+    pipeline.write_measured_trace(folder / "measured.json", ran)
+    listener.end("run", ran)
+
+    progress = listener.begin("check")
+    findings = pipeline.check_plans(folder / "plan.yaml", again(folder, inputs))
+    listener.end("check", findings)
+    return Told(folder, inputs, profile, solved, scores, ran, findings)
+
+
+def own_copy(job: Job, source: Path, profile: Path) -> Job:
+    """The shipped job with what was just measured, and with paths that hold from the demo's folder."""
+    lengths = job.workload.lengths
+    if isinstance(lengths, LengthsFile):
+        lengths = changed(lengths, path=str((source.parent / lengths.path).resolve()))
+    return changed(job, workload=changed(job.workload, lengths=lengths), profile=str(profile.resolve()))
+
+
+def again(folder: Path, inputs: Inputs) -> Path:
+    """The same job solved a second time: the same bytes, which the check confirms."""
+    path = folder / "plan-again.yaml"
+    files.write(path, pipeline.decide(inputs).plan)
+    return path

@@ -1,0 +1,21 @@
+"""The file formats by name, for editors."""
+
+from typing import Any
+
+from planner.errors import InputError
+from planner.files import json_schema
+from planner.plan.model import Plan
+from planner.specs.cluster import Cluster
+from planner.specs.job import Job
+from planner.specs.model import Model
+from planner.specs.profile import Profile
+
+FORMATS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "profile": Profile, "plan": Plan}
+
+
+def schema_of_format(name: str) -> dict[str, Any]:
+    """The JSON Schema of a format. Raises InputError for an unknown name."""
+    if name not in FORMATS:
+        raise InputError(f"no file format is called `{name}`", where="schema", fix=f"one of {', '.join(FORMATS)}")
+    kind = FORMATS[name]
+    return json_schema(kind, f"{kind.FORMAT}: {(kind.__doc__ or '').strip()}")  # type: ignore[attr-defined]

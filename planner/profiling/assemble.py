@@ -1,0 +1,121 @@
+"""From samples to what a profile says: fits of passes, lines of collectives, each with the spread of its samples."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from planner.profiling.fit import Array, holdout_error, nonnegative, residuals
+from planner.profiling.grid import DEPTH
+from planner.profiling.piece import COLLECTIVES, Kind, Sample
+from planner.specs.model import Module
+from planner.specs.parameters import parameters
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
+from planner.units import GB, KIB, MS, US
+
+INTERVAL = 80  # percent of the samples that lie within the spread
+Medians = dict[tuple[int, ...], tuple[float, ...]]
+
+
+def module_costs(spec: Module, samples: Sequence[Sample], ranks: int, measured_at: str) -> ModuleCosts:
+    """What one module costs, from all its samples."""
+    kept = next(sample.values for sample in samples if sample.kind == "kept")
+    layer, errors = passes(of_kind(samples, "layer"), DEPTH, kept[0])
+    ends, end_errors = passes(of_kind(samples, "ends"), 1, kept[1])
+    update_s = float(np.median([sample.values[0] for sample in of_kind(samples, "update")]))
+    count = parameters(spec)
+    updated = (count.layer * DEPTH + count.ends) / ranks
+    return ModuleCosts(
+        source="fitted",
+        spread=spread(np.concatenate([errors, end_errors])),
+        layer=layer,
+        ends=ends,
+        update_ns_per_parameter=rounded(update_s / updated * 1e9),
+        measured_at=measured_at,
+    )
+
+
+def passes(samples: Sequence[Sample], layers: int, kept: float) -> tuple[Passes, Array]:
+    """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit."""
+    middle = medians(samples)
+    sizes = list(middle)
+    quadratic = len({len(size) for size in sizes}) > 1  # the ends do not see documents
+    columns, every = (features(which, quadratic) for which in (sizes, [sample.sizes for sample in samples]))
+    fits, errors, held = [], [], []
+    for index in range(2):
+        values = np.array([middle[size][index] for size in sizes]) / layers
+        coefficients = nonnegative(columns, values)
+        fits.append(fit_of(coefficients, quadratic))
+        held.append(holdout_error(columns, values))
+        errors.append(residuals(every, np.array([sample.values[index] for sample in samples]) / layers, coefficients))
+    known = [error for error in held if error is not None]
+    result = Passes(
+        forward=fits[0],
+        backward=fits[1],
+        activation_kib_per_token=rounded(kept / KIB),
+        holdout_error=rounded(max(known)) if known else None,
+    )
+    return result, np.concatenate(errors)
+
+
+def features(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
+    """Σs², Σs and 1 of every packed batch; without the first for work that is token by token."""
+    rows = [(sum(s * s for s in size), sum(size), 1) for size in sizes]
+    return np.array(rows, dtype=np.float64)[:, 0 if quadratic else 1 :]
+
+
+def fit_of(coefficients: Array, quadratic: bool) -> Fit:
+    squared, linear, fixed = coefficients if quadratic else (0.0, *coefficients)
+    return Fit(
+        ms_per_token2=rounded(squared / MS), ms_per_token=rounded(linear / MS), ms=rounded(fixed / MS)
+    )
+
+
+def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
+    """A table for every collective that was measured: one line for each size of group."""
+    tables = {}
+    for kind in COLLECTIVES:
+        points, errors = [], []
+        for size, found in groupby(of_kind(samples, kind), key=lambda sample: sample.sizes[0]):
+            point, apart = point_of(size, list(found))
+            points.append(point)
+            errors.append(apart)
+        if points:
+            tables[kind] = Collective(source="fitted", spread=spread(np.concatenate(errors)), points=tuple(points))
+    return tables
+
+
+def point_of(ranks: int, samples: Sequence[Sample]) -> tuple[Point, Array]:
+    """Latency and bandwidth over groups of one size; there is always a bandwidth."""
+    middle = medians(samples)
+    columns = np.array([(1, size[1]) for size in middle], dtype=np.float64)
+    coefficients = nonnegative(columns, np.array([seconds for (seconds,) in middle.values()]), always=(1,))
+    every = np.array([(1, sample.sizes[1]) for sample in samples], dtype=np.float64)
+    errors = residuals(every, np.array([sample.values[0] for sample in samples]), coefficients)
+    latency_s, seconds_per_byte = coefficients
+    point = Point(
+        ranks=ranks, gb_per_s=rounded(1 / (seconds_per_byte * GB)), latency_us=rounded(latency_s / US)
+    )
+    return point, errors
+
+
+def medians(samples: Iterable[Sample]) -> Medians:
+    """The middle of the rounds, for every size."""
+    ordered = sorted(samples, key=lambda sample: sample.sizes)
+    return {
+        sizes: tuple(np.median([sample.values for sample in found], axis=0).tolist())
+        for sizes, found in groupby(ordered, key=lambda sample: sample.sizes)
+    }
+
+
+def of_kind(samples: Iterable[Sample], kind: Kind) -> list[Sample]:
+    return [sample for sample in samples if sample.kind == kind]
+
+
+def spread(errors: Array) -> float:
+    return rounded(float(np.percentile(errors, INTERVAL)))
+
+
+def rounded(value: float) -> float:
+    """Four digits say more than was measured, and keep a file short."""
+    return float(f"{value:.4g}")

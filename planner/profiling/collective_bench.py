@@ -1,0 +1,32 @@
+"""Collectives over groups of one size, all groups of that size at once: that is how they run in a plan."""
+
+from collections.abc import Callable
+
+import torch
+
+from planner.launch.collectives import prepare
+from planner.launch.groups import Groups
+from planner.profiling.grid import group_sizes
+from planner.profiling.piece import Piece, Span
+from planner.profiling.timing import span
+
+
+class CollectiveBench:
+    """Runs the pieces of all collectives. Every rank runs the same one at the same time, each in its own group."""
+
+    def __init__(self, rank: int, ranks: int, device: torch.device) -> None:
+        self.rank, self.device = rank, device
+        self.groups = Groups(block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size))
+
+    def run(self, piece: Piece) -> list[Span]:
+        size, message = piece.sizes
+        call = self.prepared(piece, size, message)
+        return [span(lambda: [call() for _ in range(piece.repeats)], self.device)]
+
+    def prepared(self, piece: Piece, size: int, message: int) -> Callable[[], None]:
+        group = self.groups[block(self.rank - self.rank % size, size)]
+        return prepare(piece.kind, group, message, self.device)  # type: ignore[arg-type]
+
+
+def block(first: int, size: int) -> tuple[int, ...]:
+    return tuple(range(first, first + size))

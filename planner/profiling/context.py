@@ -1,0 +1,85 @@
+"""What a measurement depends on, as text and as digests: the machine, the versions, the code, the shape."""
+
+import hashlib
+import os
+import platform
+import re
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import planner
+from planner import files
+from planner.launch.worker import cores
+from planner.specs.job import Dtype
+from planner.specs.model import Module
+
+MEASURED_CODE = ("profiling", "models", "launch")  # packages whose code is in every measurement
+NAMES = {  # what torch calls a GPU → what its shipped profile is called
+    r"H200": "h200",
+    r"H100.*80GB": "h100-80gb",
+    r"A100.*80GB": "a100-80gb",
+    r"A100.*40GB": "a100-40gb",
+}
+
+
+def device_name(kind: str) -> str:
+    """The name of this machine's profile: `cpu`, a shipped device such as `h200`, or a GPU's own name made short."""
+    return "cpu" if kind == "cpu" else gpu_name(_gpu())
+
+
+def gpu_name(said: str) -> str:
+    """`NVIDIA A100-SXM4-80GB` is `a100-80gb`; an unknown GPU keeps its name, without the maker's."""
+    for pattern, name in NAMES.items():
+        if re.search(pattern, said):
+            return name
+    return re.sub(r"[^a-z0-9]+", "-", said.lower().removeprefix("nvidia")).strip("-")
+
+
+def machine(kind: str) -> str:
+    """The processor that is measured, in words."""
+    return f"{_cpu()}, {cores()} cores" if kind == "cpu" else _gpu()
+
+
+def versions() -> dict[str, str]:
+    return {"planner": planner.__version__, "python": platform.python_version(), "torch": version("torch")}
+
+
+def environment(device: str, kind: str) -> str:
+    """Digest of the machine, the versions and the code."""
+    return digest(device, machine(kind), str(versions()), str(os.environ.get("OMP_NUM_THREADS")), code())
+
+
+def module_context(place: str, spec: Module, dtype: Dtype, ranks: int) -> str:
+    """Digest of what a module's measurements depend on, in an environment."""
+    return digest(place, files.json_text(spec), dtype, str(ranks))
+
+
+def collective_context(place: str, ranks: int) -> str:
+    return digest(place, "collectives", str(ranks))
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def code() -> str:
+    """Digest of the code whose speed is measured, and of the code that measures it."""
+    root = Path(planner.__file__).parent
+    paths = [path for package in MEASURED_CODE for path in sorted((root / package).rglob("*.py"))]
+    return digest(*(f"{path.relative_to(root)} {files.digest(path)}" for path in paths))
+
+
+def _cpu() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def _gpu() -> str:
+    import torch
+
+    return torch.cuda.get_device_name()

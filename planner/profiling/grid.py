@@ -1,0 +1,132 @@
+"""What to measure: packed batches of growing size and of different mixes, message sizes, group sizes.
+
+The same on every rank and in every run, because it follows from shapes and data sheets alone: batches grow until a
+round would take too long on such a device, or not fit into half of its memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from planner.costs.analytic import analytic_costs
+from planner.costs.lines import compute_line
+from planner.errors import InputError
+from planner.profiling.piece import COLLECTIVES, Kind, Piece
+from planner.specs.job import Dtype
+from planner.specs.model import Decoder, Module, Vit
+from planner.specs.parameters import parameters
+from planner.specs.profile import Device, ModuleCosts
+from planner.specs.shapes import STATE_BYTES
+from planner.units import GB, GIB, KIB, MIB, MS
+
+DEPTH = 2  # layers in the measured stack: enough to see what one costs among others
+LEAST_POINTS = 3  # sizes of batches, whatever they take
+SAMPLE_S = 10 * MS  # shorter pieces are repeated: barriers let ranks go up to a millisecond apart
+MOST_REPEATS = 16
+MEMORY_SHARE = 0.5
+UPDATE_S = 5 * MS
+WIRE = {"cpu": (0.5 * MS, GB), "cuda": (0.02 * MS, 50 * GB)}  # expected latency and bytes per second
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much of the grid is measured, and how often."""
+
+    rounds: int
+    round_s: float  # what the batches of one module may take in a round
+    tokens: tuple[int, int]  # in the smallest batch and at most in the largest
+    short: int  # tokens of a short document
+    messages: tuple[int, ...]  # bytes
+
+
+def effort(kind: str, quick: bool) -> Effort:
+    if kind == "cpu":
+        messages = (4 * KIB, 64 * KIB, MIB, 4 * MIB) if quick else tuple(4**k * KIB for k in range(1, 8))
+        return Effort(5 if quick else 11, 2.0 if quick else 8.0, (64, 2048 if quick else 4096), 128, messages)
+    sizes = (16 * KIB, MIB, 16 * MIB, 64 * MIB) if quick else tuple(4**k * KIB for k in range(2, 10))
+    return Effort(5 if quick else 9, 2.0 if quick else 6.0, (256, 65536), 512, sizes)
+
+
+def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quick: bool) -> Iterator[Piece]:
+    """Round by round: layers and ends on every batch, the optimizer; in the first also the activations."""
+    level = effort(device.kind, quick)
+    costs = analytic_costs(spec, device, dtype, "none")
+    batches = affordable(spec, costs, device, dtype, level)
+    totals = sorted({sum(lengths) for lengths in batches})
+    yield Piece(context, "kept", (totals[-1],), 0, expected_s=seconds("layer", spec, costs, (totals[-1],)))
+    for number in range(level.rounds):
+        for lengths in batches:
+            yield repeated(context, "layer", lengths, number, seconds("layer", spec, costs, lengths))
+        for total in totals:
+            yield repeated(context, "ends", (total,), number, seconds("ends", spec, costs, (total,)))
+        yield Piece(context, "update", (), number, 3, UPDATE_S)
+
+
+def collective_pieces(context: str, ranks: int, kind: str, quick: bool) -> Iterator[Piece]:
+    """Round by round, every collective over groups of every size; point to point between two."""
+    latency_s, bytes_per_s = WIRE[kind]
+    level = effort(kind, quick)
+    for number in range(level.rounds):
+        for collective in COLLECTIVES:
+            for size in group_sizes(ranks)[: 1 if collective == "p2p" else None]:
+                for message in level.messages:
+                    expected_s = latency_s + message / bytes_per_s
+                    yield repeated(context, collective, (size, message), number, expected_s)
+
+
+def group_sizes(ranks: int) -> list[int]:
+    """Powers of two that divide the ranks, and all of them: disjoint groups of one size then fill the machine."""
+    powers = [2**k for k in range(1, ranks.bit_length()) if ranks % 2**k == 0]
+    return sorted({*powers, ranks} - {1})
+
+
+def affordable(
+    spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, level: Effort
+) -> list[tuple[int, ...]]:
+    """Packed batches by rising size, until a round takes too long or memory ends."""
+    count = parameters(spec)
+    states = (count.layer * DEPTH + count.ends) * STATE_BYTES[dtype]
+    memory = MEMORY_SHARE * device.memory_gib * GIB - states
+    kept = costs.layer.activation_kib_per_token * KIB * DEPTH
+    chosen: list[tuple[int, ...]] = []
+    spent, total, sizes = 0.0, level.tokens[0], 0
+    while total <= level.tokens[1]:
+        found = mixes(spec, total, level.short)
+        spent += sum(seconds("layer", spec, costs, lengths) for lengths in found)
+        spent += seconds("ends", spec, costs, (total,))
+        if sizes >= LEAST_POINTS and (spent > level.round_s or total * kept > memory):
+            break
+        chosen += found
+        sizes += bool(found)
+        total *= 2
+    if sizes < LEAST_POINTS:
+        raise InputError(
+            "its table of learned positions is too short to measure anything", fix="raise max_positions"
+        )
+    return chosen
+
+
+def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
+    """Batches of `total` tokens: one document; equal ones; a long one among shorter; many short ones."""
+    shares: list[Sequence[float]] = [(1,), (1 / 4,) * 4, (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)]
+    if total < 4 * short:
+        shares = shares[: 1 if total < 2 * short else 2]
+    unit = spec.merge**2 if isinstance(spec, Vit) else 1
+    lengths = [tuple(unit * max(1, round(total * share / unit)) for share in mix) for mix in shares]
+    if total >= 4 * short:
+        lengths.append((unit * max(1, round(short / unit)),) * (total // short))
+    longest = spec.max_positions if isinstance(spec, Decoder) and spec.positions == "learned" else total + unit
+    return [mix for mix in dict.fromkeys(lengths) if max(mix) <= longest]
+
+
+def seconds(kind: Kind, spec: Module, costs: ModuleCosts, lengths: Sequence[int]) -> float:
+    """What a data sheet expects of one repeat, forward and backward."""
+    layers = DEPTH if kind == "layer" else 0
+    squares, tokens = float(sum(length * length for length in lengths)), sum(lengths)
+    both = [compute_line(costs, layers, kind == "ends", forward, 1) for forward in (True, False)]
+    return sum(line(squares, tokens) for line in both)
+
+
+def repeated(context: str, kind: Kind, sizes: tuple[int, ...], number: int, expected_s: float) -> Piece:
+    """A piece that takes long enough to be told from the noise of its barriers."""
+    repeats = min(MOST_REPEATS, max(1, round(SAMPLE_S / expected_s)))
+    return Piece(context, kind, sizes, number, repeats, expected_s * repeats)

@@ -1,0 +1,70 @@
+"""Samples on disk, one JSON line each, written as soon as they exist: what an interrupted profile goes on from.
+
+Lines of another machine, other versions or other code are never used; they go when the file is next opened to write.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from planner import files
+from planner.errors import InputError
+from planner.profiling.piece import Key, Piece, Sample
+
+
+class Journal:
+    """The samples at `path` that were taken in this environment."""
+
+    def __init__(self, path: Path, environment: str) -> None:
+        self.path, self.environment = path, environment
+        self.samples: dict[Key, Sample] = {}
+        self.stale = False
+        for line in _lines(path):
+            sample = parse(line, environment)
+            if sample is None:
+                self.stale = True
+            else:
+                self.samples[sample.key] = sample
+
+    def missing(self, pieces: Iterable[Piece]) -> list[Piece]:
+        return [piece for piece in pieces if piece.key not in self.samples]
+
+    def of(self, context: str) -> list[Sample]:
+        """Every sample of a context, whichever run asked for it, in an order of its own."""
+        found = [sample for sample in self.samples.values() if sample.context == context]
+        return sorted(found, key=lambda sample: sample.key)
+
+    def append(self, sample: Sample) -> None:
+        """Keep a sample: on disk when this returns."""
+        if self.stale or not self.path.exists():
+            files.write_text(self.path, "".join(self._text(kept) for kept in self.samples.values()))
+            self.stale = False
+        self.samples[sample.key] = sample
+        try:
+            with self.path.open("a", encoding="utf-8") as out:
+                out.write(self._text(sample))
+        except OSError as error:
+            raise InputError(
+                f"cannot write: {error.strerror}", where=str(self.path), fix="choose another path"
+            ) from error
+
+    def _text(self, sample: Sample) -> str:
+        return json.dumps({"environment": self.environment, **asdict(sample)}) + "\n"
+
+
+def parse(line: str, environment: str) -> Sample | None:
+    """The sample on a line; None when it was taken elsewhere, or the writer was stopped in the middle of it."""
+    try:
+        fields: dict[str, Any] = json.loads(line)
+        if fields.pop("environment") != environment:
+            return None
+        sizes, values = (tuple(fields.pop(name)) for name in ("sizes", "values"))
+        return Sample(sizes=sizes, values=values, **fields)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _lines(path: Path) -> list[str]:
+    return files.read_text(path).splitlines() if path.exists() else []

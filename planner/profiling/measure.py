@@ -1,0 +1,62 @@
+"""Pieces handed to ranks, their spans put together, every sample kept at once."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.launch.processes import launch
+from planner.launch.worker import Kind
+from planner.profiling.journal import Journal
+from planner.profiling.piece import Piece, Sample, Span, length
+from planner.specs.job import Dtype
+from planner.specs.model import Module
+
+OnProgress = Callable[[int, int, str, float], None]  # pieces done, of, the last one, seconds left
+
+
+@dataclass(slots=True)
+class Collector:
+    """Hears every rank; a piece is measured when all have reported it."""
+
+    pieces: Sequence[Piece]
+    ranks: int
+    journal: Journal
+    on_progress: OnProgress
+    before: int  # pieces that were measured in an earlier run
+    heard: dict[int, list[list[Span]]] = field(default_factory=dict)
+    began: float = 0.0
+    expected_s: float = 0.0  # of what is done since `began`
+
+    def hear(self, _rank: int, report: Any) -> None:
+        index, spans = report
+        reports = self.heard.setdefault(index, [])
+        reports.append(spans)
+        if len(reports) < self.ranks:
+            return
+        piece, shared = self.pieces[index], 1 if self.pieces[index].kind == "kept" else self.pieces[index].repeats
+        values = tuple(length(of_all) / shared for of_all in zip(*self.heard.pop(index), strict=True))
+        self.journal.append(Sample(piece.context, piece.kind, piece.sizes, piece.round, values))
+        self.report(index, piece)
+
+    def report(self, index: int, piece: Piece) -> None:
+        """The time left: what is expected of the rest, scaled by how the expectations fared so far."""
+        left = sum(piece.expected_s for piece in self.pieces[index + 1 :])
+        if not self.began:  # processes have started only now
+            self.began = time.monotonic()
+        else:
+            self.expected_s += piece.expected_s
+            left *= (time.monotonic() - self.began) / max(self.expected_s, 1e-9)
+        self.on_progress(self.before + index + 1, self.before + len(self.pieces), piece.text, left)
+
+
+def measure(collector: Collector, specs: dict[str, Module], dtype: Dtype, kind: Kind) -> None:
+    """Run the collector's pieces on as many processes as it has ranks."""
+    from planner.profiling.rank import rank_main
+
+    total = collector.before + len(collector.pieces)
+    expected_s = sum(piece.expected_s for piece in collector.pieces)
+    collector.on_progress(collector.before, total, f"starting {collector.ranks} processes", expected_s)
+    launch(
+        rank_main, collector.ranks, collector.pieces, specs, dtype, on_message=collector.hear, kind=kind
+    )

@@ -1,0 +1,140 @@
+"""Executes this rank's tasks of one step, in the order that all ranks share, and times each of them.
+
+It knows tasks, not where they come from. The items of a step are made before its clock starts, as a loader would; the
+collectives of ZeRO-3's gathers and syncs are issued by FSDP2 inside the forward and backward of their micro-batch, so
+those two tasks are only recorded here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.profiler import record_function
+
+from planner.launch.groups import Groups
+from planner.launch.meter import Meter
+from planner.launch.ulysses import Ulysses, exchange_over
+from planner.launch.worker import Worker
+from planner.models.batch import Batch
+from planner.models.data import packed_batch, token_unit
+from planner.models.exchange import even_sizes
+from planner.plan.task import Phase, Task
+from planner.runtime.clock import Call, Clock, Mark
+from planner.runtime.records import Meeting, Pass
+from planner.runtime.sharded import Sharded
+
+Key = tuple[int | None, str]  # a micro-batch, and a group in it
+
+
+@dataclass(slots=True)
+class Noted:
+    """A task that this rank executed, before anybody waits for its clock."""
+
+    task: Task
+    start: Mark
+    end: Mark
+    calls: list[Call]
+    meter: Meter
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """One step on one rank. It travels to the first rank."""
+
+    loss: float  # of its own tokens, over the tokens of all
+    seconds: float
+    passes: tuple[Pass, ...]
+    items: tuple[int, ...]  # that its groups began, if it is the first rank of them
+    tokens: int  # that it held itself
+    peak_bytes: int | None
+
+
+class Executor:
+    """One rank: its model, its optimizer, and what happens for each phase of a task."""
+
+    def __init__(
+        self, worker: Worker, groups: Groups, sharded: Sharded, optimizer: torch.optim.Optimizer, seed: int
+    ) -> None:
+        self.worker, self.groups, self.sharded, self.optimizer, self.seed = worker, groups, sharded, optimizer, seed
+        self.clock: Clock = sharded.clock
+        self.execute: dict[Phase, Callable[[Task], Meter]] = {
+            "F": self.forward,
+            "B": self.backward,
+            "gather": self.gather,
+            "sync": self.sync,
+            "update": self.update,
+        }
+
+    def step(self, tasks: Sequence[Task], tokens: int) -> RankStep:
+        """All tasks of a step, of which this rank executes its own; `tokens`: of all ranks."""
+        own = [task for task in tasks if self.worker.rank in task.ranks]
+        self.batches = {(task.micro_batch, task.group): self.batch(task) for task in own if task.phase == "F"}
+        self.losses: dict[Key, Tensor] = {}
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.tokens = tokens
+        self.optimizer.zero_grad()
+        self.sharded.hold(self.sharded.once)
+        held = sum(len(batch.positions) for batch in self.batches.values())
+        if self.worker.kind == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.worker.device)
+        self.clock.start()
+        noted = [self.run(task) for task in own if not self.inside(task)]
+        seconds = self.clock.stop()
+        return RankStep(
+            loss=self.loss.item(),
+            seconds=seconds,
+            passes=tuple(self.timed(noted, own)),
+            items=tuple(i for task in own if task.phase == "F" and task.ranks[0] == self.worker.rank for i in task.items),
+            tokens=held,
+            peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
+        )
+
+    def inside(self, task: Task) -> bool:
+        """Whether FSDP2 does this task inside others."""
+        return task.phase in ("gather", "sync") and task.micro_batch is not None
+
+    def run(self, task: Task) -> Noted:
+        self.worker.begin(task.id)
+        self.clock.calls = calls = []
+        with record_function(f"task:{task.id}"):
+            start = self.clock.mark()
+            meter = self.execute[task.phase](task)
+            return Noted(task, start, self.clock.mark(), calls, meter)
+
+    def batch(self, task: Task) -> Batch:
+        """This rank's shard of the items of a forward; without items, that of an idle rank."""
+        spec = self.sharded.model.spec
+        sizes = even_sizes(task.tokens, len(task.ranks), token_unit(spec))
+        exchange = exchange_over(self.groups, task.ranks, sizes, Meter())
+        documents = [*zip(task.items, task.sizes, strict=True)]
+        return packed_batch(spec, documents, self.seed, exchange=exchange, device=self.worker.device)
+
+    def forward(self, task: Task) -> Meter:
+        key = (task.micro_batch, task.group)
+        loss = self.sharded.model(self.batches[key]) / self.tokens
+        self.loss += loss.detach()
+        self.losses[key] = loss * self.sharded.gradient_scale
+        return metered(self.batches[key])
+
+    def backward(self, task: Task) -> Meter:
+        key = (task.micro_batch, task.group)
+        meter = metered(self.batches[key])
+        self.losses.pop(key).backward()
+        return meter
+
+    def gather(self, task: Task) -> Meter:
+        """After the update, for the next step."""
+        self.sharded.gather()
+        return Meter()
+
+    def sync(self, task: Task) -> Meter:
+        """Reduce what piled up: FSDP2 does it in a backward, so one without tokens is run."""
+        self.sharded.hold(False)
+        idle = packed_batch(self.sharded.model.spec, [], self.seed, device=self.worker.device)
+        self.sharded.model(idle).backward()
+        return Meter()
+
+    def update(self, task: Task) -> Meter:
+        self.optimizer.step()
+        return Meter()

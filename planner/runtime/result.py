@@ -1,0 +1,47 @@
+"""What a run leaves behind."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One task on one rank, in seconds since the step began, on a clock that all ranks share.
+
+    Gathers have a record in the forward and one in the backward task that they belong to.
+    """
+
+    id: str
+    rank: int
+    start: float
+    end: float
+    comm: float = 0.0  # seconds of it in which compute waited for the ranks of its group
+    sent_bytes: int = 0  # to other ranks
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    loss: float  # per token, over all ranks
+    tokens: int
+    seconds: float  # of the slowest rank
+    measured: tuple[Measured, ...]
+    peak_bytes: tuple[int | None, ...]  # of each rank's tensors; None where torch does not count them: on the CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The largest differences from one process with the same weights and items, over all verified steps."""
+
+    steps: int
+    items: int  # each worked on exactly once
+    loss_rel_err: float
+    grad_rel_err: float
+    worst: str  # the parameter that has it
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    steps: tuple[StepResult, ...]
+    verify: Verified | None
+    ranks: int
+    machine: str  # for labels
+    torch: str  # its version

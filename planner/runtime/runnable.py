@@ -1,0 +1,97 @@
+"""What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch."""
+
+from collections.abc import Iterator
+
+from planner.errors import InputError
+from planner.launch.worker import Kind
+from planner.plan.model import Layout, Piece, Plan, assignments
+from planner.runtime.options import RunOptions
+from planner.specs.base import Ranks
+
+SIMULATE = "simulate it, or plan the job with data parallelism and sequence groups alone"
+
+Refusal = tuple[str, str, str]  # message, where, fix
+
+
+def require_runnable(plan: Plan, options: RunOptions) -> None:
+    """Raises InputError with the first reason why not."""
+    if options.steps is not None and options.steps < 1:
+        raise InputError(f"{options.steps} steps are none", where="steps", fix="run at least one")
+    for message, where, fix in refusals(plan):
+        raise InputError(message, where=where, fix=fix)
+    require_models(plan)
+
+
+def refusals(plan: Plan) -> Iterator[Refusal]:
+    if len(plan.layouts) > 1:
+        names = " and ".join(plan.layouts)
+        yield f"this runtime trains one module, the plan has {names}", "layouts", SIMULATE
+    for name, layout in plan.layouts.items():
+        for message, fix in layout_refusals(plan, layout):
+            yield message, f"layouts.{name}", fix
+    yield from group_refusals(plan)
+    for number, step in enumerate(plan.steps):
+        for row in step.micro_batches:
+            entries = (entry for a in assignments(plan, row) for entry in a.entries)
+            if any(isinstance(entry, Piece) and entry.offload for entry in entries):
+                yield "activations cannot be offloaded yet", f"steps[{number}]", "set offload to 0"
+
+
+def layout_refusals(plan: Plan, layout: Layout) -> Iterator[tuple[str, str]]:
+    if len(layout.stages) > 1:
+        yield f"{len(layout.stages)} pipeline stages cannot be run yet", SIMULATE
+    other = [f"{dim}: {size}" for dim, size in layout.mesh.items() if dim != "dp" and size > 1]
+    if other:
+        yield f"this runtime spreads a module by data parallelism (dp) alone, not by {', '.join(other)}", SIMULATE
+    if layout.ranks != Ranks(range(plan.size)):
+        yield f"the module is on ranks {layout.ranks} of 0-{plan.size - 1}", "spread it over all ranks"
+    if layout.recompute == "selective":
+        yield "selective recompute cannot be run yet", "recompute: full, or none"
+
+
+def group_refusals(plan: Plan) -> Iterator[Refusal]:
+    for name, group in plan.groups.items():
+        where = f"groups.{name}"
+        if group.split.get("ring", 1) > 1:
+            fix = "use degrees that the heads allow (list them in the job's `degrees`)"
+            yield "ring attention cannot be run yet, only ulysses", where, fix
+        if group.degree != len(group.ranks):
+            yield f"ranks {group.ranks} have no split", where, f"split: {{ulysses: {len(group.ranks)}}}"
+        if group.share < 1:
+            yield f"the group holds a share of {group.share:g} of its devices", where, "give it whole devices"
+
+
+def require_models(plan: Plan) -> None:
+    """The model exists here, and can take every item."""
+    from planner.models.build import unsupported
+    from planner.models.data import check_batch
+
+    for name, spec in plan.uses.models.items():
+        reason = unsupported(spec) if name in plan.layouts else None
+        if reason:
+            raise InputError(reason, where=f"uses.models.{name}", fix="simulate it, or choose another model to run")
+        check_batch(spec, [*plan.uses.items.get(name, {}).items()], (0, 0))
+
+
+def plan_kind(plan: Plan) -> Kind:
+    """The one kind of processor that the plan's ranks are."""
+    kinds = {plan.uses.devices[entry.kind].kind for entry in plan.ranks}
+    if len(kinds) > 1:
+        raise InputError("the plan's ranks are on CPUs and on GPUs", where="ranks", fix="use one kind of rank")
+    return "cuda" if kinds == {"cuda"} else "cpu"
+
+
+def require_machine(plan: Plan, local_ranks: int) -> Kind:
+    """The kind of the plan's ranks. Raises InputError when this machine has not that many of them."""
+    import torch
+
+    kind = plan_kind(plan)
+    shown = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "cuda" and shown < local_ranks:
+        wanted = " and ".join(f"{entry.count} of {entry.kind}" for entry in plan.ranks)
+        raise InputError(
+            f"a plan for another machine: it wants {wanted}, this one has {shown or 'no'} GPUs",
+            where="ranks",
+            fix="run it there, or plan the job for a cluster like this one",
+        )
+    return kind
