@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from planner import files, pipeline
+from planner.check import Finding, Tolerances
 from planner.pipeline import OnProgress, Ran, Solved
 from planner.specs import library
 from planner.specs.base import changed
@@ -39,7 +40,7 @@ class Told:
     solved: Solved
     scores: list[Score]
     ran: Ran
-    findings: list[Any]
+    findings: list[Finding]
 
 
 def demo(folder: Path, listener: Listener) -> Told:
@@ -72,8 +73,8 @@ def demo(folder: Path, listener: Listener) -> Told:
     pipeline.write_measured_trace(folder / "measured.json", ran)
     listener.end("run", ran)
 
-    progress = listener.begin("check")
-    findings = pipeline.check_plans(folder / "plan.yaml", again(folder, inputs))
+    listener.begin("check")
+    findings = pipeline.check(folder / "plan.yaml", again(folder, inputs), Tolerances())
     listener.end("check", findings)
     return Told(folder, inputs, profile, solved, scores, ran, findings)
 

@@ -162,14 +162,11 @@ def profile(
 # ---------------------------------------------------------------------------------------------------------- check
 
 
-def check_plans(old: str | Path, new: str | Path, tolerances: Tolerances) -> list[Finding]:
-    """What changed from one plan file to another. An illegal plan is a finding, an unreadable one an InputError."""
+def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgress = unheard) -> list[Finding]:
+    """What changed from one plan file to another; or, of a folder of cases, to what their jobs give today."""
+    if new is None:
+        return check_folder(old, solve_again, tolerances, on_case)
     return compare(files.read(old, Plan), files.read(new, Plan), tolerances)
-
-
-def check_cases(folder: str | Path, tolerances: Tolerances, on_case: OnProgress = unheard) -> list[Finding]:
-    """A folder of stored plans against what their jobs give today."""
-    return check_folder(Path(folder), solve_again, tolerances, on_case)
 
 
 def solve_again(job: Path, made: Made) -> Plan:

@@ -12,6 +12,7 @@ from planner.check.judge import Tolerances, judge_gap, judge_value
 from planner.check.stale import carried_over, same_question, same_work, stale_inputs, unexplained_inputs
 from planner.check.structure import decisions
 from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.plan.join import tidy
 from planner.plan.model import Plan
 from planner.units import duration, percent
 
@@ -70,12 +71,14 @@ def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
 def worth_finding(category: Category, old: float, new: float, note: str) -> Finding:
     more = new / old - 1 if old else 0.0
     message = f"the plan takes {duration(new)} instead of {duration(old)} ({more:+.1%})"
-    return Finding(category=category, where="outcome.value", old=old, new=new, message=noted(message, note))
+    return Finding(
+        category=category, where="outcome.value", old=tidy(old), new=tidy(new), message=noted(message, note)
+    )
 
 
 def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:
     message = f"the gap is {percent(new)} instead of {percent(old)}"
-    return Finding(category=category, where="outcome.gap", old=old, new=new, message=noted(message, note))
+    return Finding(category=category, where="outcome.gap", old=tidy(old), new=tidy(new), message=noted(message, note))
 
 
 def decisions_finding(category: Category, old: float, new: float) -> Finding:
@@ -83,7 +86,7 @@ def decisions_finding(category: Category, old: float, new: float) -> Finding:
     message = (
         f"the new decisions are {how}: under the new inputs they take {duration(new)}, the old ones {duration(old)}"
     )
-    return Finding(category=category, where="decisions", old=old, new=new, message=message)
+    return Finding(category=category, where="decisions", old=tidy(old), new=tidy(new), message=message)
 
 
 def noted(message: str, note: str) -> str:

@@ -13,6 +13,8 @@ from planner.specs.base import changed
 
 QUESTION = ("models", "cluster", "devices", "feeds", "degrees", "limits", "fix", "prices")  # of `uses`, without items
 
+WIDTH = 80  # characters
+
 Work = dict[str, set[int]]  # module → items
 
 
@@ -43,9 +45,18 @@ def history(before: SourceFile | None, after: SourceFile | None) -> str:
 def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
     """What the plans use differs, and no digest says why: a change of planner itself, or of the plan by hand."""
     for name in QUESTION:
-        if getattr(old.uses, name) != getattr(new.uses, name):
+        before, after = getattr(old.uses, name), getattr(new.uses, name)
+        if before != after:
             message = f"what the plans use differs in {name}, though no source changed"
-            yield Finding(category="drift", where=f"uses.{name}", old=None, new=None, message=message)
+            yield Finding(
+                category="drift", where=f"uses.{name}", old=shown(before), new=shown(after), message=message
+            )
+
+
+def shown(value: object) -> str | None:
+    """What is short enough to read: degrees and limits, not a table of prices."""
+    text = str(value)
+    return text if len(text) <= WIDTH else None
 
 
 def same_question(old: Plan, new: Plan) -> bool:

@@ -108,7 +108,7 @@ def step(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
     one, other = old.steps[number], new.steps[number]
     where = f"steps[{number}]"
     if one.sync != other.sync:
-        message = f"ranks meet once a {other.sync} instead of once a {one.sync}"
+        message = f"ranks meet after every {other.sync} instead of every {one.sync}".replace("_", "-")
         yield finding("drift", f"{where}.sync", one.sync, other.sync, message)
     yield from changed_rows(old, new, number)
     for key in {**one.order, **other.order}:

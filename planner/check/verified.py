@@ -7,10 +7,13 @@ from typing import NamedTuple
 from planner.check.finding import Category, Finding
 from planner.check.judge import SAME, same
 from planner.errors import PlannerError
+from planner.plan.join import tidy
 from planner.plan.legal import Violation, violations
 from planner.plan.model import Outcome, Plan
 from planner.units import duration, percent
 from planner.verify.score import Score, require_memory, score
+
+DIGITS = 8  # of a gap: files state bounds with nine
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Verified:
         The stated bound and not the one of today: a proof that became weaker shows as a gap that grew.
         """
         bound = stated_bound(self.plan, steps)
-        return max(0.0, self.value(steps) / bound - 1) if bound > 0 else None
+        return round(max(0.0, self.value(steps) / bound - 1), DIGITS) if bound > 0 else None
 
 
 class Statement(NamedTuple):
@@ -110,7 +113,7 @@ def false_statements(verified: Verified, side: str) -> Iterator[Finding]:
 
 
 def drift(side: str, where: str, stated: float, computed: float, message: str) -> Finding:
-    return Finding(category="drift", where=f"{side}: {where}", old=stated, new=computed, message=message)
+    return Finding(category="drift", where=f"{side}: {where}", old=stated, new=tidy(computed), message=message)
 
 
 def broken_laws(verified: Verified, category: Category, side: str) -> list[Finding]:

@@ -21,12 +21,13 @@ def check(
     Exit code 0: fine. 1: a regression, or an illegal new plan.
     """
     from planner import pipeline
+    from planner.check import Tolerances, exit_code, to_markdown
     from planner.cli import progress, render, summary, tables
 
     with progress.bar("checking", "cases") as on_case:
-        findings = pipeline.check(old, new, value, gap, on_case)
+        found = pipeline.check(old, new, Tolerances(value, gap), on_case)
     if markdown:
-        render.raw(pipeline.markdown(findings))
+        render.raw(to_markdown(found))
     else:
-        render.emit(json, summary.findings(findings), tables.findings(findings))
-    raise typer.Exit(pipeline.verdict(findings))
+        render.emit(json, summary.findings(found), tables.findings(found))
+    raise typer.Exit(exit_code(found))

@@ -90,8 +90,7 @@ def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
         )
     elif chapter == "simulate":
         plan, scores = result
-        for drawn in picture.plan(plan, scores, width() - 4):
-            yield drawn
+        yield from picture.plan(plan, scores, width() - 4)
     elif chapter == "run":
         yield from ran_table(result, None)
     elif chapter == "check":
@@ -109,7 +108,8 @@ def ending(told: Told) -> Iterator[RenderableType]:
         f"{percent(plan.outcome.gap)} faster in the model",
         f"ran         {len(ran.losses)} steps of training on 4 processes; "
         + (f"gradients equal one process's to {ran.verified.grad_rel_err:.0e}" if ran.verified else ""),
-        f"predicted   {duration(ran.predicted_step_seconds)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
+        f"predicted   {duration(ran.predicted_step_seconds)} a step; "
+        f"measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
         f"files       {listing(told.folder)}",
         f"next        edit {told.folder / 'job.yaml'}, then: planner solve {told.folder / 'job.yaml'}",
     ]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.check import Finding, verdict
 from planner.demo import Told
 from planner.pipeline import Ran, Solved
 from planner.plan.model import Plan
@@ -72,9 +73,5 @@ def demo(told: Told) -> Summary:
     return {"folder": str(told.folder), "solve": solved_there, "run": ran(told.ran), **findings(told.findings)}
 
 
-def findings(found: Sequence[Any]) -> Summary:
-    return {
-        "findings": [
-            {"category": f.category, "where": f.where, "old": f.old, "new": f.new, "message": f.message} for f in found
-        ]
-    }
+def findings(found: Sequence[Finding]) -> Summary:
+    return {"verdict": verdict(found), "findings": [*found]}

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
 from planner.pipeline import Ran, Solved
 from planner.plan.model import Outcome, Plan
@@ -118,14 +118,19 @@ def models(listed: Sequence[ModelRow]) -> RenderableType:
     return rows
 
 
-def findings(found: Sequence[Any]) -> RenderableType:
-    if not found:
-        return Text("no differences", style="green")
-    rows = table("", "where", "old", "new", "")
+def findings(found: Sequence[Finding]) -> RenderableType:
+    """The verdict, then what was found, a line and its words each."""
+    lines = [Text(verdict(found), style="bold")]
     for finding in found:
-        category = Text(finding.category, style=STYLES.get(finding.category, ""))
-        rows.add_row(category, finding.where, str(finding.old), str(finding.new), finding.message)
-    return rows
+        category = (f"{finding.category.replace('_', ' '):<12}", STYLES.get(finding.category, ""))
+        change = f"{value_text(finding.old)} → {value_text(finding.new)}".strip(" →")
+        lines.append(Text.assemble("\n", category, (finding.where, "bold"), f"  {change}"))
+        lines.append(Text(f"            {finding.message}", style="dim"))
+    return Stack(*lines)
+
+
+def value_text(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:

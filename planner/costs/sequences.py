@@ -6,14 +6,13 @@ was solved.
 
 from dataclasses import dataclass
 
+from planner.costs.feasible import require_places, require_states_fit
 from planner.costs.lines import Line
 from planner.costs.memory import token_cap
 from planner.costs.pricing import Pricing
-from planner.errors import Infeasible
 from planner.plan.model import Uses
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
-from planner.specs.job import Limits
 from planner.specs.model import Module
 
 
@@ -49,6 +48,8 @@ def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) 
     """The problem for `sizes` (one step's items) under what the plan uses. Raises Infeasible, naming what binds."""
     layout, spec = pricing.layouts[module], pricing.models[module]
     device = uses.devices[uses.cluster.ranks[0].kind]
+    if uses.limits.tokens_per_rank is None:
+        require_states_fit(spec, layout, device, uses.limits)
     cap = token_cap(spec, pricing.prices.modules[module], layout, device, uses.limits)
     problem = Sequences(
         sizes=sizes,
@@ -60,7 +61,7 @@ def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) 
         step_seconds=step_seconds(pricing, module),
         fixed={item: fixed.degree for item, fixed in uses.fix.items.items() if item in sizes},
     )
-    require_possible(problem, uses.limits)
+    require_places(problem.sizes, problem.choices, problem.degrees, problem.fixed, problem.cap)
     return problem
 
 
@@ -108,26 +109,3 @@ def split(module: Module, degree: int) -> dict[str, int]:
 def ulysses_part(module: Module, degree: int) -> int:
     """The largest divisor of `degree` over which the heads spread evenly."""
     return next(d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0)
-
-
-def require_possible(problem: Sequences, limits: Limits) -> None:
-    """Raises Infeasible when the states alone are too large, or a sequence fits on no allowed group."""
-    if problem.cap <= 0:
-        raise Infeasible(
-            "the model's states alone exceed a rank's memory",
-            where="limits",
-            fix="more ranks, a higher ZeRO stage, a smaller model, or a larger device",
-        )
-    if not problem.degrees:
-        raise Infeasible("no allowed degree fits on the cluster's ranks", where="degrees", fix="allow smaller degrees")
-    for item in sorted(problem.sizes, key=lambda i: -problem.sizes[i]):
-        if not problem.choices(item):
-            widest = problem.fixed.get(item, problem.degrees[-1])
-            need = -(-problem.sizes[item] // widest)
-            what = "limits.tokens_per_rank" if limits.tokens_per_rank else "the memory of a rank"
-            raise Infeasible(
-                f"item {item} has {problem.sizes[item]} tokens, and {widest} ranks hold {widest * problem.cap}",
-                where=f"{what} (what binds)",
-                fix=f"{need} tokens per rank, a degree of {-(-problem.sizes[item] // problem.cap)}, "
-                f"or workload.max_tokens: {widest * problem.cap}",
-            )

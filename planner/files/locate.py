@@ -2,13 +2,36 @@
 
 import difflib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from planner.errors import InputError
-from planner.files.schema import schema_of
-from planner.files.text import Places, Route, Step
+from planner.files.schema import keys_at, words_at
+from planner.files.text import Places, Route, Step, spell
+
+COMPLAINT = re.compile(
+    r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
+)
+NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+LONGEST = 40  # characters of a value that a message quotes
+
+
+class Finding(NamedTuple):
+    """An error as a person needs it."""
+
+    message: str
+    fix: str
+    route: Route
+    key: bool = False  # whether the key at `route` is meant, not its value
 
 
 def from_file(kind: type, value: Any) -> Any:
@@ -18,39 +41,77 @@ def from_file(kind: type, value: Any) -> Any:
 
 def located(error: msgspec.ValidationError, data: Any, kind: type, name: str, places: Places) -> InputError:
     """msgspec's message with the place in the file that it speaks of."""
-    message, _, path = str(error).partition(" - at `$")
-    route = find_route(path.rstrip("`"), data, kind, str(error))
-    unknown = re.search(r"unknown field `(.+)`", message)
-    fix = "see the file's schema: planner schema"
-    if unknown:
-        key = unknown.group(1)
-        message, fix = f"unknown key `{key}`", suggestion(key, kind, route)
-        line, column = places.get((*route, key, "<key>"), places.get(route, (1, 1)))
-        route = (*route, key)
+    complaint = COMPLAINT.fullmatch(str(error))
+    what, path = (complaint["what"], complaint["path"] or "") if complaint else (str(error), "")
+    route = find_route(path, data, kind, str(error))
+    if complaint and complaint["of_key"]:
+        key = culprit(route, value_at(data, route), data, kind, str(error))
+        found = explained(what, key, kind, (*route, key))._replace(key=True)
     else:
-        line, column = places.get(route, (1, 1))
-        missing = re.search(r"missing required field `(.+)`", message)
-        if missing:
-            message, fix = f"the key `{missing.group(1)}` is missing", f"add `{missing.group(1)}:` here"
-        elif message.startswith("Expected"):
-            fix = f"write {message.removeprefix('Expected ').split(',')[0]} here"
-        elif " | " in message:  # specs say `what is wrong | what to do`
-            message, _, fix = message.partition(" | ")
-    return InputError(message, where=f"{name}:{line}:{column} ({spell(route)})", fix=fix)
+        found = explained(what, value_at(data, route), kind, route)
+    place = places.get((*found.route, "<key>")) if found.key else None
+    line, column = place or places.get(found.route) or places.get(route) or (1, 1)
+    return InputError(found.message, where=f"{name}:{line}:{column} ({spell(found.route)})", fix=found.fix)
 
 
-def spell(route: Route) -> str:
-    """('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in route)
-    return text.lstrip(".") or "the whole file"
+def explained(what: str, value: Any, kind: type, route: Route) -> Finding:
+    """What msgspec says of `value`, in words, with a fix."""
+    field = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL)
+    if field:
+        known = keys_at(kind, route)
+        fix = nearest(field[1], known) or f"remove it, or use one of {', '.join(known)}"
+        return Finding(f"unknown key `{shortened(field[1])}`", fix, (*route, field[1]), key=True)
+    missing = re.fullmatch(r"Object missing required field `(.+)`", what)
+    if missing:
+        return Finding(f"the key `{missing[1]}` is missing", f"add `{missing[1]}:` here", route)
+    expected = re.match(r"Expected `([^`]+)`([^,]*)", what)
+    if expected:
+        wanted = " or ".join(NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
+        return Finding(f"expected {wanted}, this is {shown(value)}", f"write {wanted} here", route)
+    if " | " in what:  # specs say `what is wrong | what to do`
+        message, _, fix = what.rpartition(" | ")
+        return Finding(message, fix, route)
+    return Finding(f"{shown(value)} is not possible here", instead(str(value), words_at(kind, route)), route)
+
+
+def instead(word: str, known: list[str]) -> str:
+    """What to write for a word that is none of those known."""
+    if not known:
+        return "`planner schema` shows what may stand here"
+    return nearest(word, known) or f"one of {', '.join(known)}"
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """The known word that was probably meant."""
+    close = difflib.get_close_matches(word[:LONGEST], known, n=1)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def shown(value: Any) -> str:
+    """A value in a message: short, and said as a file would say it."""
+    if isinstance(value, (dict, list)):
+        return NAMES["object" if isinstance(value, dict) else "array"]
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    return f"`{shortened(str(value))}`"
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def value_at(data: Any, route: Route) -> Any:
+    for step in route:
+        data = data[step]
+    return data
 
 
 def find_route(path: str, data: Any, kind: type, complaint: str) -> Route:
-    """msgspec's `.groups[...].ranks[2]` as keys and indices; `[...]` hides a key, found by leaving out its siblings."""
+    """msgspec's `.groups[...].ranks[2]` as keys and indices; `[...]` hides a key."""
     route: Route = ()
     here = data
-    for step in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
-        key: Step = step[0] or (int(step[1]) if step[1] != "..." else hidden_key(route, here, data, kind, complaint))
+    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+        key: Step = name or (int(index) if index != "..." else culprit(route, here, data, kind, complaint))
         try:
             here = here[key]
         except (KeyError, IndexError, TypeError):
@@ -59,16 +120,26 @@ def find_route(path: str, data: Any, kind: type, complaint: str) -> Route:
     return route
 
 
-def hidden_key(route: Route, here: Any, data: Any, kind: type, complaint: str) -> Step:
-    """The key of mapping `here` without whose siblings `data` still draws the same complaint."""
-    keys = list(here) if isinstance(here, dict) else []
-    for key in keys:
-        try:
-            msgspec.convert(replaced(data, route, {key: here[key]}), kind, strict=True, dec_hook=from_file)
-        except msgspec.ValidationError as error:
-            if str(error) == complaint:
-                return key  # type: ignore[no-any-return]
-    return keys[0] if keys else 0
+def culprit(route: Route, here: Any, data: Any, kind: type, complaint: str) -> Step:
+    """The key of the mapping `here` that draws the complaint: the last of the fewest first keys that do."""
+    keys = list(here) if isinstance(here, dict) else [0]
+    fewer, enough = 0, len(keys)
+    while enough - fewer > 1:
+        middle = (fewer + enough) // 2
+        kept = {key: here[key] for key in keys[:middle]}
+        if complains(replaced(data, route, kept), kind, complaint):
+            enough = middle
+        else:
+            fewer = middle
+    return keys[enough - 1]
+
+
+def complains(data: Any, kind: type, complaint: str) -> bool:
+    try:
+        msgspec.convert(data, kind, strict=True, dec_hook=from_file)
+    except msgspec.ValidationError as error:
+        return str(error) == complaint
+    return False
 
 
 def replaced(data: Any, route: Route, value: Any) -> Any:
@@ -79,11 +150,3 @@ def replaced(data: Any, route: Route, value: Any) -> Any:
     if isinstance(data, dict):
         return {**data, route[0]: changed}
     return [changed if index == route[0] else item for index, item in enumerate(data)]
-
-
-def suggestion(key: str, kind: type, route: Route) -> str:
-    """What an unknown key was probably meant to be, from the whole schema of `kind`."""
-    schema = msgspec.json.schema_components((kind,), schema_hook=schema_of)[1]
-    known = {name for part in schema.values() for name in part.get("properties", {})}
-    close = difflib.get_close_matches(key, sorted(known), n=1)
-    return f"did you mean `{close[0]}`?" if close else f"remove it, nothing under {spell(route)} is called so"

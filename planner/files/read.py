@@ -22,9 +22,9 @@ def read_text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(
-            "this is not a text file (it is not UTF-8)", where=str(path), fix="give a YAML file"
-        ) from error
+        line = error.object[: error.start].count(b"\n") + 1
+        what = "this is not a text file: it is not UTF-8"
+        raise InputError(what, where=f"{path}:{line}", fix="give a YAML file") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
@@ -38,15 +38,14 @@ def parse(text: str, kind: type[T], name: str) -> T:
         return msgspec.convert(data, kind, strict=True, dec_hook=from_file)
     except msgspec.ValidationError as error:
         raise located(error, data, kind, name, places) from error
-    except RecursionError as error:
-        raise InputError("the file is nested too deeply", where=name, fix="flatten it") from error
 
 
 def check_format(data: Any, kind: type, name: str, places: Places) -> None:
     """The first key says what the file is: refuse another kind or a newer major version."""
     expected: str = kind.FORMAT  # type: ignore[attr-defined]
     if not isinstance(data, dict):
-        raise InputError("this is not a planner file", where=f"{name}:1:1", fix=f"begin it with `format: {expected}`")
+        what = "the file is empty" if data is None else "this is not a planner file"
+        raise InputError(what, where=f"{name}:1:1", fix=f"begin it with `format: {expected}`")
     stated = data.get("format")
     family, _, version = str(stated).partition("/")
     wanted_family, _, wanted = expected.partition("/")

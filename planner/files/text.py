@@ -1,13 +1,16 @@
 """YAML text to plain data, with the line and column of every value.
 
 Only YAML 1.2's scalars are understood (`1e9` is a number, `on` is a word), duplicate keys and aliases are refused, and
-nothing is ever executed.
+nothing is ever executed. The parser's events are put together here, on a stack of our own: no depth of nesting can
+exhaust the interpreter's, and nothing is read beyond what is refused.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
+from yaml.reader import Reader
 
 from planner.errors import InputError
 
@@ -18,8 +21,11 @@ except ImportError:  # pragma: no cover - depends on how PyYAML was built
 
 Step = str | int  # a key or an index on the way from the top of a file to a value
 Route = tuple[Step, ...]
-Places = dict[Route, tuple[int, int]]  # line and column, 1-based; a key's own place is at (*route, "<key>")
+Place = tuple[int, int]  # line and column, 1-based
+Places = dict[Route, Place]  # of every value; a key's own place is at (*route, "<key>")
 
+DEEPEST = 50  # collections within each other; a plan has ten
+SPELLED = 12  # steps of a route that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
@@ -27,50 +33,115 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 
 def load(text: str, name: str) -> tuple[Any, Places]:
     """Plain data, and the line and column of every value in it."""
+    control = Reader.NON_PRINTABLE.search(text)
+    if control:
+        before = text[: control.start()]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        what = f"the control character U+{ord(control.group()):04X} is not allowed in YAML"
+        raise InputError(what, where=f"{name}:{line}:{column}", fix="remove it")
+    builder = Builder(name)
     try:
-        node = yaml.compose(text, Loader=Loader)
-        places: Places = {}
-        return (build(node, (), places, set(), name) if node is not None else None), places
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
+        return builder.build(yaml.parse(text, Loader=Loader)), builder.places
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable text"
-        raise InputError(f"this is not YAML: {problem}", where=where, fix="mend the syntax there") from error
-    except RecursionError as error:
-        raise InputError("the file is nested too deeply", where=name, fix="flatten it") from error
+        what = f"this is not YAML: {error.problem or error.context}"
+        raise InputError(what, where=where, fix="mend the syntax there") from error
 
 
-def build(node: yaml.Node, route: Route, places: Places, seen: set[int], name: str) -> Any:
-    """The value of one YAML node; fills `places`."""
-    mark = node.start_mark
-    places[route] = (mark.line + 1, mark.column + 1)
-    if isinstance(node, yaml.ScalarNode):
-        return scalar(node)
-    if id(node) in seen:
-        raise InputError(
-            "aliases (*name) are not supported", where=f"{name}:{mark.line + 1}:{mark.column + 1}", fix="write it out"
-        )
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        return [build(child, (*route, i), places, seen, name) for i, child in enumerate(node.value)]
-    result: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        place = f"{name}:{key_node.start_mark.line + 1}:{key_node.start_mark.column + 1}"
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise InputError("a key must be a word or a number", where=place, fix="use a plain key")
-        key = scalar(key_node)
-        if key in result:
-            raise InputError(f"the key {key!r} stands twice", where=place, fix="remove one of the two")
-        result[key] = build(value_node, (*route, key), places, seen, name)
-        key_route: Route = (*route, key, "<key>")
-        places[key_route] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-    return result
+def spell(route: Route) -> str:
+    """('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:SPELLED]]
+    more = "…" if len(route) > SPELLED else ""
+    return "".join([*steps, more]).removeprefix(".") or "the whole file"
 
 
-def scalar(node: yaml.ScalarNode) -> Any:
+class Collection:
+    """A mapping or a sequence whose end has not been read yet."""
+
+    __slots__ = ("key", "route", "values")
+
+    def __init__(self, values: dict[Any, Any] | list[Any], route: Route) -> None:
+        self.values, self.route = values, route
+        self.key: tuple[Any, Place] | None = None  # of a mapping: the key that waits for its value
+
+
+class Builder:
+    """Events into one document."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.places: Places = {}
+        self.open: list[Collection] = []
+        self.top: list[Any] = []  # the document, once it has begun
+
+    def build(self, events: Iterable[yaml.Event]) -> Any:
+        """The document's data; None when the text is empty."""
+        for event in events:
+            mark = event.start_mark
+            place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            if isinstance(event, yaml.ScalarEvent):
+                self.scalar(scalar(event), place)
+            elif isinstance(event, yaml.MappingStartEvent):
+                self.begin({}, place)
+            elif isinstance(event, yaml.SequenceStartEvent):
+                self.begin([], place)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self.open.pop()
+            elif isinstance(event, yaml.AliasEvent):
+                raise self.refused("aliases (*name) are not supported", place, "write it out")
+            elif isinstance(event, yaml.DocumentStartEvent) and self.top:
+                raise self.refused("a second document begins here", place, "one document to a file")
+        return self.top[0] if self.top else None
+
+    def begin(self, values: dict[Any, Any] | list[Any], place: Place) -> None:
+        """A collection, within the one that is open."""
+        here = self.open[-1] if self.open else None
+        if here and isinstance(here.values, dict) and here.key is None:
+            raise self.refused("a key must be a word or a number", place, "use a plain key")
+        if len(self.open) == DEEPEST:
+            raise self.refused("the file is nested too deeply", place, "flatten it")
+        self.open.append(Collection(values, self.put(values, place)))
+
+    def scalar(self, value: Any, place: Place) -> None:
+        """A key, where one is due, or a value."""
+        here = self.open[-1] if self.open else None
+        if here and isinstance(here.values, dict) and here.key is None:
+            here.key = value, place
+            if value in here.values:
+                raise self.refused(f"the key `{value}` stands twice", place, "remove one of the two")
+        else:
+            self.put(value, place)
+
+    def put(self, value: Any, place: Place) -> Route:
+        """A value to where it belongs; returns the way there."""
+        if not self.open:
+            self.top.append(value)
+            self.places[()] = place
+            return ()
+        here = self.open[-1]
+        if isinstance(here.values, list):
+            route: Route = (*here.route, len(here.values))
+            here.values.append(value)
+        else:
+            key, key_place = here.key or ("", place)
+            route, here.key = (*here.route, key), None
+            here.values[key] = value
+            key_route: Route = (*route, "<key>")
+            self.places[key_route] = key_place
+        self.places[route] = place
+        return route
+
+    def refused(self, what: str, place: Place, fix: str) -> InputError:
+        here = self.open[-1] if self.open else None
+        route = (*here.route, here.key[0]) if here and here.key else here.route if here else ()
+        return InputError(what, where=f"{self.name}:{place[0]}:{place[1]} ({spell(route)})", fix=fix)
+
+
+def scalar(event: yaml.ScalarEvent) -> Any:
     """A plain scalar by YAML 1.2's core rules; anything quoted is text."""
-    text: str = node.value
-    if node.style:  # quoted, or a block
+    text: str = event.value
+    if event.style:  # quoted, or a block
         return text
     if text in WORDS:
         return WORDS[text]

@@ -19,17 +19,27 @@ from planner.profiling.measure import Collector, OnProgress, measure
 from planner.profiling.piece import Piece
 from planner.specs.base import changed
 from planner.specs.job import Dtype
-from planner.specs.model import Decoder, Model, Module, head_dim, kv_heads
+from planner.specs.model import Model, Module, head_dim, kv_heads
 from planner.specs.profile import Collective, ModuleCosts, Point, Profile, Provenance
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """How to measure: the ranks that share this machine in a real run, because they will share it here too."""
+    """How to measure: with as many ranks as share this machine in a real run, because they share it here too."""
 
     ranks: int = 1
     dtype: Dtype = "float32"
     quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A module to be measured."""
+
+    name: str  # MODEL/MODULE
+    spec: Module
+    context: str
+    pieces: tuple[Piece, ...]
 
 
 def silent(_done: int, _of: int, _what: str, _seconds_left: float) -> None:
@@ -44,27 +54,83 @@ def profile(
     target: Path,
     on_progress: OnProgress = silent,
 ) -> Profile:
-    """Everything of `model` that can run, measured; written to `target` over `base` or over what `target` has."""
-    kind, place = base.device.kind, environment(base.name, base.device.kind)
+    """The modules of `model` that can run, and the collectives: over `base`, or over what `target` has, and there."""
+    kind = base.device.kind
+    place = environment(base.name, kind)
     journal = Journal(target.with_suffix(".jsonl"), place)
-    specs = {
-        module_context(place, spec, options.dtype, options.ranks): spec
-        for spec in runnable(model_name, model).values()
-    }
+    before = files.read(target, Profile) if target.exists() else base
+    subjects, left_out = chosen(journal, [subject(place, f"{model_name}/{name}", model.modules[name], base, options)
+                                          for name in model.modules])
     shared = collective_context(place, options.ranks)
-    wanted = wanted_pieces(specs, shared, base, options)
+    wanted = [piece for subject in subjects for piece in subject.pieces]
+    wanted += collective_pieces(shared, options.ranks, kind, options.quick)
     missing = journal.missing(wanted)
     if missing:
         collector = Collector(missing, options.ranks, journal, on_progress, len(wanted) - len(missing))
-        measure(collector, specs, options.dtype, kind)
-    before = files.read(target, Profile) if target.exists() else base
+        measure(collector, {subject.context: subject.spec for subject in subjects}, options.dtype, kind)
+    fresh = bool(missing) or before is base
+    provenance = Provenance(
+        source="measured by planner profile",
+        date=date.today().isoformat() if fresh else before.provenance.date,
+        machine=machine(kind),
+        versions=versions(),
+        note="; ".join(left_out),
+    )
     costs = {
-        f"{model_name}/{name}": module_costs(spec, journal.of(context), options.ranks, measured_at(spec, options))
-        for name, spec in runnable(model_name, model).items()
-        if (context := module_context(place, spec, options.dtype, options.ranks))
+        each.name: module_costs(each.spec, journal.of(each.context), options.ranks, measured_at(each.spec, options))
+        for each in subjects
     }
-    result = merged(before, base, costs, collectives(journal.of(shared)))
-    when = before.provenance.date if not missing and before is not base else date.today().isoformat()
-    result = changed(result, provenance=provenance(kind, options, when))
+    result = changed(
+        before,
+        device=base.device,
+        provenance=provenance,
+        modules=before.modules | costs,
+        collectives=merged(before.collectives, collectives(journal.of(shared))),
+    )
     files.write(target, result)
+    return result
+
+
+def subject(place: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> Subject:
+    context = module_context(place, spec, options.dtype, options.ranks)
+    pieces = module_pieces(context, spec, base.device, options.dtype, options.quick)
+    return Subject(name, spec, context, tuple(pieces))
+
+
+def chosen(journal: Journal, asked: Sequence[Subject]) -> tuple[list[Subject], list[str]]:
+    """Those that were measured or can be, and why the others cannot. Raises InputError when none can."""
+    subjects, reasons = [], []
+    for each in asked:
+        reason = unsupported(each.spec) if journal.missing(each.pieces) else None
+        if reason is None:
+            subjects.append(each)
+        else:
+            reasons.append(f"{each.name} left out: {reason}")
+    if not subjects:
+        raise InputError(reasons[0], fix="plan it with analytic costs, or profile another model")
+    return subjects, reasons
+
+
+def unsupported(spec: Module) -> str | None:
+    """Why a module cannot run; asked only when there is something to run, because it loads torch."""
+    from planner.models import build
+
+    return build.unsupported(spec)
+
+
+def measured_at(spec: Module, options: ProfileOptions) -> str:
+    """The shape and the circumstances, in words."""
+    heads = f"{spec.heads}/{kv_heads(spec)} heads of {head_dim(spec)}"
+    where = f"{options.ranks} rank{'s' * (options.ranks > 1)} at once"
+    return f"hidden {spec.hidden}, ffn {spec.ffn}, {heads}, {options.dtype}, {where}"
+
+
+def merged(before: dict[str, Collective], measured: dict[str, Collective]) -> dict[str, Collective]:
+    """New lines replace those over groups of the same size; others stay."""
+    result = dict(before)
+    for name, table in measured.items():
+        sizes = {point.ranks for point in table.points}
+        old: tuple[Point, ...] = before[name].points if name in before else ()
+        points = (*(point for point in old if point.ranks not in sizes), *table.points)
+        result[name] = changed(table, points=tuple(sorted(points, key=lambda point: point.ranks)))
     return result

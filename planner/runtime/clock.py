@@ -61,9 +61,10 @@ class Clock:
 
     def seconds(self, mark: Mark) -> float:
         """From the start of a step that has stopped to a mark in it."""
-        if isinstance(mark, float) and isinstance(self.first, float):
-            return self.late + mark - self.first
-        return self.late + self.first.elapsed_time(mark) * 1e-3  # type: ignore[union-attr,no-any-return]
+        if isinstance(mark, torch.cuda.Event) and isinstance(self.first, torch.cuda.Event):
+            return float(self.late + self.first.elapsed_time(mark) * 1e-3)
+        assert isinstance(mark, float) and isinstance(self.first, float)
+        return self.late + mark - self.first
 
     def wait(self) -> None:
         """Until the device has done everything it was given."""

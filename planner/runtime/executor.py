@@ -5,7 +5,7 @@ collectives of ZeRO-3's gathers and syncs are issued by FSDP2 inside the forward
 those two tasks are only recorded here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,28 +79,62 @@ class Executor:
         if self.worker.kind == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
         self.clock.start()
-        noted = [self.run(task) for task in own if not self.inside(task)]
+        noted = [self.run(task) for task in own if not inside(task)]
         seconds = self.clock.stop()
         return RankStep(
             loss=self.loss.item(),
             seconds=seconds,
             passes=tuple(self.timed(noted, own)),
-            items=tuple(i for task in own if task.phase == "F" and task.ranks[0] == self.worker.rank for i in task.items),
+            items=tuple(item for task in own if self.leads(task) for item in task.items),
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
         )
 
-    def inside(self, task: Task) -> bool:
-        """Whether FSDP2 does this task inside others."""
-        return task.phase in ("gather", "sync") and task.micro_batch is not None
+    def leads(self, task: Task) -> bool:
+        return task.phase == "F" and task.ranks[0] == self.worker.rank
 
     def run(self, task: Task) -> Noted:
         self.worker.begin(task.id)
-        self.clock.calls = calls = []
+        calls: list[Call] = []
+        self.clock.calls = calls
         with record_function(f"task:{task.id}"):
             start = self.clock.mark()
             meter = self.execute[task.phase](task)
             return Noted(task, start, self.clock.mark(), calls, meter)
+
+    def timed(self, noted: Sequence[Noted], own: Sequence[Task]) -> Iterator[Pass]:
+        """In seconds, and each collective with the task that it belongs to."""
+        inner = {(task.phase, task.micro_batch): task.id for task in own if inside(task)}
+        for note in noted:
+            at = note.task.micro_batch
+            meetings: dict[Phase, tuple[Meeting, ...]] = {
+                phase: tuple(self.meeting(call, inner[phase, at]) for call in note.calls if call.phase == phase)
+                for phase, row in inner
+                if row == at
+            }
+            outer = [call for call in note.calls if call.phase not in meetings]
+            yield Pass(
+                id=note.task.id,
+                start=self.clock.seconds(note.start),
+                end=self.clock.seconds(note.end),
+                comm=note.meter.seconds,
+                sent_bytes=note.meter.bytes + sum(call.sent_bytes for call in outer),
+                gathers=meetings.get("gather", ()),
+                syncs=meetings.get("sync", ()),
+                held=self.held(meetings),
+                opens=inner.get(("gather", at), "") if note.task.phase == "F" else "",
+                closes=inner.get(("sync", at), "") if note.task.phase == "B" else "",
+                together=note.task.phase in ("gather", "sync"),
+            )
+
+    def meeting(self, call: Call, id: str) -> Meeting:
+        return Meeting(id, self.clock.seconds(call.start), self.clock.seconds(call.end), call.sent_bytes)
+
+    def held(self, meetings: dict[Phase, tuple[Meeting, ...]]) -> float:
+        """Collectives of CPUs stop the compute; those of GPUs have a stream of their own."""
+        if self.worker.kind == "cuda":
+            return 0.0
+        return sum(meeting.end - meeting.start for found in meetings.values() for meeting in found)
 
     def batch(self, task: Task) -> Batch:
         """This rank's shard of the items of a forward; without items, that of an idle rank."""
@@ -112,15 +146,16 @@ class Executor:
 
     def forward(self, task: Task) -> Meter:
         key = (task.micro_batch, task.group)
+        meter = metered(self.batches[key])
         loss = self.sharded.model(self.batches[key]) / self.tokens
         self.loss += loss.detach()
         self.losses[key] = loss * self.sharded.gradient_scale
-        return metered(self.batches[key])
+        return meter
 
     def backward(self, task: Task) -> Meter:
         key = (task.micro_batch, task.group)
-        meter = metered(self.batches[key])
-        self.losses.pop(key).backward()
+        meter = metered(self.batches.pop(key))
+        self.losses.pop(key).backward()  # type: ignore[no-untyped-call]
         return meter
 
     def gather(self, task: Task) -> Meter:
@@ -138,3 +173,16 @@ class Executor:
     def update(self, task: Task) -> Meter:
         self.optimizer.step()
         return Meter()
+
+
+def inside(task: Task) -> bool:
+    """Whether FSDP2 does this task inside others: the collectives of a micro-batch."""
+    return task.phase in ("gather", "sync") and task.micro_batch is not None
+
+
+def metered(batch: Batch) -> Meter:
+    """A new meter for the exchanges of the pass that begins."""
+    meter = Meter()
+    if isinstance(batch.exchange, Ulysses):
+        batch.exchange.meter = meter
+    return meter

@@ -34,6 +34,7 @@ class Pass(NamedTuple):
     held: float = 0.0  # seconds in which its collectives stopped its compute; none when they ran beside it
     opens: str = ""  # the gather that needs a record here, even when nothing was gathered
     closes: str = ""  # the sync
+    together: bool = False  # all ranks execute it, and it begins when the last comes
 
 
 def records(ranks: Sequence[Sequence[Pass]]) -> Iterator[Measured]:
@@ -46,6 +47,8 @@ def records(ranks: Sequence[Sequence[Pass]]) -> Iterator[Measured]:
                 tuple(m._replace(start=min(next(starts[m.id]), m.end)) for m in meetings)
                 for meetings in (one.gathers, one.syncs)
             )
+            if one.together:
+                one = one._replace(start=min(next(starts[one.id]), one.end))
             yield from pass_records(rank, one._replace(gathers=gathers, syncs=syncs))
 
 
@@ -55,6 +58,8 @@ def beginnings(ranks: Sequence[Sequence[Pass]]) -> dict[str, list[float]]:
     for passes in ranks:
         came: dict[str, list[float]] = {}
         for one in passes:
+            if one.together:
+                came.setdefault(one.id, []).append(one.start)
             for meeting in (*one.gathers, *one.syncs):
                 came.setdefault(meeting.id, []).append(meeting.start)
         for id, starts in came.items():

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import init_device_mesh
 
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
 from planner.models.build import build, init_weights
@@ -30,8 +30,8 @@ class Sharded:
     """The model, and when its ranks meet."""
 
     def __init__(self, spec: Module, layout: Layout, dtype: Dtype, seed: int, clock: Clock) -> None:
-        self.device = clock.device
-        self.model: Network = build(spec, dtype=STORED[dtype], device=META, recompute=layout.recompute == "full")
+        self.clock, self.device, self.stored = clock, clock.device, STORED[dtype]
+        self.model: Network = build(spec, dtype=self.stored, device=META, recompute=layout.recompute == "full")
         ranks = dist.get_world_size()
         self.once = layout.zero < 3 and ranks > 1  # gradients are reduced once a step
         names = ("replicate", "shard") if layout.zero == 0 else ("shard",)

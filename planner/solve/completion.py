@@ -44,8 +44,8 @@ class Completion:
         part = self._reduced
         part = replace(part, row_lower=part.row_lower - shift, row_upper=part.row_upper - shift)
         answer = _linear(part)
-        if answer.claim == "unbounded" and _linear(part.without_objective()).claim == "infeasible":
-            return Answer("infeasible")
+        if answer.claim == "unbounded" and _linear(part.without_objective()).claim != "searched":
+            return Answer("infeasible")  # without an objective nothing is unbounded
         if answer.values is None:
             return answer
         x[self._free] = answer.values

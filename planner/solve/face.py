@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from math import inf
 from time import perf_counter
 
 from planner.errors import InputError
@@ -58,8 +57,8 @@ def _back_end(name: str) -> BackEnd:
 
 
 def _unbounded_or_not(answered: BackEnd, program: Program, limits: Limits) -> Answer:
-    """Solvers say "unbounded" of what may also be infeasible. Without the objective only one of the two is left."""
+    """Solvers say "unbounded" of what may also be infeasible. Without an objective nothing is unbounded."""
     answer = answered(program.without_objective(), limits, None)
-    if answer.claim == "infeasible":
-        return answer
-    return Answer("unbounded") if answer.values is not None else Answer("searched", bound=-inf)
+    if answer.claim != "searched":
+        return Answer("infeasible")
+    return Answer("unbounded") if answer.values is not None else Answer()

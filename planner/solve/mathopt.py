@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, parameters_pb2, result_pb2
 from ortools.math_opt.core.python import solver
+from pybind11_abseil.status import StatusNotOk
 
 from planner.solve.answer import Answer, Limits
 from planner.solve.program import Floats, Program
 
+FEASIBLE = 1e-9  # how far a row may be missed; with the usual 1e-6 a bound can pass the true optimum by more
 GAP = 1e-8  # asked of the search trees; the judge calls 1e-6 optimal
 INFEASIBLE = {result_pb2.TERMINATION_REASON_INFEASIBLE}
 UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED}
@@ -28,6 +30,8 @@ def solve_highs(program: Program, limits: Limits, hint: Floats | None) -> Answer
         return apart("planner.solve.mathopt:solve_highs", program, limits, hint)
     asked = _parameters(limits)
     asked.highs.int_options["threads"] = 1
+    asked.highs.double_options["primal_feasibility_tolerance"] = FEASIBLE
+    asked.highs.double_options["mip_feasibility_tolerance"] = FEASIBLE
     asked.highs.string_options["parallel"] = "off"
     return run(model(program), parameters_pb2.SOLVER_TYPE_HIGHS, asked, hint)
 
@@ -35,6 +39,7 @@ def solve_highs(program: Program, limits: Limits, hint: Floats | None) -> Answer
 def solve_scip(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     asked = _parameters(limits)
     asked.threads = 1
+    asked.gscip.real_params["numerics/feastol"] = FEASIBLE
     return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, asked, hint)
 
 
@@ -63,17 +68,13 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
         start = around.solution_hints.add().variable_values
         start.ids.extend(range(len(hint)))
         start.values.extend(hint.tolist())
-    result = solver.solve(
-        proto,
-        solver_type,
-        parameters_pb2.SolverInitializerProto(),
-        parameters,
-        around,
-        None,
-        callback_pb2.CallbackRegistrationProto(),
-        None,
-        None,
-    )
+    init, nothing = parameters_pb2.SolverInitializerProto(), callback_pb2.CallbackRegistrationProto()
+    try:
+        result = solver.solve(proto, solver_type, init, parameters, around, None, nothing, None, None)
+    except StatusNotOk as error:
+        if "objective_value" in str(error):  # SCIP's way of an infinite ray: a solution that costs -inf
+            return Answer("unbounded")
+        raise
     reason = result.termination.reason
     if reason in INFEASIBLE:
         return Answer("infeasible")

@@ -61,14 +61,14 @@ def load(reference: str, options: Options) -> Inputs:
 def resolve(job: Job, path: Path, options: Options) -> Inputs:
     """Everything that `job`, read from `path`, names."""
     base = path.parent
-    model, model_path = library.read(job.model, Model, base)
-    cluster, cluster_path = library.read(job.cluster, Cluster, base)
+    model, model_path = library.read(job.model, Model, base, f"{path} (model)")
+    cluster, cluster_path = library.read(job.cluster, Cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
     devices = {}
     for kind in cluster.ranks:
-        facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base)
+        facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base, f"{cluster_path} (ranks)")
         devices[kind.kind] = facts.device
-    profile, sources["profile"] = find_profile(job, cluster, base)
+    profile, sources["profile"] = find_profile(job, cluster, path)
     workload = job.workload
     if options.lengths:
         column = workload.lengths.column if isinstance(workload.lengths, LengthsFile) else "tokens"
@@ -94,13 +94,13 @@ def replace_lengths(job: Job, path: str, column: str) -> Workload:
     return changed(job.workload, lengths=LengthsFile(path=path, column=column))
 
 
-def find_profile(job: Job, cluster: Cluster, base: Path) -> tuple[Profile, Path]:
+def find_profile(job: Job, cluster: Cluster, path: Path) -> tuple[Profile, Path]:
     """`auto`: what was measured here for the cluster's device, else what is shipped for it."""
     kind = cluster.ranks[0].kind
     measured = library.cache() / f"{kind}.yaml"
     if job.profile == "auto" and measured.is_file():
         return files.read(measured, Profile), measured
-    return library.read(kind if job.profile == "auto" else job.profile, Profile, base)
+    return library.read(kind if job.profile == "auto" else job.profile, Profile, path.parent, f"{path} (profile)")
 
 
 def choose_module(job: Job, model: Model, path: Path) -> str:

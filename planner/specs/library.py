@@ -33,8 +33,11 @@ def names(kind: type) -> list[str]:
     return sorted(path.stem for path in (shipped() / FOLDERS[kind]).glob("*.yaml"))
 
 
-def find(reference: str, kind: type, base: Path | None = None) -> Path:
-    """The file that a name or a path means; a relative path is tried from `base` first. Raises InputError."""
+def find(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
+    """The file that a name or a path means; a relative path is tried from `base` first.
+
+    `where` says who asks. Raises InputError.
+    """
     if "/" in reference or reference.endswith((".yaml", ".yml")):
         for folder in [base] if base else []:
             if (folder / reference).is_file():
@@ -43,11 +46,12 @@ def find(reference: str, kind: type, base: Path | None = None) -> Path:
     path = shipped() / FOLDERS[kind] / f"{reference}.yaml"
     if not path.is_file():
         what = FOLDERS[kind].removesuffix("s")
-        raise InputError(f"no {what} is called `{reference}`", fix=f"one of {', '.join(names(kind))}; or a path")
+        fix = f"one of {', '.join(names(kind))}; or a path"
+        raise InputError(f"no {what} is called `{reference}`", where=where or what.upper(), fix=fix)
     return path
 
 
-def read(reference: str, kind: type[T], base: Path | None = None) -> tuple[T, Path]:
+def read(reference: str, kind: type[T], base: Path | None = None, where: str = "") -> tuple[T, Path]:
     """The file that a name or a path means, read, and where it is."""
-    path = find(reference, kind, base)
+    path = find(reference, kind, base, where)
     return files.read(path, kind), path

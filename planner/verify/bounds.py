@@ -4,6 +4,7 @@ For the declared degrees, token cap and kind of sync; never for a simplified mod
 
 area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
           micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
+coupled   While the longest sequence holds its ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
@@ -15,6 +16,7 @@ from planner.costs.pricing import Pricing
 from planner.costs.sequences import Sequences, sequences
 from planner.plan.model import Plan, assignments
 from planner.simulate import Timeline
+from planner.verify.coupled import coupled_seconds
 from planner.verify.exact import prove, small_enough
 
 
@@ -25,7 +27,7 @@ class Bound(NamedTuple):
 
 def lower_bound(problem: Sequences) -> Bound:
     """The best of the bounds, and its name."""
-    return max(area(problem), longest(problem), key=lambda bound: bound.seconds)
+    return max(area(problem), longest(problem), coupled(problem), key=lambda bound: bound.seconds)
 
 
 def fewest_rows(problem: Sequences) -> int:
@@ -48,6 +50,10 @@ def longest(problem: Sequences) -> Bound:
     alone = max(cheapest(problem, item, per_rank=True) for item in problem.sizes)
     rows = fewest_rows(problem) * row_constant(problem)
     return Bound(rows + alone + problem.step_seconds, "longest")
+
+
+def coupled(problem: Sequences) -> Bound:
+    return Bound(coupled_seconds(problem, fewest_rows(problem), row_constant(problem)), "coupled")
 
 
 def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:

@@ -152,16 +152,17 @@ numbers = st.one_of(
 def programs(draw) -> Program:
     """Up to four whole variables and three continuous ones, these sometimes open; rows of every kind."""
     b = ProgramBuilder()
-    columns = []
+    point = {}  # within the bounds: most rows are laid around it, so that most programs have something legal
     for whole in [True] * draw(st.integers(0, 4)) + [False] * draw(st.integers(0, 3)):
         low = draw(st.integers(-4, 3)) if whole else draw(numbers)
         high = low + draw(st.integers(0, 4)) if whole else low + draw(st.sampled_from([0.0, 0.7, 2.0, 5.0, inf]))
-        columns.append(b.variable(low, high, integer=whole, cost=draw(numbers)))
+        column = b.variable(low, high, integer=whole, cost=draw(numbers))
+        point[column] = min(high, low + draw(st.integers(0, 2)))
     for _ in range(draw(st.integers(0, 4))):
-        terms = {column: draw(numbers) for column in columns if draw(st.booleans())}
-        low = draw(numbers)
-        width = draw(st.sampled_from([0.0, 0.5, 3.0, inf]))
-        b.row(terms, *draw(st.sampled_from([(low, low + width), (-inf, low)])))
+        terms = {column: draw(numbers) for column in point if draw(st.booleans())}
+        around = draw(numbers) if draw(st.integers(0, 5)) == 0 else sum(terms[column] * point[column] for column in terms)
+        below, above = draw(st.sampled_from([(0.0, 0.0), (0.5, 3.0), (0.0, inf), (inf, 0.0), (inf, 1.3), (2.0, 0.1)]))
+        b.row(terms, around - below, around + above)
     return b.build()
 
 

@@ -1,0 +1,76 @@
+"""What binds when nothing satisfies a job, and the smallest change that would free it."""
+
+from collections.abc import Callable
+
+from planner.costs.memory import memory_cap, state_bytes
+from planner.errors import Infeasible
+from planner.plan.model import Layout
+from planner.specs.base import Ranks, changed
+from planner.specs.job import Limits
+from planner.specs.model import Module
+from planner.specs.profile import Device
+from planner.units import GIB
+
+MOST_RANKS = 2**17  # more than any cluster: where looking for enough ranks ends
+
+
+def require_states_fit(module: Module, layout: Layout, device: Device, limits: Limits) -> None:
+    """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token."""
+    states, cap = state_bytes(module, layout), memory_cap(device, limits)
+    if states < cap:
+        return
+    changes = [f"a device with {needed_gib(states, device, limits):.0f} GiB"]
+    ranks = enough_ranks(module, layout, device, limits)
+    if ranks:
+        changes.insert(0, f"{ranks} ranks")
+    if layout.zero < 3:
+        changes.insert(0, f"zero: {layout.zero + 1}")
+    raise Infeasible(
+        f"the model's states take {states / GIB:.1f} GiB of each rank, which may use {max(cap, 0.0) / GIB:.1f} GiB",
+        where="memory (what binds)",
+        fix=", or ".join(changes),
+    )
+
+
+def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits) -> int | None:
+    """The next doubling of the ranks over which the states fit; None when sharding does not help."""
+    count = len(layout.ranks)
+    while count < MOST_RANKS:
+        count *= 2
+        wider = changed(layout, ranks=Ranks(range(count)), mesh={"dp": count})
+        if state_bytes(module, wider) < memory_cap(device, limits):
+            return count
+    return None
+
+
+def needed_gib(states: float, device: Device, limits: Limits) -> float:
+    """Memory of a device on which these states would fit, with its context and the margin."""
+    return (
+        (states / GIB + device.reserved_gib) / (1 - limits.memory_margin) if limits.memory_margin < 1 else float("inf")
+    )
+
+
+def require_places(
+    sizes: dict[int, int],
+    choices: Callable[[int], list[int]],
+    degrees: tuple[int, ...],
+    fixed: dict[int, int],
+    cap: int,
+) -> None:
+    """Raises Infeasible when a sequence fits on no group that it may have."""
+    if not degrees:
+        raise Infeasible(
+            "no allowed degree fits on the ranks", where="degrees (what binds)", fix="allow smaller degrees"
+        )
+    for item in sorted(sizes, key=lambda i: (-sizes[i], i)):
+        if choices(item):
+            continue
+        widest = fixed.get(item, degrees[-1])
+        raise Infeasible(
+            f"item {item} has {sizes[item]} tokens, and {widest} ranks hold {max(0, widest * cap)}",
+            where="tokens a rank can hold (what binds)",
+            fix=f"{-(-sizes[item] // widest)} tokens per rank, a degree of {-(-sizes[item] // cap)}, "
+            f"or workload.max_tokens: {widest * cap}"
+            if cap > 0
+            else "more memory per rank, or less model",
+        )

@@ -1,0 +1,88 @@
+"""One rank of a run that somebody else launched: `torchrun --nproc-per-node 4 -m planner.runtime plan.yaml`.
+
+The first rank prints a JSON object a line: one for each step, then one for the run.
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any, get_args
+
+from planner import files
+from planner.errors import InputError, PlannerError
+from planner.launch.worker import from_environment
+from planner.plan.legal import require_legal
+from planner.plan.model import Plan
+from planner.runtime.options import Progress, RunOptions
+from planner.runtime.result import RunResult
+from planner.runtime.runnable import require_machine, require_runnable
+from planner.specs.job import Dtype
+
+
+def main() -> int:
+    arguments = vars(parser().parse_args())
+    try:
+        run_rank(arguments.pop("plan"), RunOptions(**arguments))
+    except PlannerError as error:
+        if not isinstance(error, InputError) or os.environ.get("RANK", "0") == "0":  # which all ranks meet alike
+            print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m planner.runtime", description=__doc__, argument_default=argparse.SUPPRESS
+    )
+    made.add_argument("plan", help="a plan file")
+    made.add_argument("--steps", type=int)
+    made.add_argument("--verify", action="store_true")
+    made.add_argument("--dtype", choices=get_args(Dtype))
+    made.add_argument("--seed", type=int)
+    made.add_argument("--learning-rate", type=float)
+    return made
+
+
+def run_rank(path: str, options: RunOptions) -> None:
+    """Raises InputError when the plan and the processes do not fit each other."""
+    plan = files.read(path, Plan)
+    require_legal(plan, path)
+    from planner.runtime.worker import body
+
+    require_runnable(plan, options)
+    worker = from_environment(require_machine(plan, 1), send=say)
+    if worker.world_size != plan.size:
+        more = "more" if plan.size > worker.world_size else "fewer"
+        raise InputError(
+            f"the plan has {more} ranks than there are processes: {plan.size} and {worker.world_size}",
+            where="ranks",
+            fix=f"torchrun --nproc-per-node {plan.size}, or plan the job for {worker.world_size} ranks",
+        )
+    result = body(worker, plan, options)
+    if result:
+        print(json.dumps(summary(result)), flush=True)
+
+
+def say(kind: str, value: Any) -> None:
+    """What a worker reports, on the first rank's standard output."""
+    if kind == "message" and isinstance(value, Progress):
+        print(json.dumps(asdict(value)), flush=True)
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """A run without its single tasks."""
+    return {
+        "machine": result.machine,
+        "torch": result.torch,
+        "ranks": result.ranks,
+        "step_seconds": [step.seconds for step in result.steps],
+        "losses": [step.loss for step in result.steps],
+        "peak_bytes": result.steps[-1].peak_bytes,
+        "verify": asdict(result.verify) if result.verify else None,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The life of one rank: join, shard the model, warm up, execute step after step; the first rank collects."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from planner.launch.groups import Groups
+from planner.launch.worker import Worker, joined
+from planner.plan.expand import expand
+from planner.plan.legal import require_legal
+from planner.plan.model import Plan
+from planner.plan.task import Task
+from planner.runtime.clock import Clock
+from planner.runtime.executor import Executor, RankStep
+from planner.runtime.machine import machine
+from planner.runtime.options import Progress, RunOptions
+from planner.runtime.records import records
+from planner.runtime.reference import Reference
+from planner.runtime.result import RunResult, StepResult
+from planner.runtime.sharded import Sharded
+from planner.runtime.warmup import warm_up
+
+
+def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
+    """The whole run on one rank; its result on the first."""
+    require_legal(plan, plan.name)
+    with joined(worker):
+        return train(worker, plan, options)
+
+
+def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
+    """Every step, in a world that has been joined."""
+    steps = [expand(plan, number) for number in range(len(plan.steps))]
+    of = options.steps or len(steps)
+    executor = prepare(worker, plan, options)
+    warm_up(executor, plan)
+    reference = Reference(executor.sharded, worker.rank == 0, options.seed) if options.verify else None
+    done = []
+    for number in range(of):
+        step = one_step(executor, steps[number % len(steps)], reference if number < len(steps) else None)
+        if step:
+            done.append(step)
+            worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
+    if worker.rank:
+        return None
+    verified = reference.worst if reference else None
+    return RunResult(tuple(done), verified, plan.size, machine(worker.device, plan.size), torch.__version__)
+
+
+def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
+    """Groups, model and optimizer, the same on every rank."""
+    ((name, layout),) = plan.layouts.items()
+    groups = Groups(group.ranks for group in plan.groups.values())
+    one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
+    clock = Clock(worker.device, one_machine)
+    sharded = Sharded(plan.uses.models[name], layout, options.dtype or layout.dtype, options.seed, clock)
+    optimizer = torch.optim.AdamW(sharded.model.parameters(), lr=options.learning_rate)
+    return Executor(worker, groups, sharded, optimizer, options.seed)
+
+
+def one_step(executor: Executor, tasks: tuple[Task, ...], reference: Reference | None) -> StepResult | None:
+    """One step on every rank; on the first, what it came to."""
+    tokens = sum(task.tokens for task in tasks if task.phase == "F")
+    if reference:
+        reference.follow()
+    ranks = collected(executor.step(tasks, tokens))
+    if reference:
+        executor.worker.begin("verification")
+        reference.compare(tasks, tokens, ranks)
+    if not ranks:
+        return None
+    return StepResult(
+        loss=sum(rank.loss for rank in ranks),
+        tokens=tokens,
+        seconds=max(rank.seconds for rank in ranks),
+        measured=tuple(records([rank.passes for rank in ranks])),
+        peak_bytes=tuple(rank.peak_bytes for rank in ranks),
+    )
+
+
+def collected(step: RankStep) -> list[RankStep]:
+    """Every rank's step, by rank, on the first; nothing on the others."""
+    if dist.get_rank():
+        dist.gather_object(step)
+        return []
+    found: list[RankStep | None] = [None] * dist.get_world_size()
+    dist.gather_object(step, found)
+    return [rank for rank in found if rank is not None]

@@ -1,0 +1,104 @@
+"""Small plans as the pipeline makes them, and edits of them that stay true to what the plan states."""
+
+from pathlib import Path
+
+from planner import pipeline
+from planner.plan.model import Plan, SourceFile
+from planner.specs.base import changed
+from planner.specs.inputs import Options
+from planner.verify.score import scored
+
+JOB = """\
+format: planner.job/1
+name: small
+model: tiny-decoder
+cluster: cpu-4
+profile: cpu
+workload:
+  lengths: {lengths}
+  batch_rows: {rows}
+  max_tokens: 2048
+layout: {{zero: 3, dtype: float32}}
+degrees: {degrees}
+limits: {{tokens_per_rank: 1024}}
+"""
+MIX = "{from: mix, parts: [{weight: 1, median: 300, sigma: 0.8}]}"
+WEB = "{from: distribution, name: web}"
+
+
+def write_job(folder: Path, rows: int = 16, degrees: str = "[1, 2, 4]", lengths: str = MIX) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "job.yaml"
+    path.write_text(JOB.format(rows=rows, degrees=degrees, lengths=lengths))
+    return path
+
+
+def solve(job: Path, **options: int) -> Plan:
+    return pipeline.solve(str(job), Options(**options)).plan
+
+
+def with_rows(plan: Plan, rows: tuple[dict, ...], number: int = 0) -> Plan:
+    """Other micro-batches in one step."""
+    steps = list(plan.steps)
+    steps[number] = changed(steps[number], micro_batches=rows)
+    return changed(plan, steps=tuple(steps))
+
+
+def restated(plan: Plan) -> Plan:
+    """A plan of one step that states what it is worth."""
+    return scored(plan, plan.outcome.effort)
+
+
+def one_by_one(plan: Plan) -> Plan:
+    """The slow way: an item a micro-batch, on the widest group there is."""
+    widest = max(plan.groups, key=lambda name: plan.groups[name].degree)
+    items = sorted(plan.uses.items["llm"])
+    return restated(with_rows(plan, tuple({widest: (item,)} for item in items)))
+
+
+def overloaded(plan: Plan) -> Plan:
+    """Of the first micro-batch, everything that one group can also hold moves there."""
+    row = {name: list(items) for name, items in plan.steps[0].micro_batches[0].items()}
+    target, *others = row
+    cap = plan.uses.limits.tokens_per_rank * plan.groups[target].degree
+    for other in others:
+        for item in list(row[other]):
+            if sum(plan.uses.items["llm"][i] for i in (*row[target], item)) <= cap:
+                row[other].remove(item)
+                row[target].append(item)
+    rows = ({name: tuple(items) for name, items in row.items() if items}, *plan.steps[0].micro_batches[1:])
+    return with_rows(plan, rows)
+
+
+def other_digest(plan: Plan, role: str = "profile") -> Plan:
+    source = SourceFile(path=plan.uses.sources[role].path, sha256="0123456789abcdef")
+    return changed(plan, uses=changed(plan.uses, sources={**plan.uses.sources, role: source}))
+
+
+def repriced(plan: Plan, factor: float) -> Plan:
+    """The same decisions where every fit is `factor` times as dear."""
+
+    def fit(costs):
+        return costs and changed(
+            costs,
+            ms_per_token2=costs.ms_per_token2 * factor,
+            ms_per_token=costs.ms_per_token * factor,
+            ms=costs.ms * factor,
+        )
+
+    costs = plan.uses.prices.modules["llm"]
+    passes = {
+        name: changed(part, forward=fit(part.forward), backward=fit(part.backward))
+        for name, part in (("layer", costs.layer), ("ends", costs.ends))
+    }
+    prices = changed(plan.uses.prices, modules={"llm": changed(costs, **passes)})
+    return restated(changed(plan, uses=changed(plan.uses, prices=prices)))
+
+
+def categories(findings) -> list[str]:
+    return [finding.category for finding in findings]
+
+
+def at(findings, where: str):
+    """The findings in one place."""
+    return [finding for finding in findings if finding.where == where]

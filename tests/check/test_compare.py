@@ -1,0 +1,302 @@
+"""Comparing plans: the same say nothing, worse is the mirror of better, and stale inputs are not a worse plan."""
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.check import Tolerances, compare, exit_code
+from planner.check.judge import judge_gap, judge_value
+from planner.plan.legal import violations
+from planner.plan.model import Group, Layout
+from planner.specs.base import Ranks, changed
+from planner.specs.job import Limits
+from tests.check.small import (
+    WEB,
+    at,
+    categories,
+    one_by_one,
+    other_digest,
+    overloaded,
+    repriced,
+    restated,
+    solve,
+    with_rows,
+    write_job,
+)
+from tests.plans import encoder_plan, staged_plan
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return write_job(tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(scope="module")
+def plan(job):
+    return solve(job)
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory):
+    """One batch, and two of which it is the first."""
+    path = write_job(tmp_path_factory.mktemp("job"), lengths=WEB)
+    return solve(path), solve(path, batches=2)
+
+
+# ------------------------------------------------------------------------------------------------------ the same
+
+
+def test_identical_plans_have_no_findings(plan, batches):
+    assert compare(plan, plan) == []
+    assert [compare(solved, solved) for solved in batches] == [[], []]
+
+
+@settings(max_examples=12)
+@given(rows=st.integers(1, 24), seed=st.integers(0, 99), batches=st.integers(1, 2), effort=st.integers(1, 2))
+def test_no_plan_differs_from_itself(tmp_path_factory, rows, seed, batches, effort):
+    path = write_job(tmp_path_factory.mktemp("job"), rows)
+    solved = solve(path, seed=seed, batches=batches, effort=effort)
+    assert compare(solved, solved) == []
+    assert compare(solved, solve(path, seed=seed, batches=batches, effort=effort)) == []
+
+
+def test_names_of_groups_and_their_order_in_a_row_are_no_decisions(plan):
+    names = {name: f"team-{number}" for number, name in enumerate(plan.groups)}
+    rows = tuple({names[n]: row[n] for n in reversed(row)} for row in plan.steps[0].micro_batches)
+    groups = {names[name]: group for name, group in plan.groups.items()}
+    assert compare(plan, changed(with_rows(plan, rows), groups=groups)) == []
+
+
+# ------------------------------------------------------------------------------------------------ worse and better
+
+
+def test_slower_decisions_are_a_regression_and_say_what_moved(plan):
+    findings = compare(plan, one_by_one(plan))
+    (worse,) = at(findings, "outcome.value")
+    assert worse.category == "regression"
+    assert worse.new > worse.old == pytest.approx(plan.outcome.value, rel=1e-6)
+    assert at(findings, "outcome.gap")[0].category == "regression"
+    (rows,) = at(findings, "steps[0].micro_batches")
+    assert (rows.category, rows.old) == ("drift", "⟨2x2⟩ ⟨2x2⟩")
+    assert "items moved" in rows.message
+    assert "16 of 16 micro-batches differ: [0] ⟨2x2⟩ → ⟨2⟩, [1] ⟨2x2⟩ → ⟨2⟩, [2] nothing → ⟨2⟩ and 13" in rows.message
+    assert exit_code(findings) == 1
+
+
+def test_an_overloaded_group_is_a_regression_whatever_the_plan_states(plan):
+    findings = compare(plan, overloaded(plan))
+    assert at(findings, "outcome.value")[0].category == "regression"
+    (stated,) = at(findings, "new: outcome.value")
+    assert (stated.category, stated.old) == ("drift", plan.outcome.value)
+    assert "its own prices give" in stated.message
+
+
+def test_faster_decisions_are_a_gain(plan):
+    findings = compare(one_by_one(plan), plan)
+    assert at(findings, "outcome.value")[0].category == "gain"
+    assert exit_code(findings) == 0
+
+
+def test_other_decisions_of_the_same_worth_are_a_drift(plan):
+    mirrored = with_rows(plan, plan.steps[0].micro_batches[::-1])
+    (order,) = compare(plan, mirrored)
+    assert (order.category, order.message) == ("drift", "the same micro-batches in another order")
+    reordered = tuple({name: items[::-1] for name, items in row.items()} for row in plan.steps[0].micro_batches)
+    (within,) = compare(plan, with_rows(plan, reordered))
+    assert within.message == "the same groups work on the same items in another order"
+
+
+def swapped(plan, picks):
+    """Pairs of items change places."""
+    rows = [{name: list(items) for name, items in row.items()} for row in plan.steps[0].micro_batches]
+    slots = [(row, name, at) for row in rows for name, items in row.items() for at in range(len(items))]
+    for a, b in picks:
+        (row, name, i), (other_row, other, j) = slots[a % len(slots)], slots[b % len(slots)]
+        row[name][i], other_row[other][j] = other_row[other][j], row[name][i]
+    return with_rows(plan, tuple({name: tuple(items) for name, items in row.items()} for row in rows))
+
+
+@settings(max_examples=40)
+@given(
+    picks=st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=4),
+    value=st.floats(0, 0.1),
+    gap=st.floats(0, 0.1),
+)
+def test_a_regression_one_way_is_a_gain_the_other_way(plan, picks, value, gap):
+    edited = swapped(plan, picks)
+    assume(not violations(edited))
+    edited, tolerances = restated(edited), Tolerances(value, gap)
+    there, back = compare(plan, edited, tolerances), compare(edited, plan, tolerances)
+    mirror = {"regression": "gain", "gain": "regression", "drift": "drift"}
+    for where in ("outcome.value", "outcome.gap"):
+        assert [mirror[f.category] for f in at(there, where)] == categories(at(back, where))
+    assert (exit_code(there), exit_code(back)) == (
+        "regression" in categories(there),
+        "regression" in categories(back),
+    )
+
+
+def test_exactly_the_tolerance_is_tolerated():
+    assert judge_value(100.0, 102.0, 0.02) == "drift"
+    assert judge_value(100.0, 102.001, 0.02) == "regression"
+    assert judge_value(102.0, 100.0, 0.02) == "drift"
+    assert judge_value(102.001, 100.0, 0.02) == "gain"
+    assert judge_value(0.3, 0.3 * (1 + 1e-9), 0.0) is None
+    assert judge_gap(0.06, 0.07, 0.01) is None
+    assert judge_gap(0.06, 0.0701, 0.01) == "regression"
+    assert judge_gap(0.0701, 0.06, 0.01) == "gain"
+
+
+def test_a_tolerance_wide_enough_lets_anything_pass(plan):
+    findings = compare(plan, one_by_one(plan), Tolerances(value=1e9, gap=1e9))
+    assert set(categories(findings)) == {"drift"}
+
+
+def test_a_weaker_proof_of_the_same_plan_is_a_regression(plan):
+    bound = plan.outcome.bound * 0.9
+    weaker = changed(plan, outcome=changed(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
+    assert [(f.category, f.where) for f in compare(plan, weaker)] == [("regression", "outcome.gap")]
+
+
+# ---------------------------------------------------------------------------------------------------- stale inputs
+
+
+def test_another_digest_alone_is_only_stale(plan):
+    (stale,) = compare(plan, other_digest(plan))
+    assert (stale.category, stale.where) == ("stale_inputs", "uses.sources.profile")
+    assert stale.new == "0123456789abcdef"
+    assert exit_code([stale]) == 0
+
+
+def test_dearer_inputs_are_stale_and_not_a_regression(plan):
+    findings = compare(plan, other_digest(repriced(plan, 1.5)))
+    assert {f.where for f in findings} == {"outcome.value", "outcome.gap", "uses.sources.profile"}
+    assert set(categories(findings)) == {"drift", "stale_inputs"}
+    (value,) = at(findings, "outcome.value")
+    assert value.new > 1.2 * value.old
+    assert "not judged: the inputs changed" in value.message
+
+
+def test_decisions_that_are_worse_under_the_new_inputs_too_are_a_regression(plan):
+    findings = compare(plan, other_digest(one_by_one(repriced(plan, 0.1))))
+    assert at(findings, "outcome.value")[0].category == "drift"
+    (worse,) = at(findings, "decisions")
+    assert worse.category == "regression"
+    assert worse.old == pytest.approx(repriced(plan, 0.1).outcome.value, rel=1e-6)
+
+
+def test_old_decisions_that_the_new_inputs_forbid_are_no_measure(plan, tmp_path):
+    narrow = solve(write_job(tmp_path, degrees="[4]"))
+    findings = compare(plan, narrow)
+    assert {f.where for f in findings if f.category == "stale_inputs"} == {"uses.sources.job"}
+    assert not at(findings, "decisions")
+    assert exit_code(findings) == 0
+    capped = changed(plan, uses=changed(plan.uses, limits=Limits(tokens_per_rank=100)))
+    assert exit_code(compare(capped, capped)) == 1  # nothing fits any more
+
+
+def test_prices_that_differ_for_no_stated_reason_are_judged(plan):
+    findings = compare(plan, repriced(plan, 1.5))
+    assert at(findings, "outcome.value")[0].category == "regression"
+    assert at(findings, "uses.prices")[0].category == "drift"
+
+
+# ------------------------------------------------------------------------------------------------ added and removed
+
+
+def test_a_batch_that_is_gone_or_new(batches):
+    one, two = batches
+    gone = compare(two, one)
+    assert [(f.category, f.where) for f in gone] == [("drift", "made.batches"), ("removed", "steps[1]")]
+    come = compare(one, two)
+    assert [(f.category, f.where) for f in come] == [("drift", "made.batches"), ("added", "steps[1]")]
+
+
+def test_items_that_are_gone_are_removed_and_their_time_is_not_judged(plan):
+    rows = plan.steps[0].micro_batches
+    last = list(rows[-1])[-1]
+    (item,) = rows[-1][last][-1:]
+    items = {i: size for i, size in plan.uses.items["llm"].items() if i != item}
+    fewer = with_rows(plan, (*rows[:-1], {**rows[-1], last: rows[-1][last][:-1]}))
+    fewer = restated(changed(fewer, uses=changed(plan.uses, items={"llm": items})))
+    findings = compare(plan, fewer)
+    (removed,) = at(findings, "steps[0].items.llm")
+    assert (removed.category, removed.old) == ("removed", f"1 ({item})")
+    assert "regression" not in categories(findings) and "gain" not in categories(findings)
+    assert at(compare(fewer, plan), "steps[0].items.llm")[0].category == "added"
+
+
+def test_modules_layouts_and_orders(plan):
+    both = priced_by(encoder_plan(), plan)
+    assert compare(both, both) == []
+    reordered = changed(both, steps=(changed(both.steps[0], order={"llm": "gpipe"}),))
+    assert at(compare(both, reordered), "steps[0].order.llm")[0].new == "gpipe"
+    layouts = {**both.layouts, "llm": changed(both.layouts["llm"], zero=0)}
+    (layout,) = at(compare(both, changed(both, layouts=layouts)), "layouts.llm")
+    assert layout.message.endswith("zero 0, recompute none, bf16")
+    alone = priced_by(staged_plan(4, 2), plan)
+    assert at(compare(both, alone), "layouts.vit")[0].category == "removed"
+    assert at(compare(alone, both), "layouts.vit")[0].category == "added"
+
+
+def priced_by(toy, plan):
+    """A toy's decisions with the costs of another plan."""
+    costs = plan.uses.prices.modules["llm"]
+    prices = changed(plan.uses.prices, modules=dict.fromkeys(toy.layouts, costs))
+    return restated(changed(toy, uses=changed(toy.uses, prices=prices)))
+
+
+# -------------------------------------------------------------------------------------------------------- illegal
+
+
+def twice(plan):
+    """The first item is also put into the last micro-batch."""
+    rows = plan.steps[0].micro_batches
+    item = next(iter(rows[0].values()))[0]
+    name = next(iter(rows[-1]))
+    return item, with_rows(plan, (*rows[:-1], {**rows[-1], name: (*rows[-1][name], item)}))
+
+
+def test_an_illegal_new_plan_blocks(plan):
+    item, illegal = twice(plan)
+    findings = compare(plan, illegal)
+    assert "illegal" in categories(findings)
+    assert any(f"item {item} of `llm` is assigned 2 times" in f.message for f in findings)
+    assert exit_code(findings) == 1
+
+
+def test_an_illegal_old_plan_is_found_and_does_not_block_a_legal_new_one(plan):
+    _, illegal = twice(plan)
+    findings = compare(illegal, plan)
+    assert set(categories(findings)) == {"gain"}
+    assert exit_code(findings) == 0
+    assert {"illegal", "drift"} == set(categories(compare(illegal, illegal)))
+
+
+def test_a_bound_above_the_plans_own_worth_is_illegal(plan):
+    boast = changed(plan, outcome=changed(plan.outcome, bound=plan.outcome.value * 1.01, gap=0.0))
+    (found,) = [f for f in compare(plan, boast) if f.category == "illegal"]
+    assert found.where == "new: outcome.bound"
+
+
+def test_a_bound_that_cannot_be_proven_is_a_drift(plan):
+    bound = (plan.outcome.bound + plan.outcome.value) / 2
+    hopeful = changed(plan, outcome=changed(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
+    assert at(compare(plan, hopeful), "new: outcome.bound")[0].category == "drift"
+    wrong = changed(plan, outcome=changed(plan.outcome, gap=0.5))
+    assert [f.where for f in compare(plan, wrong)] == ["new: outcome.gap"]
+
+
+def test_more_memory_than_the_device_has_is_illegal(plan):
+    devices = {"cpu": changed(plan.uses.devices["cpu"], memory_gib=0.51)}
+    small = changed(plan, uses=changed(plan.uses, devices=devices, limits=Limits()))
+    findings = compare(plan, small)
+    assert exit_code(findings) == 1
+    assert "illegal" in categories(findings)
+
+
+def test_a_group_on_ranks_that_do_not_exist_is_illegal(plan):
+    groups = {**plan.groups, "far": Group(ranks=Ranks((7,)), split={})}
+    assert compare(plan, changed(plan, groups=groups))[0].where == "new: groups.far"
+    layouts = {"llm": Layout(ranks=Ranks(range(4)), mesh={"dp": 3}, zero=3)}
+    assert compare(plan, changed(plan, layouts=layouts))[0].category == "illegal"
