@@ -122,10 +122,10 @@ def findings(found: Sequence[Finding]) -> RenderableType:
     """The verdict, then what was found, a line and its words each."""
     lines = [Text(verdict(found), style="bold")]
     for finding in found:
-        category = (f"{finding.category.replace('_', ' '):<12}", STYLES.get(finding.category, ""))
+        category = (f"{finding.category.replace('_', ' '):<14}", STYLES.get(finding.category, ""))
         change = f"{value_text(finding.old)} → {value_text(finding.new)}".strip(" →")
         lines.append(Text.assemble("\n", category, (finding.where, "bold"), f"  {change}"))
-        lines.append(Text(f"            {finding.message}", style="dim"))
+        lines.append(Text(f"              {finding.message}", style="dim"))
     return Stack(*lines)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, Layers, Ranks, Share, Spec
+from planner.specs.base import Amount, Count, Index, Layers, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync
 from planner.specs.model import Module
@@ -50,14 +50,14 @@ class Uses(Spec, kw_only=True):
     models: dict[str, Module]
     cluster: Cluster
     devices: dict[str, Device]
-    feeds: dict[str, dict[int, int]] = {}  # per module: its item → the item of the module it feeds
-    dropped: tuple[int, ...] = ()  # rows of the batch that were too long for the job
-    degrees: tuple[Count, ...] = ()  # the set that the bound holds for
+    feeds: dict[str, dict[Index, Index]] = {}  # per module: its item → the item of the module it feeds
+    dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
+    degrees: tuple[RankCount, ...] = ()  # the set that the bound holds for
     limits: Limits = Limits()
     fix: Fix = Fix()
     prices: Prices
     sources: dict[str, SourceFile] = {}
-    items: dict[str, dict[int, Count]]  # per module: item (data row) → tokens, after rounding
+    items: dict[str, dict[Index, Count]]  # per module: item (data row) → tokens, after rounding
 
 
 class Outcome(Spec, kw_only=True):
@@ -92,7 +92,7 @@ class Layout(Spec):
     """How one module is spread over ranks."""
 
     ranks: Ranks
-    mesh: dict[str, Count]  # ordered dims → sizes, slowest first; their product is the number of ranks
+    mesh: dict[str, RankCount]  # ordered dims → sizes, slowest first; their product is the number of ranks
     stages: tuple[Layers, ...] = ()  # layers of each pipeline stage; empty: one stage holds all
     zero: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
     recompute: Recompute = "none"
@@ -103,7 +103,7 @@ class Group(Spec):
     """Ranks working together on items, how an item is split over them, and the share of each device they hold."""
 
     ranks: Ranks
-    split: dict[Literal["ulysses", "ring"], Count] = {}
+    split: dict[Literal["ulysses", "ring"], RankCount] = {}
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
     @property
@@ -171,8 +171,8 @@ class Plan(Spec, kw_only=True):
     made: Made
     outcome: Outcome
     prediction: Prediction
-    ranks: tuple[RankKind, ...]
-    layouts: dict[str, Layout]
+    ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
+    layouts: Annotated[dict[str, Layout], msgspec.Meta(min_length=1)]
     groups: dict[str, Group]
     edges: tuple[Edge, ...] = ()
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]

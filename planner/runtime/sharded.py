@@ -47,6 +47,7 @@ class Sharded:
             measure_collectives(unit, clock)
         self.model.to_empty(device=self.device)
         init_weights(self.model, seed)
+        self.shards = dict(self.model.named_parameters())  # the model shows others while it is gathered
 
     def hold(self, held: bool) -> None:
         """Whether parameters stay gathered, and gradients unreduced, after the next backwards."""
@@ -61,11 +62,11 @@ class Sharded:
 
     def weights(self) -> dict[str, Tensor]:
         """Whole, on every rank."""
-        return {name: whole(parameter) for name, parameter in self.model.named_parameters()}
+        return {name: whole(parameter) for name, parameter in self.shards.items()}
 
     def gradients(self) -> dict[str, Tensor]:
         """Whole, on every rank."""
-        found = {name: parameter.grad for name, parameter in self.model.named_parameters()}
+        found = {name: parameter.grad for name, parameter in self.shards.items()}
         return {name: whole(gradient) for name, gradient in found.items() if gradient is not None}
 
 

@@ -55,7 +55,7 @@ def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
     one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
     clock = Clock(worker.device, one_machine)
     sharded = Sharded(plan.uses.models[name], layout, options.dtype or layout.dtype, options.seed, clock)
-    optimizer = torch.optim.AdamW(sharded.model.parameters(), lr=options.learning_rate)
+    optimizer = torch.optim.AdamW(sharded.shards.values(), lr=options.learning_rate)
     return Executor(worker, groups, sharded, optimizer, options.seed)
 
 

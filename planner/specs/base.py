@@ -14,13 +14,17 @@ else:
         return lambda cls: cls
 
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Index = Annotated[int, msgspec.Meta(ge=0)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+# Every quantity has an end, far beyond what exists: arithmetic stays finite, and a slip of the pen fills no memory.
+MAX_RANKS = 2**17
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+RankCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)]
+LayerCount = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+RowCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of what something is divided by
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Source = Literal["measured", "fitted", "published", "analytic"]  # in that order of trust
-
-MAX_INDEX = 10_000_000  # a range in a file never unfolds into more than this
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -39,6 +43,9 @@ def changed(spec: S, **fields: Any) -> S:
     return msgspec.structs.replace(spec, **fields)
 
 
+RANGES = re.compile(r"[0-9]{1,8}(-[0-9]{1,8})?([,+][0-9]{1,8}(-[0-9]{1,8})?)*")
+
+
 class Indices(tuple[int, ...]):
     """Sorted, distinct indices, written as ranges: `0-31`, `0-1,4-5`, `7`."""
 
@@ -47,13 +54,13 @@ class Indices(tuple[int, ...]):
     @classmethod
     def from_file(cls, value: Any) -> "Indices":
         text = str(value)
-        if not isinstance(value, (int, str)) or not re.fullmatch(r"\d{1,8}(-\d{1,8})?([,+]\d{1,8}(-\d{1,8})?)*", text):
+        if not isinstance(value, (int, str)) or not RANGES.fullmatch(text):
             raise ValueError(f"`{text}` is no set of indices | write it like 0-31, or 0-1,4-5, or 7")
         indices: list[int] = []
         for part in re.split("[,+]", text):
             first, _, last = part.partition("-")
             low, high = int(first), int(last or first)
-            if high < low or (indices and low <= indices[-1]) or high > MAX_INDEX:
+            if high < low or (indices and low <= indices[-1]) or high >= MAX_RANKS:
                 raise ValueError(f"the indices in `{text}` do not rise | write each once, in rising order")
             indices.extend(range(low, high + 1))
         return cls(indices)

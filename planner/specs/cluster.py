@@ -4,23 +4,23 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Spec
+from planner.specs.base import Amount, Positive, RankCount, Spec
 
 
 class RankKind(Spec):
     """`count` ranks on the same device, `per_node` to a node; ranks are numbered in the order of these entries."""
 
     kind: str  # the device's name, a file of profiles/devices
-    count: Count
-    per_node: Count
+    count: RankCount
+    per_node: RankCount
 
 
 class Level(Spec):
     """Ranks that lie within one level reach each other at its bandwidth. Levels go from near to far."""
 
     name: str
-    ranks: Count  # how many consecutive ranks the level joins
-    gb_per_s: Amount  # one way, per rank
+    ranks: RankCount  # how many consecutive ranks the level joins
+    gb_per_s: Positive  # one way, per rank
     latency_us: Amount
 
 
@@ -35,6 +35,9 @@ class Cluster(Spec):
     levels: Annotated[tuple[Level, ...], msgspec.Meta(min_length=1)]
 
     def __post_init__(self) -> None:
+        sizes = [level.ranks for level in self.levels]
+        if sizes != sorted(set(sizes)):
+            raise ValueError("the levels do not go from near to far | give each more ranks than the one before")
         if self.levels[-1].ranks < self.size:
             raise ValueError(f"the last level joins {self.levels[-1].ranks} of {self.size} ranks | let it join all")
 

@@ -73,19 +73,19 @@ def sample_mix(parts: tuple[Part, ...], count: int, seed: int) -> list[int]:
         raise InputError("the weights of the mix add up to nothing", fix="give one part a weight above 0")
     if any(part.median < 1 for part in parts):
         raise InputError("a part of the mix has a median below 1 token", fix="give it a median of 1 or more")
-    random = generator(seed)
     bounds = np.cumsum(weights / weights.sum())
-    chosen = np.minimum(np.searchsorted(bounds, random.random(count), side="right"), len(parts) - 1)
+    chosen = np.minimum(np.searchsorted(bounds, generator(seed).random(count), side="right"), len(parts) - 1)
     log_medians = np.log([part.median for part in parts])[chosen]
     sigmas = np.array([part.sigma for part in parts])[chosen]
-    logs = np.clip(log_medians + sigmas * random.standard_normal(count), 0.0, np.log(MAX_TOKENS))
+    normals = generator(seed, jumps=1).standard_normal(count)  # of its own, so that a longer sample continues a shorter
+    logs = np.clip(log_medians + sigmas * normals, 0.0, np.log(MAX_TOKENS))
     return [int(length) for length in np.rint(np.exp(logs))]
 
 
-def generator(seed: int) -> "Generator":
-    """A source of random numbers whose stream is the same in every version of numpy."""
+def generator(seed: int, jumps: int = 0) -> "Generator":
+    """A source of random numbers whose stream is the same in every version of numpy; `jumps` gives another one."""
     from numpy.random import PCG64, Generator
 
     if seed < 0:
         raise InputError(f"the seed {seed} is negative", fix="give 0 or more")
-    return Generator(PCG64(seed))
+    return Generator(PCG64(seed).jumped(jumps) if jumps else PCG64(seed))

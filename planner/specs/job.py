@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Share, Spec
+from planner.specs.base import Amount, Count, Index, RankCount, Share, Spec
 from planner.specs.workload import Workload
 
 Recompute = Literal["none", "selective", "full"]
@@ -29,13 +29,13 @@ class LayoutWish(Spec):
 
 
 class FixedItem(Spec):
-    degree: Count
+    degree: RankCount
 
 
 class Fix(Spec):
     """Decisions taken before solving; a strategy works around them."""
 
-    items: dict[int, FixedItem] = {}
+    items: dict[Index, FixedItem] = {}
 
 
 class Job(Spec):
@@ -51,7 +51,7 @@ class Job(Spec):
     strategy: str = "sequence_groups"
     objective: Literal["step_seconds"] = "step_seconds"
     layout: LayoutWish = LayoutWish()
-    degrees: tuple[Count, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
+    degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
     sync: Sync = "micro_batch"
     limits: Limits = Limits()
     fix: Fix = Fix()

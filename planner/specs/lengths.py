@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from planner.specs.distributions import sample, sample_mix
 from planner.specs.workload import Distribution, LengthsFile, Workload
 
 MAX_LENGTH = 10**9
+MAX_ROWS = 2**24  # of the data: all rows up to the last one asked for are drawn
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class Batch:
 def batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[Batch]:
     """`count` consecutive batches from `first_row`. Raises InputError when rows run out or a length is impossible."""
     end = first_row + count * workload.batch_rows
+    if end > MAX_ROWS:
+        what = f"{count} batches of {workload.batch_rows} rows end at row {end}, beyond row {MAX_ROWS}"
+        raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first row")
     rows = read_rows(workload, end, seed, base)
     if len(rows) < end:
         raise InputError(
@@ -71,36 +77,44 @@ def read_lengths(path: Path, column: str) -> list[int]:
     lines = text.splitlines()
     if not lines:
         raise InputError("the file of lengths is empty", where=str(path), fix="give one length a line")
-    header = next(csv.reader(lines[:1]))
-    if header[0].strip().lstrip("-").isdigit():
+    if WHOLE.fullmatch(lines[0].strip()):
         return [length(cell, path, number) for number, cell in enumerate(lines, 1) if cell.strip()]
+    try:
+        return read_column(text, column, path)
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=str(path), fix="give a CSV, or one length a line") from error
+
+
+def read_column(text: str, column: str, path: Path) -> list[int]:
+    """One column of a CSV whose first line names them."""
+    rows = csv.reader(io.StringIO(text))
+    header = next(rows, [])
     if column not in header:
         raise InputError(
             f"the file has no column `{column}`", where=f"{path}:1", fix=f"say column: one of {', '.join(header)}"
         )
     at = header.index(column)
-    rows = csv.reader(io.StringIO(text))
-    next(rows)
     return [length(row[at] if at < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row]
 
 
 def read_maybe_gzip(path: Path) -> str:
     try:
         data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"the gzip file is damaged: {error}", where=str(path), fix="make or fetch it again") from error
     except UnicodeDecodeError as error:
         raise InputError(
             "the file of lengths is not text", where=str(path), fix="give a CSV, or one length a line"
         ) from error
-    except OSError as error:
-        raise InputError(f"cannot read the lengths: {error.strerror}", where=str(path), fix="check the path") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read the lengths: {reason}", where=str(path), fix="check the path") from error
 
 
 def length(cell: str, path: Path, line: int) -> int:
     """A positive number of tokens."""
     text = cell.strip()
-    if not text.lstrip("-").isdigit() or not 0 < int(text) <= MAX_LENGTH:
-        raise InputError(f"`{text}` is no length", where=f"{path}:{line}", fix="a whole number of tokens, at least 1")
+    if not WHOLE.fullmatch(text) or not 0 < int(text) <= MAX_LENGTH:
+        raise InputError(f"`{text[:40]}` is no length", where=f"{path}:{line}", fix="a whole number of tokens, at least 1")
     return int(text)

@@ -33,6 +33,14 @@ def names(kind: type) -> list[str]:
     return sorted(path.stem for path in (shipped() / FOLDERS[kind]).glob("*.yaml"))
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; what can be no path at all (too long, a null byte) is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def find(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
     """The file that a name or a path means; a relative path is tried from `base` first.
 
@@ -40,11 +48,11 @@ def find(reference: str, kind: type, base: Path | None = None, where: str = "") 
     """
     if "/" in reference or reference.endswith((".yaml", ".yml")):
         for folder in [base] if base else []:
-            if (folder / reference).is_file():
+            if is_file(folder / reference):
                 return folder / reference
         return Path(reference)
     path = shipped() / FOLDERS[kind] / f"{reference}.yaml"
-    if not path.is_file():
+    if not is_file(path):
         what = FOLDERS[kind].removesuffix("s")
         fix = f"one of {', '.join(names(kind))}; or a path"
         raise InputError(f"no {what} is called `{reference}`", where=where or what.upper(), fix=fix)

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Count, Index, Spec
+from planner.specs.base import Count, Index, LayerCount, Spec
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "all"]
@@ -13,7 +13,7 @@ Bias = Literal["none", "qkv", "all"]
 class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
     """A causal transformer over tokens, from embedding to next-token loss."""
 
-    layers: Count
+    layers: LayerCount
     hidden: Count
     heads: Count
     kv_heads: Count | None = None  # None: as many as heads
@@ -36,7 +36,7 @@ class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
 class Vit(Spec, kw_only=True, tag_field="kind", tag="vit"):
     """A vision transformer over flattened patches, full attention within an image, then a projector."""
 
-    layers: Count
+    layers: LayerCount
     hidden: Count
     heads: Count
     kv_heads: Count | None = None

@@ -1,8 +1,10 @@
 """What pieces of work cost on a device: facts of the device, fits of modules, tables of collectives, provenance."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from planner.specs.base import Amount, Count, Share, Source, Spec
+import msgspec
+
+from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
 
 
 class Fit(Spec):
@@ -16,7 +18,7 @@ class Fit(Spec):
 class Passes(Spec):
     """The fits of `layers` layers: forward and backward apart, or published together with forward's share of them."""
 
-    layers: Count = 1
+    layers: LayerCount = 1
     forward: Fit | None = None
     backward: Fit | None = None
     both: Fit | None = None
@@ -38,7 +40,7 @@ class ModuleCosts(Spec):
     ends: Passes | None = None
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
-    a2a_calls: int | None = None  # all-to-alls in both passes of all layers; None: from the shape
+    a2a_calls: Index | None = None  # all-to-alls in both passes of all layers; None: from the shape
     sharding: Literal["apart", "included"] = "apart"  # are ZeRO-3's gathers priced apart, or part of the fits?
     measured_at: str = ""  # shape and dtype that was measured
 
@@ -46,8 +48,8 @@ class ModuleCosts(Spec):
 class Point(Spec):
     """A collective over `ranks` ranks, as seen by one of them: latency_us + bytes / gb_per_s."""
 
-    ranks: Count
-    gb_per_s: Amount
+    ranks: RankCount
+    gb_per_s: Positive
     latency_us: Amount = 0.0
 
 
@@ -64,8 +66,8 @@ class Device(Spec):
 
     kind: Literal["cpu", "cuda"]
     memory_gib: Amount
-    tflops: dict[str, Amount]  # dense peak by dtype
-    memory_gb_per_s: Amount
+    tflops: Annotated[dict[str, Positive], msgspec.Meta(min_length=1)]  # dense peak by dtype
+    memory_gb_per_s: Positive
     reserved_gib: Amount = 0.0  # context and library workspaces
     usd_per_hour: Amount | None = None
     price_date: str = ""

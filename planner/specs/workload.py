@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Spec
+from planner.specs.base import Amount, Count, RowCount, Spec
 
 
 class LengthsFile(Spec, tag_field="from", tag="file"):
@@ -36,7 +36,7 @@ class Mix(Spec, tag_field="from", tag="mix"):
 
 class Workload(Spec):
     lengths: LengthsFile | Distribution | Mix
-    batch_rows: Count
+    batch_rows: RowCount
     max_tokens: Count  # longer rows are dropped from their batch, and the plan names them
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the rows are; the only module of the model when empty

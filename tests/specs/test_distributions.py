@@ -89,3 +89,8 @@ def test_mix_stays_in_bounds_and_skips_parts_without_weight() -> None:
 def test_mix_that_means_nothing_is_an_input_error(part: Part, message: str) -> None:
     with pytest.raises(InputError, match=message):
         sample_mix((part,), 1, seed=0)
+
+
+def test_a_longer_mix_continues_a_shorter_one():
+    parts = (Part(weight=1.0, median=300.0, sigma=1.0), Part(weight=0.2, median=9000.0, sigma=0.5))
+    assert sample_mix(parts, 500, seed=3)[:100] == sample_mix(parts, 100, seed=3)
