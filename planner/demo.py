@@ -45,13 +45,12 @@ class Told:
 
 def demo(folder: Path, listener: Listener) -> Told:
     """Run the demo into `folder`; its job file there can be solved, run and changed afterwards."""
-    from planner.profiling import ProfileOptions
     from planner.runtime import RunOptions
 
     job, source = library.read(JOB, Job)
     progress = listener.begin("profile")
-    options = ProfileOptions(ranks=4, dtype=job.layout.dtype, quick=True)
-    profile, measured_at = pipeline.profile(job.model, options, folder / "profile.yaml", progress)
+    measuring = pipeline.Measuring(dtype=job.layout.dtype, quick=True)
+    profile, measured_at = pipeline.profile(job.model, measuring, folder / "profile.yaml", progress)
     listener.end("profile", profile)
 
     progress = listener.begin("solve")

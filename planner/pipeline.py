@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from planner import files
 from planner.check import Finding, Tolerances, check_folder, compare
@@ -25,16 +25,17 @@ from planner.simulate import Timeline, to_trace
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs, Options, load
+from planner.specs.job import Dtype
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.strategies import strategy
 from planner.verify.score import Score, score
 
 if TYPE_CHECKING:
-    from planner.profiling import ProfileOptions
     from planner.runtime import Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+RANKS_ON_CPU = 4  # of the shipped cluster of this machine's kind, cpu-4
 
 
 def unheard(done: int, of: int, what: str) -> None:
@@ -145,18 +146,32 @@ def write_measured_trace(path: Path, ran: Ran) -> None:
 # -------------------------------------------------------------------------------------------------------- profile
 
 
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How to profile; None: every GPU in bf16, or on the CPU four ranks in float32."""
+
+    ranks: int | None = None
+    dtype: Dtype | None = None
+    quick: bool = False
+
+
 def profile(
-    model: str, options: "ProfileOptions", target: Path | None, on_progress: OnProgress
+    model: str, measuring: Measuring, target: Path | None, on_progress: OnProgress = unheard
 ) -> tuple[Profile, Path]:
     """Measure a model's pieces on this machine, into `target` or the user's cache."""
-    from planner.profiling import device_name
+    from torch import cuda
+
+    from planner.profiling import ProfileOptions, device_name
     from planner.profiling import profile as measure
 
+    kind: Literal["cpu", "cuda"] = "cuda" if cuda.is_available() else "cpu"
     spec, _ = library.read(model, Model)
-    device = device_name()
+    device = device_name(kind)
     base, _ = library.read(device, Profile)
+    ranks = measuring.ranks or (cuda.device_count() if kind == "cuda" else RANKS_ON_CPU)
+    options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
     path = target or library.cache() / f"{device}.yaml"
-    return measure(spec, base, options, path, on_progress), path
+    return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
 
 
 # ---------------------------------------------------------------------------------------------------------- check

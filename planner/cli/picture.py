@@ -4,25 +4,31 @@ A micro-batch is as tall as it lasts, and a group's block as tall as the group w
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from planner.cli.canvas import Canvas
 from planner.cli.tables import outcome_line, prediction_lines
 from planner.plan.model import Assignment, Plan, assignments
 from planner.simulate import Event, Timeline
+from planner.specs.base import Ranks
 from planner.units import duration
 from planner.verify.score import Score
 
 COLOURS = ("blue", "cyan", "green", "yellow", "magenta", "red", "bright_blue", "bright_green")
+WIDEST = 72  # columns that few ranks are spread over
 ROWS = 16  # lines that the longest step of a plan may take
 STEPS_SHOWN = 3
 RANKS_SHOWN = 16
 
+Cell = tuple[str, str]  # symbol, style
 
-def plan(shown: Plan, scores: Sequence[Score], width: int) -> Iterator[RenderableType]:
+
+def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
     """Head, picture and outcome of a plan."""
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
@@ -31,7 +37,8 @@ def plan(shown: Plan, scores: Sequence[Score], width: int) -> Iterator[Renderabl
         if len(scores) > 1:
             yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
         staged = any(layout.stages for layout in shown.layouts.values())
-        yield timeline(score.timeline, width) if staged else Stack(*micro_batches(shown, number, score, width))
+        drawn = [timeline(score.timeline, canvas.width)] if staged else micro_batches(shown, number, score, canvas)
+        yield from drawn
     if len(scores) > STEPS_SHOWN:
         yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")
     yield from prediction_lines(shown)
@@ -40,22 +47,41 @@ def plan(shown: Plan, scores: Sequence[Score], width: int) -> Iterator[Renderabl
 # ------------------------------------------------------------------------------------- micro-batches of groups
 
 
-def micro_batches(shown: Plan, number: int, score: Score, width: int) -> Iterator[RenderableType]:
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One group in one micro-batch: its columns, and how long it works, as a share of the micro-batch."""
+
+    first: int
+    last: int  # one past
+    share: float
+    label: str
+    colour: str
+    fill: str
+
+
+def micro_batches(shown: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
     """Each micro-batch as a band of ranks by time."""
-    columns = min(width - 4, max(shown.size, 48))
+    columns = min(canvas.width - 4, shown.size * max(1, WIDEST // shown.size))
     busy = group_seconds(score.timeline)
-    rows = shown.steps[number].micro_batches
-    spans = [
-        max((busy.get((at, a.group), 0.0) for a in assignments(shown, row)), default=0.0) for at, row in enumerate(rows)
-    ]
+    rows = [[*assignments(shown, row)] for row in shown.steps[number].micro_batches]
+    spans = [max((busy.get((at, a.group), 0.0) for a in row), default=0.0) for at, row in enumerate(rows)]
     for at, row in enumerate(rows):
-        placed = [*assignments(shown, row)]
+        shares = [busy.get((at, a.group), 0.0) / (spans[at] or 1.0) for a in row]
+        groups = [shown.groups[a.group].ranks for a in row]
+        blocks = [
+            block(ranks, share, n, shown.size, columns, canvas.plain)
+            for n, (ranks, share) in enumerate(zip(groups, shares, strict=True))
+        ]
         lines = max(1, round(ROWS * spans[at] / max(sum(spans), 1e-12)))
-        yield Text(f"\nmicro-batch {at}  {duration(spans[at])}  {composition(shown, placed)}", style="bold")
-        yield Padding(
-            band(shown, placed, [busy.get((at, a.group), 0.0) / (spans[at] or 1) for a in placed], columns, lines),
-            (0, 2),
-        )
+        yield Text(f"\nmicro-batch {at}  {duration(spans[at])}  {composition(shown, row)}", style="bold")
+        yield Padding(band(blocks, columns, lines), (0, 2))
+
+
+def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plain: bool) -> Block:
+    first = ranks[0] * columns // size
+    last = max((ranks[-1] + 1) * columns // size, first + 1)
+    fill = "█▓"[number % 2] if plain else "█"
+    return Block(first, last, share, str(len(ranks)), COLOURS[number % len(COLOURS)], fill)
 
 
 def group_seconds(timeline: Timeline) -> dict[tuple[int, str], float]:
@@ -80,34 +106,30 @@ def composition(shown: Plan, placed: Sequence[Assignment]) -> str:
     return f"⟨{groups}⟩  {len(items)} sequences, {tokens:,} tokens"
 
 
-def band(shown: Plan, placed: Sequence[Assignment], shares: Sequence[float], columns: int, lines: int) -> Text:
-    """Ranks by time: line i of a group is filled while the group still works."""
+def band(blocks: Sequence[Block], columns: int, lines: int) -> Text:
+    """Ranks by time: a line of a block is filled while its group still works; the first line carries the labels."""
     picture = Text()
     for line in range(lines):
-        cells: list[tuple[str, str]] = [("·", "bright_black")] * columns
-        for number, (a, share) in enumerate(zip(placed, shares, strict=True)):
-            ranks = shown.groups[a.group].ranks
-            first, last = ranks[0] * columns // shown.size, max((ranks[-1] + 1) * columns // shown.size, 1)
-            colour = COLOURS[number % len(COLOURS)]
-            filled = share * lines > line + 0.5 or line == 0
-            block = "█▓"[number % 2]  # neighbours differ without colours too
-            for column in range(first, max(last, first + 1)):
-                cells[column] = (block, colour) if filled else cells[column]
+        cells: list[Cell] = [("·", "bright_black")] * columns
+        for drawn in blocks:
+            if line == 0 or drawn.share * lines > line + 0.5:
+                cells[drawn.first : drawn.last] = [(drawn.fill, drawn.colour)] * (drawn.last - drawn.first)
             if line == 0:
-                cells = labelled(cells, first, max(last, first + 1), str(len(ranks)), colour)
+                cells = labelled(cells, drawn)
         for symbol, colour in cells:
             picture.append(symbol, style=colour)
         picture.append("\n" if line < lines - 1 else "")
     return picture
 
 
-def labelled(cells: list[tuple[str, str]], first: int, last: int, label: str, colour: str) -> list[tuple[str, str]]:
+def labelled(cells: list[Cell], drawn: Block) -> list[Cell]:
     """The group's degree, written into the middle of its block, when the block is wide enough."""
-    if last - first <= len(label):
+    width = drawn.last - drawn.first
+    if width <= len(drawn.label):
         return cells
-    start = first + (last - first - len(label)) // 2
-    written = [(symbol, f"bold black on {colour}") for symbol in label]
-    return [*cells[:start], *written, *cells[start + len(label) :]]
+    start = drawn.first + (width - len(drawn.label)) // 2
+    written = [(symbol, f"bold black on {drawn.colour}") for symbol in drawn.label]
+    return [*cells[:start], *written, *cells[start + len(drawn.label) :]]
 
 
 # ----------------------------------------------------------------------------------------- stages of a pipeline
@@ -133,7 +155,7 @@ def timeline(shown: Timeline, width: int) -> RenderableType:
     )
 
 
-def rank_line(events: Sequence[Event], seconds: float, columns: int, modules: list[str]) -> list[tuple[str, str]]:
+def rank_line(events: Sequence[Event], seconds: float, columns: int, modules: list[str]) -> list[Cell]:
     cells = [("·", "bright_black")] * columns
     for event in events:
         if event.phase in ("F", "B") and event.seconds > 0:

@@ -26,9 +26,7 @@ def profile(
     from planner.cli import progress, render, summary, tables
 
     pipeline.require_torch("profile")
-    from planner.profiling import ProfileOptions
-
-    options = ProfileOptions(ranks, dtype.value if dtype else None, quick)
+    measuring = pipeline.Measuring(ranks, dtype.value if dtype else None, quick)
     with progress.bar("profiling", "measurements") as on_progress:
-        measured, path = pipeline.profile(model, options, output, on_progress)
+        measured, path = pipeline.profile(model, measuring, output, on_progress)
     render.emit(json, summary.profiled(measured, path), *tables.profiled(measured, path))

@@ -1,18 +1,27 @@
 """The only printer: text for people through rich, one JSON object for programs."""
 
+import io
+import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, RenderableType
+
+from planner.cli.canvas import Canvas
+
+SVG_CANVAS = Canvas(92)
+FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from elsewhere
 
 
 def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, soft_wrap=False)
 
 
-def width() -> int:
-    """Columns to draw on."""
-    return min(console().width, 120)
+def canvas() -> Canvas:
+    """What this terminal, or what stands for one, can show."""
+    out = console()
+    return Canvas(min(out.width, 120), plain=out.color_system is None)
 
 
 def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None:
@@ -24,6 +33,14 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
         out.print(picture)
     if as_json:
         raw(json_text(data))
+
+
+def svg(title: str, pictures: Iterable[RenderableType]) -> str:
+    """The pictures as an SVG of a terminal, without fonts from anywhere."""
+    out = Console(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, highlight=False)
+    for picture in pictures:
+        out.print(picture)
+    return FONT.sub("", out.export_svg(title=title, unique_id="planner"))
 
 
 def raw(text: str) -> None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from planner.cli import picture
-from planner.cli.render import console, width
+from planner.cli.render import canvas, console
 from planner.cli.tables import ran as ran_table
 from planner.demo import Told
 from planner.pipeline import OnProgress, Solved
@@ -90,7 +90,7 @@ def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
         )
     elif chapter == "simulate":
         plan, scores = result
-        yield from picture.plan(plan, scores, width() - 4)
+        yield from picture.plan(plan, scores, canvas())
     elif chapter == "run":
         yield from ran_table(result, None)
     elif chapter == "check":

@@ -65,6 +65,9 @@ def require_places(
     for item in sorted(sizes, key=lambda i: (-sizes[i], i)):
         if choices(item):
             continue
+        if item in fixed and fixed[item] not in degrees:
+            message = f"item {item} is fixed to degree {fixed[item]}, and {', '.join(map(str, degrees))} are allowed"
+            raise Infeasible(message, where="fix.items (what binds)", fix="allow that degree, or fix another")
         widest = fixed.get(item, degrees[-1])
         raise Infeasible(
             f"item {item} has {sizes[item]} tokens, and {widest} ranks hold {max(0, widest * cap)}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from planner.costs.comm import collective_cost
 from planner.costs.cost import FREE, Cost
 from planner.costs.lines import Line, compute_line, exchange_line, summed
+from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.specs.base import Ranks
@@ -97,5 +98,9 @@ class Pricing:
 
 
 def pricing_of(plan: Plan) -> Pricing:
-    """The pricing that a plan carries."""
+    """The pricing that a plan carries. Raises InputError when it does not price all that it lays out."""
+    for module in plan.layouts:
+        if module not in plan.uses.prices.modules:
+            message, fix = f"the plan has no prices for `{module}`", "add them, or solve its job again"
+            raise InputError(message, where="uses.prices.modules", fix=fix)
     return Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)

@@ -32,7 +32,7 @@ class Sequences:
     def choices(self, item: int) -> list[int]:
         """Degrees that can hold an item, rising."""
         allowed = (self.fixed[item],) if item in self.fixed else self.degrees
-        return [degree for degree in allowed if self.sizes[item] <= self.cap * degree]
+        return [degree for degree in allowed if degree in self.lines and self.sizes[item] <= self.cap * degree]
 
     def seconds(self, degree: int, items: tuple[int, ...]) -> float:
         """What a group of this degree takes for these items, forward and backward."""
@@ -51,11 +51,12 @@ def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) 
     if uses.limits.tokens_per_rank is None:
         require_states_fit(spec, layout, device, uses.limits)
     cap = token_cap(spec, pricing.prices.modules[module], layout, device, uses.limits)
+    degrees = tuple(sorted({degree for degree in uses.degrees if degree <= len(layout.ranks)}))
     problem = Sequences(
         sizes=sizes,
         ranks=len(layout.ranks),
-        degrees=uses.degrees,
-        lines={degree: degree_line(pricing, module, degree) for degree in uses.degrees},
+        degrees=degrees,
+        lines={degree: degree_line(pricing, module, degree) for degree in degrees},
         cap=cap,
         row_seconds=row_seconds(pricing, module),
         step_seconds=step_seconds(pricing, module),

@@ -67,6 +67,8 @@ def explained(what: str, value: Any, kind: type, route: Route) -> Finding:
     expected = re.match(r"Expected `([^`]+)`([^,]*)", what)
     if expected:
         wanted = " or ".join(NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
+        if "matching regex" in wanted:
+            wanted = "a name of letters, digits and any of _ . + -"
         return Finding(f"expected {wanted}, this is {shown(value)}", f"write {wanted} here", route)
     if " | " in what:  # specs say `what is wrong | what to do`
         message, _, fix = what.rpartition(" | ")

@@ -15,8 +15,9 @@ from planner.plan.task import Phase, Task
 from planner.plan.work import Cell, Work, cell_task, cell_tasks, slot_tasks
 from planner.specs.base import Layers
 
-REFERENCE = re.compile(
-    r"(?P<module>\w+)\.(?:(?P<what>send|recv)\.)?(?P<phase>[FB])(?P<row>\d+)(?:\[(?P<layers>[\d,-]+)\])?(?:@(?P<stage>\d+))?"
+MOVED = re.compile(r"(?P<module>[^.]+)\.F(?P<row>[0-9]{1,9})(?:\[(?P<layers>[0-9,-]+)\])?")
+ANCHOR = re.compile(
+    r"(?P<module>[^.]+)\.(?:(?P<what>send|recv)\.)?(?P<phase>[FB])(?P<row>[0-9]{1,9})(?:@(?P<stage>[0-9]{1,9}))?"
 )
 
 
@@ -103,12 +104,12 @@ def rewired(task: Task, forward: list[Task]) -> Task:
 
 def placed_layers(place: Place, task: Task) -> Layers | None:
     """The layers a placement names, if it speaks of this task."""
-    match = REFERENCE.fullmatch(place.do)
-    if not match or match["module"] != task.module or match["phase"] != (task.of or task.phase):
+    match = MOVED.fullmatch(place.do)
+    if not match or match["module"] != task.module or (task.of or task.phase) != "F":
         return None
     if int(match["row"]) != task.micro_batch or place.on != task.group:
         return None
-    return Layers.from_file(match["layers"]) if match["layers"] else task.layers  # type: ignore[return-value]
+    return split_key(place.do)[1] if match["layers"] else task.layers
 
 
 def put_forward(
@@ -142,7 +143,7 @@ def needed(forward: list[Task], ids: set[str]) -> list[Task]:
 
 def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int:
     """Where in the order a placement points. Raises InputError when it names no task."""
-    match = REFERENCE.fullmatch(place.anchor)
+    match = ANCHOR.fullmatch(place.anchor)
     if match and match["module"] in works:
         phase, of = (match["what"], match["phase"]) if match["what"] else (match["phase"], "")
         stages = works[match["module"]].stages
@@ -159,10 +160,11 @@ def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int
     raise no_task(place.anchor, "llm.F0@0")
 
 
-def check_places(step: Step, order: list[Task]) -> None:
-    """Raises InputError when a placement moves nothing."""
+def check_places(plan: Plan, step: Step, order: list[Task]) -> None:
+    """Raises InputError when a placement moves nothing: only encoders' forwards are placed."""
+    encoders = {edge.source for edge in plan.edges}
     for place in places_of(step):
-        if not any(placed(place, task) for task in order):
+        if not any(task.module in encoders and placed(place, task) for task in order):
             raise no_task(f"{place.do} on {place.on}", "vit.F0[0-11], on a group that works on micro-batch 0")
 
 

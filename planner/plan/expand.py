@@ -27,7 +27,7 @@ def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
     order = merge(lanes)
     for edge in plan.edges:
         order = add_encoder(plan, step, edge, works, order)
-    check_places(step, order)
+    check_places(plan, step, order)
     return tuple(order + [task for work in works.values() for task in closing_tasks(work, step)])
 
 

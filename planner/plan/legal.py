@@ -7,24 +7,19 @@ wait for each other in a circle.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import prod
 
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.merge import check_waits
 from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
-from planner.plan.schedules import SCHEDULES
+from planner.plan.names import Violation, names
 from planner.plan.work import stage_ranks
+from planner.specs.base import Ranks
 from planner.specs.model import Module
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken law."""
-
-    where: str
-    message: str
-    fix: str
+__all__ = ["Violation", "require_legal", "violations"]
+MESH_DIMS = ("dp", "pp", "tp")
 
 
 def violations(plan: Plan) -> list[Violation]:
@@ -48,55 +43,16 @@ def require_legal(plan: Plan, name: str) -> None:
         )
 
 
-def names(plan: Plan) -> Iterator[Violation]:
-    """Everything that is named exists."""
-    yield from head_names(plan)
-    for number, step in enumerate(plan.steps):
-        for key, value in step.order.items():
-            if isinstance(value, str) and value not in SCHEDULES:
-                fix = f"one of {', '.join(SCHEDULES)}"
-                yield Violation(f"steps[{number}].order.{key}", f"no schedule is called `{value}`", fix)
-        for at, row in enumerate(step.micro_batches):
-            for a in assignments(plan, row):
-                yield from assignment_names(plan, a, f"steps[{number}].micro_batches[{at}]")
-
-
-def head_names(plan: Plan) -> Iterator[Violation]:
-    for module in plan.layouts:
-        if module not in plan.uses.models:
-            yield Violation(f"layouts.{module}", f"no module is called `{module}`", "add it to uses.models")
-        if module not in plan.uses.items:
-            yield Violation(f"uses.items.{module}", f"module `{module}` has no items", "add its items")
-    for kind in plan.ranks:
-        if kind.kind not in plan.uses.devices:
-            yield Violation("ranks", f"the device `{kind.kind}` is not described", "add it to uses.devices")
-    for edge in plan.edges:
-        for end in (edge.source, edge.target):
-            if end not in plan.layouts:
-                yield Violation("edges", f"the edge names `{end}`, which has no layout", "add its layout")
-
-
-def assignment_names(plan: Plan, a: Assignment, where: str) -> Iterator[Violation]:
-    if a.module not in plan.layouts:
-        yield Violation(where, f"no layout is called `{a.module}`", "use a module of layouts")
-    if a.group not in plan.groups:
-        yield Violation(where, f"no group is called `{a.group}`", "add it to groups")
-    for item in a.items:
-        if item not in plan.uses.items.get(a.module, {}):
-            yield Violation(
-                where, f"item {item} of `{a.module}` is unknown", "add its size to uses.items, or remove it"
-            )
-
-
 def layout_laws(plan: Plan) -> Iterator[Violation]:
     """Meshes fill their ranks; stages cut the layers into consecutive ranges."""
     for name, layout in plan.layouts.items():
         where = f"layouts.{name}"
         if any(rank >= plan.size for rank in layout.ranks):
             yield Violation(where, f"rank {layout.ranks[-1]} does not exist, there are {plan.size}", "use lower ranks")
-        size = 1
-        for extent in layout.mesh.values():
-            size *= extent
+        for dim in layout.mesh:
+            if dim not in MESH_DIMS:
+                yield Violation(where, f"no dim of a mesh is called `{dim}`", f"one of {', '.join(MESH_DIMS)}")
+        size = prod(layout.mesh.values())
         if size != len(layout.ranks):
             yield Violation(
                 where, f"the mesh holds {size} ranks, the layout has {len(layout.ranks)}", "make them equal"
@@ -116,18 +72,12 @@ def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation
 
 
 def group_laws(plan: Plan) -> Iterator[Violation]:
-    """Groups lie on existing ranks, and a split spreads an item over exactly the group's ranks."""
+    """Groups lie on existing ranks."""
     for name, group in plan.groups.items():
         where = f"groups.{name}"
         if not group.ranks or group.ranks[-1] >= plan.size:
             yield Violation(
                 where, f"the group's ranks {group.ranks} are not among 0-{plan.size - 1}", "use existing ranks"
-            )
-        if group.split and group.degree != len(group.ranks):
-            yield Violation(
-                where,
-                f"the split spreads over {group.degree} ranks, the group has {len(group.ranks)}",
-                "make them equal",
             )
 
 
@@ -153,33 +103,41 @@ def item_laws(plan: Plan) -> Iterator[Violation]:
 
 
 def step_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
-    for name, layout in plan.layouts.items():
-        if (step.sync == "micro_batch") != (layout.zero == 3):
-            meets = "meet in every micro-batch" if layout.zero == 3 else "meet once a step"
-            legal = "micro_batch" if layout.zero == 3 else "step"
-            message = f"the ranks of `{name}`, sharded by ZeRO-{layout.zero}, {meets}"
-            yield Violation(f"{where}.sync", message, f"use sync: {legal}, or another ZeRO stage")
-    for number, row in enumerate(step.micro_batches):
-        placed = [*assignments(plan, row)]
-        for a in placed:
+    yield from sync_laws(plan, step, f"{where}.sync")
+    rows = [[*assignments(plan, row)] for row in step.micro_batches]
+    if not any(a.entries for row in rows for a in row):
+        yield Violation(where, "the step works on nothing", "give it items, or remove it")
+    for number, row in enumerate(rows):
+        for a in row:
             if a.layers is not None:
                 message = f"the row names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
                 yield Violation(f"{where}.micro_batches[{number}]", message, f"write `{a.module}`")
-        yield from row_laws(plan, placed, f"{where}.micro_batches[{number}]")
+        yield from row_laws(plan, row, f"{where}.micro_batches[{number}]")
+
+
+def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
+    """ZeRO-3's gathers make all ranks meet in every micro-batch; without them nothing does."""
+    sharded = [name for name, layout in plan.layouts.items() if layout.zero == 3]
+    if sharded and step.sync == "step":
+        message = f"the ranks of `{sharded[0]}`, sharded by ZeRO-3, meet in every micro-batch"
+        yield Violation(where, message, "use sync: micro_batch, or another ZeRO stage")
+    if not sharded and step.sync == "micro_batch":
+        message = "no module is sharded by ZeRO-3, so the ranks meet once a step"
+        yield Violation(where, message, "use sync: step, or zero: 3")
 
 
 def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violation]:
     """Within one micro-batch: shares of a device, heads, and tokens under the cap."""
     held: dict[tuple[str, int], float] = {}
     for a in row:
-        group, layout = plan.groups[a.group], plan.layouts[a.module]
+        group = plan.groups[a.group]
         yield from split_laws(plan.uses.models[a.module], group, f"groups.{a.group}")
-        if not set(group.ranks) <= set(layout.ranks):
-            yield Violation(where, f"group {a.group} has ranks outside the layout of `{a.module}`", "widen the layout")
         for rank in group.ranks:
             held[a.module, rank] = held.get((a.module, rank), 0.0) + group.share
-        yield from spread_laws(layout, a, group, where)
         yield from cap_laws(plan, a, group, where)
+        yield from degree_laws(plan, a, group, where)
+    for module in plan.layouts:
+        yield from spread_laws(plan, module, [a for a in row if a.module == module], where)
     for (module, rank), share in held.items():
         if share > 1 + 1e-9:
             yield Violation(
@@ -187,15 +145,34 @@ def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violatio
             )
 
 
-def spread_laws(layout: Layout, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """A group carries its items through the whole pipeline: it has as many ranks on every stage."""
-    held = [len(set(stage_ranks(layout, stage)) & set(group.ranks)) for stage in range(layout.mesh.get("pp", 1))]
-    if len(set(held)) > 1:
-        yield Violation(
-            where,
-            f"group {a.group} has {', '.join(map(str, held))} ranks on the stages of `{a.module}`",
-            "give it as many on every stage",
-        )
+def spread_laws(plan: Plan, module: str, row: list[Assignment], where: str) -> Iterator[Violation]:
+    """A group carries its items through the whole pipeline: degree x tp ranks on every stage, in whole blocks of tp."""
+    layout = plan.layouts[module]
+    tp = layout.mesh.get("tp", 1)
+    stages = [set(stage_ranks(layout, stage)) for stage in range(layout.mesh.get("pp", 1))]
+    blocks = tensor_blocks(layout) if tp > 1 else []
+    for a in row:
+        group, ranks = plan.groups[a.group], set(plan.groups[a.group].ranks)
+        if not ranks <= set(layout.ranks):
+            yield Violation(where, f"group {a.group} has ranks outside the layout of `{module}`", "widen the layout")
+        held, needed = [len(stage & ranks) for stage in stages], group.degree * tp
+        if set(held) != {needed}:
+            message = f"group {a.group} has {', '.join(map(str, held))} ranks on the stages of `{module}`"
+            yield Violation(where, f"{message}, and spreads items over {needed}", "make them equal")
+        for block in blocks:
+            if block & ranks and not block <= ranks:
+                message = f"group {a.group} parts ranks {Ranks(sorted(block))}, which share the tensors of `{module}`"
+                yield Violation(where, message, "take all of them, or none")
+
+
+def tensor_blocks(layout: Layout) -> list[set[int]]:
+    """The sets of ranks that hold each layer together, by tensor parallelism."""
+    tp, dims = layout.mesh["tp"], list(layout.mesh)
+    after = prod(layout.mesh[dim] for dim in dims[dims.index("tp") + 1 :])
+    blocks: dict[tuple[int, int], set[int]] = {}
+    for i, rank in enumerate(layout.ranks):
+        blocks.setdefault((i // (after * tp), i % after), set()).add(rank)
+    return list(blocks.values())
 
 
 def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
@@ -207,15 +184,23 @@ def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     cap = plan.uses.limits.tokens_per_rank
+    ways = group.degree * plan.layouts[a.module].mesh.get("tp", 1)
     tokens = sum(plan.uses.items[a.module][item] for item in a.items)
-    if cap is not None and group.split and tokens > cap * group.degree:
-        yield Violation(
-            where,
-            f"group {a.group} holds {tokens} tokens, {group.degree} ranks hold {cap * group.degree}",
-            "move items to another group or micro-batch",
-        )
-    if cap is not None and not group.split and len(group.ranks) == 1 and tokens > cap:
-        yield Violation(where, f"rank {group.ranks[0]} holds {tokens} tokens of {cap}", "move items elsewhere")
+    if cap is not None and tokens > cap * ways:
+        message = f"group {a.group} holds {tokens} tokens, its {ways} ranks may hold {cap * ways}"
+        yield Violation(where, message, "move items to another group or micro-batch")
+
+
+def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
+    """Degrees are those that the plan's bound is for, and those that were fixed."""
+    allowed, fixed = plan.uses.degrees, plan.uses.fix.items
+    if allowed and group.degree not in allowed:
+        message = f"group {a.group} has degree {group.degree}, and uses.degrees are {', '.join(map(str, allowed))}"
+        yield Violation(where, message, "use one of them, or add it there")
+    for item in a.items:
+        if item in fixed and fixed[item].degree != group.degree:
+            message = f"item {item} is fixed to degree {fixed[item].degree}, and group {a.group} has {group.degree}"
+            yield Violation(where, message, "move it to a group of that degree")
 
 
 def wait_laws(plan: Plan) -> Iterator[Violation]:

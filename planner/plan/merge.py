@@ -39,6 +39,9 @@ def check_waits(order: Iterable[Task]) -> None:
     tasks = list(order)
     position = {task.id: i for i, task in enumerate(tasks)}
     for i, task in enumerate(tasks):
+        if position[task.id] != i:
+            raise InputError(f"two tasks are called {task.id}", where="steps", fix="rename the group")
+    for i, task in enumerate(tasks):
         for awaited in task.after:
             if position.get(awaited, -1) >= i:
                 raise wait_cycle(task, awaited)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, Layers, RankCount, Ranks, Share, Spec
+from planner.specs.base import Amount, Count, Index, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync
 from planner.specs.model import Module
@@ -47,7 +47,7 @@ class Prices(Spec):
 class Uses(Spec, kw_only=True):
     """Everything a reader needs to check, price and build the plan."""
 
-    models: dict[str, Module]
+    models: dict[Name, Module]
     cluster: Cluster
     devices: dict[str, Device]
     feeds: dict[str, dict[Index, Index]] = {}  # per module: its item → the item of the module it feeds
@@ -172,8 +172,8 @@ class Plan(Spec, kw_only=True):
     outcome: Outcome
     prediction: Prediction
     ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
-    layouts: Annotated[dict[str, Layout], msgspec.Meta(min_length=1)]
-    groups: dict[str, Group]
+    layouts: Annotated[dict[Name, Layout], msgspec.Meta(min_length=1)]
+    groups: dict[Name, Group]
     edges: tuple[Edge, ...] = ()
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     uses: Uses  # last in the file: it is long

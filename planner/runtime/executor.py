@@ -121,7 +121,7 @@ class Executor:
                 sent_bytes=note.meter.bytes + sum(call.sent_bytes for call in outer),
                 gathers=meetings.get("gather", ()),
                 syncs=meetings.get("sync", ()),
-                held=self.held(meetings),
+                blocking=self.worker.kind == "cpu",
                 opens=inner.get(("gather", at), "") if note.task.phase == "F" else "",
                 closes=inner.get(("sync", at), "") if note.task.phase == "B" else "",
                 together=note.task.phase in ("gather", "sync"),
@@ -129,12 +129,6 @@ class Executor:
 
     def meeting(self, call: Call, id: str) -> Meeting:
         return Meeting(id, self.clock.seconds(call.start), self.clock.seconds(call.end), call.sent_bytes)
-
-    def held(self, meetings: dict[Phase, tuple[Meeting, ...]]) -> float:
-        """Collectives of CPUs stop the compute; those of GPUs have a stream of their own."""
-        if self.worker.kind == "cuda":
-            return 0.0
-        return sum(meeting.end - meeting.start for found in meetings.values() for meeting in found)
 
     def batch(self, task: Task) -> Batch:
         """This rank's shard of the items of a forward; without items, that of an idle rank."""

@@ -12,7 +12,8 @@ def machine(device: torch.device, ranks: int) -> str:
     """`4 processes on 2 cores of Intel(R) Xeon(R) Processor`, `8 x NVIDIA H200`."""
     if device.type == "cuda":
         return f"{ranks} x {torch.cuda.get_device_name(device)}"
-    return f"{ranks} processes on {cores()} cores of {processor()}"
+    processes = "1 process" if ranks == 1 else f"{ranks} processes"
+    return f"{processes} on {cores()} cores of {processor()}"
 
 
 def processor() -> str:

@@ -31,7 +31,7 @@ class Pass(NamedTuple):
     sent_bytes: int = 0
     gathers: tuple[Meeting, ...] = ()
     syncs: tuple[Meeting, ...] = ()
-    held: float = 0.0  # seconds in which its collectives stopped its compute; none when they ran beside it
+    blocking: bool = True  # its collectives stop its compute, rather than run beside it
     opens: str = ""  # the gather that needs a record here, even when nothing was gathered
     closes: str = ""  # the sync
     together: bool = False  # all ranks execute it, and it begins when the last comes
@@ -43,13 +43,14 @@ def records(ranks: Sequence[Sequence[Pass]]) -> Iterator[Measured]:
     for rank, passes in enumerate(ranks):
         starts = {id: iter(of_task) for id, of_task in begun.items()}
         for one in passes:
+            held = sum(m.end - m.start for m in (*one.gathers, *one.syncs)) if one.blocking else 0.0
             gathers, syncs = (
                 tuple(m._replace(start=min(next(starts[m.id]), m.end)) for m in meetings)
                 for meetings in (one.gathers, one.syncs)
             )
             if one.together:
                 one = one._replace(start=min(next(starts[one.id]), one.end))
-            yield from pass_records(rank, one._replace(gathers=gathers, syncs=syncs))
+            yield from pass_records(rank, one._replace(gathers=gathers, syncs=syncs), held)
 
 
 def beginnings(ranks: Sequence[Sequence[Pass]]) -> dict[str, list[float]]:
@@ -67,19 +68,19 @@ def beginnings(ranks: Sequence[Sequence[Pass]]) -> dict[str, list[float]]:
     return begun
 
 
-def pass_records(rank: int, one: Pass) -> Iterator[Measured]:
-    """The pass itself without what held it up, and what was gathered before and reduced after it."""
-    start, length = one.start, one.end - one.start - one.held
+def pass_records(rank: int, one: Pass, held: float) -> Iterator[Measured]:
+    """The pass itself without the seconds that it was held up, and what was gathered before and reduced after it."""
+    start, length = one.start, one.end - one.start - held
     if one.gathers or one.opens:
-        opened = start if one.held or not one.gathers else one.gathers[0].start
+        opened = start if one.blocking or not one.gathers else one.gathers[0].start
         gathered = sum(m.end - m.start for m in one.gathers)
         sent = sum(m.sent_bytes for m in one.gathers)
         id = one.gathers[0].id if one.gathers else one.opens
         yield Measured(id, rank, opened, opened + gathered, sent_bytes=sent)
-        start += gathered if one.held else 0.0
+        start += gathered if one.blocking else 0.0
     yield Measured(one.id, rank, start, start + length, one.comm, one.sent_bytes)
     if one.syncs or one.closes:
-        closed = one.end if one.held or not one.syncs else one.syncs[-1].end
+        closed = one.end if one.blocking or not one.syncs else one.syncs[-1].end
         reduced = sum(m.end - m.start for m in one.syncs)
         sent = sum(m.sent_bytes for m in one.syncs)
         id = one.syncs[0].id if one.syncs else one.closes

@@ -25,8 +25,8 @@ class Limits:
 
     @property
     def work(self) -> float:
-        """Deterministic time of CP-SAT; one unit is about a second."""
-        return (1.0, 5.0, 50.0, 1_000.0)[self.effort - 1]
+        """Deterministic time of CP-SAT; one unit is some seconds."""
+        return (0.5, 2.0, 10.0, 300.0)[self.effort - 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

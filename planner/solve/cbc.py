@@ -77,7 +77,7 @@ def _end(bound: float) -> float | None:
 
 
 def _solver(pulp: Any, limits: Limits, log: Path, *, warm: bool) -> Any:
-    seeds = [f"randomSeed {limits.seed}", f"randomCbcSeed {limits.seed}"]
+    seeds = [f"randomSeed {limits.seed + 1}", f"randomCbcSeed {limits.seed + 1}"]  # 0 is the time of day
     bundled = pulp.PULP_CBC_CMD(msg=False)
     command = pulp.PULP_CBC_CMD if bundled.available() else pulp.COIN_CMD
     return command(

@@ -21,6 +21,7 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 RankCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)]
 LayerCount = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 RowCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups: ids are made of these
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of what something is divided by
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -82,7 +82,8 @@ def read_lengths(path: Path, column: str) -> list[int]:
     try:
         return read_column(text, column, path)
     except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=str(path), fix="give a CSV, or one length a line") from error
+        fix = "give a CSV, or one length a line"
+        raise InputError(f"this is not CSV: {error}", where=str(path), fix=fix) from error
 
 
 def read_column(text: str, column: str, path: Path) -> list[int]:
@@ -116,5 +117,6 @@ def length(cell: str, path: Path, line: int) -> int:
     """A positive number of tokens."""
     text = cell.strip()
     if not WHOLE.fullmatch(text) or not 0 < int(text) <= MAX_LENGTH:
-        raise InputError(f"`{text[:40]}` is no length", where=f"{path}:{line}", fix="a whole number of tokens, at least 1")
+        fix = "a whole number of tokens, at least 1"
+        raise InputError(f"`{text[:40]}` is no length", where=f"{path}:{line}", fix=fix)
     return int(text)

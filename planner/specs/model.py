@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Count, Index, LayerCount, Spec
+from planner.specs.base import Count, Index, LayerCount, Name, Spec
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "all"]
@@ -93,7 +93,7 @@ class Model(Spec):
     format: str
     name: str
     source: str  # where the shape is published
-    modules: Annotated[dict[str, Module], msgspec.Meta(min_length=1)]
+    modules: Annotated[dict[Name, Module], msgspec.Meta(min_length=1)]
     edges: tuple[ModelEdge, ...] = ()
 
     def __post_init__(self) -> None:

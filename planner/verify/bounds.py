@@ -10,11 +10,13 @@ longest   One micro-batch holds the sequence that takes longest even on its best
           constants.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
 from planner.costs.sequences import Sequences, sequences
 from planner.plan.model import Plan, assignments
+from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
 from planner.verify.exact import prove, small_enough
@@ -66,14 +68,14 @@ def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
     return min(time if per_rank else degree * time for degree, time in seconds)
 
 
-def step_bound(plan: Plan, number: int, pricing: Pricing, timeline: Timeline) -> Bound:
+def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
     """Over every packing when ranks meet in micro-batches of one module; else for the layouts that the plan has."""
     if len(plan.layouts) == 1 and plan.steps[number].sync == "micro_batch":
         (module,) = plan.layouts
         if not plan.layouts[module].stages:
             problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module))
             return max(lower_bound(problem), exact(problem, timeline.step_seconds), key=lambda bound: bound.seconds)
-    return busiest_rank(timeline)
+    return busiest_rank(tasks, timeline)
 
 
 def exact(problem: Sequences, value: float) -> Bound:
@@ -87,11 +89,12 @@ def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
     return {item: plan.uses.items[module][item] for item in items}
 
 
-def busiest_rank(timeline: Timeline) -> Bound:
-    """Given who does what: no order of it ends before the busiest rank has done its own."""
+def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> Bound:
+    """Given who does what: no order of it ends before the busiest rank has done its own, beside what shares it."""
+    shares = {task.id: task.share for task in tasks}
     busy: dict[int, float] = {}
     for event in timeline.events:
         if event.stream == "compute":
             for rank in event.ranks:
-                busy[rank] = busy.get(rank, 0.0) + event.seconds
+                busy[rank] = busy.get(rank, 0.0) + shares[event.id] * event.seconds
     return Bound(max(busy.values(), default=0.0), "busiest_rank")

@@ -39,7 +39,7 @@ def score(plan: Plan, number: int = 0) -> Score:
     tasks = expand(plan, number)
     timeline = simulate(tasks, pricing.price, plan.size)
     memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
-    return Score(tasks, timeline, memory, step_bound(plan, number, pricing, timeline))
+    return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
 
 
 def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
