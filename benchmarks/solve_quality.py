@@ -12,11 +12,12 @@ from time import perf_counter
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import sequences
+from planner.costs.sequences import Sequences, sequences
 from planner.packing.balanced import best_balanced
 from planner.packing.packed import worth
 from planner.plan.model import Plan
 from planner.specs.inputs import Options
+from planner.strategies.sequence_groups import pack
 from planner.verify.bounds import step_sizes
 
 JOB = "flexsp-gpt-7b-a100x64"
@@ -45,7 +46,7 @@ def run(data: Path | None) -> Iterator[Figures]:
         }
 
 
-def problem_of(plan: Plan, number: int):  # type: ignore[no-untyped-def]
+def problem_of(plan: Plan, number: int) -> Sequences:
     return sequences(pricing_of(plan), "llm", plan.uses, step_sizes(plan, number, "llm"))
 
 
@@ -58,9 +59,7 @@ def balanced_seconds(plan: Plan, number: int) -> float:
 
 def packing_seconds(plan: Plan, number: int) -> float:
     """Construct and improve alone, without pricing, simulating and bounding the plan."""
-    from planner.packing.search import search
-
     problem = problem_of(plan, number)
     start = perf_counter()
-    search(problem, best_balanced(problem), plan.made.effort)
+    pack(problem, plan.made.effort)
     return perf_counter() - start
