@@ -159,16 +159,14 @@ def profile(
     model: str, measuring: Measuring, target: Path | None, on_progress: OnProgress = unheard
 ) -> tuple[Profile, Path]:
     """Measure a model's pieces on this machine, into `target` or the user's cache."""
-    from torch import cuda
-
-    from planner.profiling import ProfileOptions, device_name
+    from planner.profiling import ProfileOptions, device_name, gpu_count
     from planner.profiling import profile as measure
 
-    kind: Literal["cpu", "cuda"] = "cuda" if cuda.is_available() else "cpu"
+    kind: Literal["cpu", "cuda"] = "cuda" if gpu_count() else "cpu"
     spec, _ = library.read(model, Model)
     device = device_name(kind)
     base, _ = library.read(device, Profile)
-    ranks = measuring.ranks or (cuda.device_count() if kind == "cuda" else RANKS_ON_CPU)
+    ranks = measuring.ranks or gpu_count() or RANKS_ON_CPU
     options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
     path = target or library.cache() / f"{device}.yaml"
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path

@@ -10,7 +10,7 @@ from planner.plan.model import Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
-from planner.specs.model import Module
+from planner.specs.model import Module, Vit
 from planner.specs.parameters import parameters
 from planner.specs.shapes import BYTES
 
@@ -88,10 +88,11 @@ class Pricing:
         return Cost(seconds, costs.source, costs.spread)
 
     def transfer(self, task: Task) -> Cost:
-        """Activations or their gradients from one stage's ranks to another's."""
+        """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""
         module, layout = self.models[task.module], self.layouts[task.module]
-        width = module.hidden if task.layers[-1] < module.layers - 1 else getattr(module, "out", module.hidden)
-        size = task.tokens * width * BYTES[layout.dtype] / len(task.ranks)
+        projected = isinstance(module, Vit) and ">" in task.group  # on an edge: behind the projector
+        per_token = module.out / module.merge**2 if isinstance(module, Vit) and projected else float(module.hidden)
+        size = task.tokens * per_token * BYTES[layout.dtype] / len(task.ranks)
         near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
         pair = Ranks(sorted({near, far}))
         return collective_cost("p2p", size, 1, pair, self.cluster, self.prices.collectives)

@@ -66,6 +66,16 @@ def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) 
     return problem
 
 
+def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
+    """The least seconds (per rank), or rank-seconds, that an item takes on any of its degrees, without constants."""
+    size = problem.sizes[item]
+    seconds = (
+        (degree, problem.lines[degree].quad * size * size + problem.lines[degree].lin * size)
+        for degree in problem.choices(item)
+    )
+    return min(time if per_rank else degree * time for degree, time in seconds)
+
+
 def degree_line(pricing: Pricing, module: str, degree: int) -> Line:
     """Both passes on an aligned block of `degree` ranks."""
     block = Ranks(pricing.layouts[module].ranks[:degree])

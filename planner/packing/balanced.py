@@ -18,6 +18,15 @@ def best_balanced(problem: Sequences) -> Packed | None:
     return min(found, key=lambda packed: worth(problem, packed), default=None)
 
 
+def one_by_one(problem: Sequences) -> Packed:
+    """Every item in a micro-batch of its own, on its fastest degree: the warm start where no one degree holds all."""
+    rows = []
+    for item in problem.sizes:
+        fastest = min(problem.choices(item), key=lambda degree: problem.seconds(degree, (item,)))
+        rows.append((PackedGroup(fastest, (item,)),))
+    return ordered(tuple(rows), problem)
+
+
 def best_of_degree(problem: Sequences, degree: int) -> Packed | None:
     """The best number of micro-batches for one degree."""
     groups = problem.ranks // degree

@@ -115,15 +115,19 @@ def placed_layers(place: Place, task: Task) -> Layers | None:
 def put_forward(
     order: list[Task], forward: list[Task], places: list[Place], consumers: set[str], works: dict[str, Work]
 ) -> list[Task]:
-    """Each task of `forward` at its placement, with what it waits for; the rest right before the first consumer."""
+    """Each task of `forward` at its placement, with what it waits for; the rest behind, right before a consumer."""
+    placed_ids: set[str] = set()
     for place in places:
         moved = needed(forward, {task.id for task in forward if placed(place, task)})
         if moved:
             at = anchor_index(order, place, works)
             order = order[:at] + moved + order[at:]
             forward = [task for task in forward if task not in moved]
+            placed_ids |= {task.id for task in moved}
     first = next((i for i, task in enumerate(order) if task.id in consumers), len(order))
-    return order[:first] + forward + order[first:]
+    behind = max((i + 1 for i, task in enumerate(order) if task.id in placed_ids), default=0)
+    rest = max(first, behind)
+    return order[:rest] + forward + order[rest:]
 
 
 def placed(place: Place, task: Task) -> bool:

@@ -6,7 +6,7 @@ still due, and the update.
 """
 
 from planner.plan.encoders import add_encoder, check_places
-from planner.plan.merge import merge
+from planner.plan.merge import merge, settled
 from planner.plan.model import Plan, Step
 from planner.plan.task import Task
 from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks
@@ -27,7 +27,9 @@ def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
     order = merge(lanes)
     for edge in plan.edges:
         order = add_encoder(plan, step, edge, works, order)
-    check_places(plan, step, order)
+    if plan.edges:
+        check_places(plan, step, order)
+        order = settled(order)
     return tuple(order + [task for work in works.values() for task in closing_tasks(work, step)])
 
 

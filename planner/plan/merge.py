@@ -5,6 +5,7 @@ every member of a group meets the same collectives in the same sequence.
 """
 
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 
 from planner.errors import InputError
 from planner.plan.task import Task
@@ -32,6 +33,36 @@ def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
 
 def ready(task: Task, done: set[str], known: set[str]) -> bool:
     return all(i in done or i not in known for i in task.after)
+
+
+def settled(order: Sequence[Task]) -> list[Task]:
+    """The same tasks, each behind all that it waits for; on every rank and stream they keep their order.
+
+    Raises InputError naming a task that cannot start before one which waits for it.
+    """
+    position = {task.id: i for i, task in enumerate(order)}
+    followers: list[list[int]] = [[] for _ in order]
+    blocked = [0] * len(order)
+    last: dict[tuple[int, str], int] = {}
+    for i, task in enumerate(order):
+        lanes = [(rank, task.stream) for rank in task.ranks]
+        before = {last[lane] for lane in lanes if lane in last} | {position[a] for a in task.after if a in position}
+        for j in before:
+            followers[j].append(i)
+        blocked[i] = len(before)
+        last.update(dict.fromkeys(lanes, i))
+    ready = [i for i, count in enumerate(blocked) if not count]  # rising, so a heap
+    settled: list[int] = []
+    while ready:
+        settled.append(heappop(ready))
+        for i in followers[settled[-1]]:
+            blocked[i] -= 1
+            if not blocked[i]:
+                heappush(ready, i)
+    if len(settled) < len(order):  # the first of the rest is behind its lanes' tasks, so it waits for a later one
+        stuck = order[next(i for i, count in enumerate(blocked) if count)]
+        raise wait_cycle(stuck, next(a for a in stuck.after if blocked[position.get(a, settled[0])]))
+    return [order[i] for i in settled]
 
 
 def check_waits(order: Iterable[Task]) -> None:

@@ -14,7 +14,8 @@ from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
 from planner.units import GB, KIB, MS, US
 
 INTERVAL = 80  # percent of the samples that lie within the spread
-Medians = dict[tuple[int, ...], tuple[float, ...]]
+MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the waits of a collective
+Middle = dict[tuple[int, ...], tuple[float, ...]]
 
 
 def module_costs(spec: Module, samples: Sequence[Sample], ranks: int, measured_at: str) -> ModuleCosts:
@@ -37,7 +38,7 @@ def module_costs(spec: Module, samples: Sequence[Sample], ranks: int, measured_a
 
 def passes(samples: Sequence[Sample], layers: int, kept: float) -> tuple[Passes, Array]:
     """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit."""
-    middle = medians(samples)
+    middle = over_rounds(samples, MEDIAN)
     sizes = list(middle)
     quadratic = len({len(size) for size in sizes}) > 1  # the ends do not see documents
     columns, every = (features(which, quadratic) for which in (sizes, [sample.sizes for sample in samples]))
@@ -66,14 +67,12 @@ def features(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
 
 def fit_of(coefficients: Array, quadratic: bool) -> Fit:
     squared, linear, fixed = coefficients if quadratic else (0.0, *coefficients)
-    return Fit(
-        ms_per_token2=rounded(squared / MS), ms_per_token=rounded(linear / MS), ms=rounded(fixed / MS)
-    )
+    return Fit(ms_per_token2=rounded(squared / MS), ms_per_token=rounded(linear / MS), ms=rounded(fixed / MS))
 
 
 def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
     """A table for every collective that was measured: one line for each size of group."""
-    tables = {}
+    tables: dict[str, Collective] = {}
     for kind in COLLECTIVES:
         points, errors = [], []
         for size, found in groupby(of_kind(samples, kind), key=lambda sample: sample.sizes[0]):
@@ -87,23 +86,21 @@ def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
 
 def point_of(ranks: int, samples: Sequence[Sample]) -> tuple[Point, Array]:
     """Latency and bandwidth over groups of one size; there is always a bandwidth."""
-    middle = medians(samples)
+    middle = over_rounds(samples, LOWER_QUARTILE)
     columns = np.array([(1, size[1]) for size in middle], dtype=np.float64)
     coefficients = nonnegative(columns, np.array([seconds for (seconds,) in middle.values()]), always=(1,))
     every = np.array([(1, sample.sizes[1]) for sample in samples], dtype=np.float64)
     errors = residuals(every, np.array([sample.values[0] for sample in samples]), coefficients)
     latency_s, seconds_per_byte = coefficients
-    point = Point(
-        ranks=ranks, gb_per_s=rounded(1 / (seconds_per_byte * GB)), latency_us=rounded(latency_s / US)
-    )
+    point = Point(ranks=ranks, gb_per_s=rounded(1 / (seconds_per_byte * GB)), latency_us=rounded(latency_s / US))
     return point, errors
 
 
-def medians(samples: Iterable[Sample]) -> Medians:
-    """The middle of the rounds, for every size."""
+def over_rounds(samples: Iterable[Sample], percentile: float) -> Middle:
+    """What stands for all rounds, for every size."""
     ordered = sorted(samples, key=lambda sample: sample.sizes)
     return {
-        sizes: tuple(np.median([sample.values for sample in found], axis=0).tolist())
+        sizes: tuple(np.percentile([sample.values for sample in found], percentile, axis=0).tolist())
         for sizes, found in groupby(ordered, key=lambda sample: sample.sizes)
     }
 

@@ -28,6 +28,13 @@ def device_name(kind: str) -> str:
     return "cpu" if kind == "cpu" else gpu_name(_gpu())
 
 
+def gpu_count() -> int:
+    """GPUs that torch can use here."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
 def gpu_name(said: str) -> str:
     """`NVIDIA A100-SXM4-80GB` is `a100-80gb`; an unknown GPU keeps its name, without the maker's."""
     for pattern, name in NAMES.items():

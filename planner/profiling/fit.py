@@ -35,12 +35,14 @@ def nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> 
             if part.min() >= 0 and all(part[chosen.index(index)] > 0 for index in always) and error < least:
                 best, least = np.zeros(count), error
                 best[list(chosen)] = part
-    return best / scale
+    best /= scale
+    return best
 
 
 def residuals(columns: Array, values: Array, coefficients: Array) -> Array:
     """Relative errors of the line, as a share of what was measured."""
-    return np.abs(columns @ coefficients / values - 1)
+    errors: Array = np.abs(columns @ coefficients / values - 1)
+    return errors
 
 
 def holdout_error(columns: Array, values: Array) -> float | None:

@@ -65,7 +65,7 @@ def collective_pieces(context: str, ranks: int, kind: str, quick: bool) -> Itera
     """Round by round, every collective over groups of every size; point to point between two."""
     latency_s, bytes_per_s = WIRE[kind]
     level = effort(kind, quick)
-    for number in range(level.rounds):
+    for number in range(2 * level.rounds):  # they are short, and their waits vary
         for collective in COLLECTIVES:
             for size in group_sizes(ranks)[: 1 if collective == "p2p" else None]:
                 for message in level.messages:
@@ -79,9 +79,7 @@ def group_sizes(ranks: int) -> list[int]:
     return sorted({*powers, ranks} - {1})
 
 
-def affordable(
-    spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, level: Effort
-) -> list[tuple[int, ...]]:
+def affordable(spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, level: Effort) -> list[tuple[int, ...]]:
     """Packed batches by rising size, until a round takes too long or memory ends."""
     count = parameters(spec)
     states = (count.layer * DEPTH + count.ends) * STATE_BYTES[dtype]
@@ -99,9 +97,7 @@ def affordable(
         sizes += bool(found)
         total *= 2
     if sizes < LEAST_POINTS:
-        raise InputError(
-            "its table of learned positions is too short to measure anything", fix="raise max_positions"
-        )
+        raise InputError("its table of learned positions is too short to measure anything", fix="raise max_positions")
     return chosen
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.launch.processes import launch
-from planner.launch.worker import Kind
+from planner.launch.worker import Kind, cores
 from planner.profiling.journal import Journal
-from planner.profiling.piece import Piece, Sample, Span, length
+from planner.profiling.piece import Piece, Sample, Span, seconds
 from planner.specs.job import Dtype
 from planner.specs.model import Module
 
@@ -35,7 +35,7 @@ class Collector:
         if len(reports) < self.ranks:
             return
         piece, shared = self.pieces[index], 1 if self.pieces[index].kind == "kept" else self.pieces[index].repeats
-        values = tuple(length(of_all) / shared for of_all in zip(*self.heard.pop(index), strict=True))
+        values = tuple(seconds(of_all, cores()) / shared for of_all in zip(*self.heard.pop(index), strict=True))
         self.journal.append(Sample(piece.context, piece.kind, piece.sizes, piece.round, values))
         self.report(index, piece)
 
@@ -57,6 +57,4 @@ def measure(collector: Collector, specs: dict[str, Module], dtype: Dtype, kind: 
     total = collector.before + len(collector.pieces)
     expected_s = sum(piece.expected_s for piece in collector.pieces)
     collector.on_progress(collector.before, total, f"starting {collector.ranks} processes", expected_s)
-    launch(
-        rank_main, collector.ranks, collector.pieces, specs, dtype, on_message=collector.hear, kind=kind
-    )
+    launch(rank_main, collector.ranks, collector.pieces, specs, dtype, on_message=collector.hear, kind=kind)

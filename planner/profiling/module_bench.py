@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import init_device_mesh
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
@@ -41,7 +41,7 @@ class ModuleBench:
             return [self.update(piece.repeats)]
         batch = self.batch(piece.sizes)
         if piece.kind == "kept":
-            return [(0.0, size / sum(piece.sizes)) for size in self.kept(batch)]
+            return [Span(0.0, size / sum(piece.sizes)) for size in self.kept(batch)]
         return self.passes(piece.kind == "ends", batch, piece.repeats)
 
     def batch(self, lengths: tuple[int, ...]) -> Batch:
@@ -64,7 +64,7 @@ class ModuleBench:
                 output = outputs.pop()
                 torch.autograd.grad(output, leaves, torch.ones_like(output))
 
-        return [span(forward, self.device), span(backward, self.device)]
+        return [span(forward, self.device, True), span(backward, self.device, True)]
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Rotary | None]:
         """A stand-in for what the first layer is given."""
@@ -88,7 +88,7 @@ class ModuleBench:
             self.optimizer = sharded_optimizer(self.spec, self.dtype, self.device)
             self.optimizer.step()  # makes its moments
         step = self.optimizer.step
-        return span(lambda: [step() for _ in range(repeats)], self.device)
+        return span(lambda: [step() for _ in range(repeats)], self.device, True)
 
 
 def stack(model: Network, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
@@ -106,9 +106,9 @@ def end_loss(model: Network, batch: Batch) -> Tensor:
 
 def sharded_optimizer(spec: Module, dtype: Dtype, device: torch.device) -> torch.optim.Optimizer:
     """AdamW over the model sharded by all ranks, every gradient there."""
-    model: nn.Module = build(spec, dtype=MASTER[dtype], device=torch.device("meta"))
+    model = build(spec, dtype=MASTER[dtype], device=torch.device("meta"))
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for unit in [*model.layers, model]:  # type: ignore[union-attr,misc]
+    for unit in [*model.layers, model]:
         fully_shard(unit, mesh=mesh)
     model.to_empty(device=device)
     for parameter in model.parameters():

@@ -1,15 +1,23 @@
 """One thing to measure once, and what came out: plain data between the plan of a profile, its ranks and its fits."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["layer", "ends", "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
 Key = tuple[str, str, tuple[int, ...], int]
-Span = tuple[float, float]  # begin and end, s, on a clock that all ranks of a machine share
 
 COLLECTIVES: tuple[Kind, ...] = ("all_to_all", "all_gather", "reduce_scatter", "p2p")
 PASSES: tuple[Kind, ...] = ("layer", "ends")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one rank saw of a piece, in seconds on clocks that all ranks of a machine share."""
+
+    begin: float
+    end: float
+    busy: float | None = None  # of a core, when one thread did all of it and never waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,13 @@ class Sample:
         return self.context, self.kind, self.sizes, self.round
 
 
-def length(spans: Iterable[Span]) -> float:
-    """From when the first rank began to when the last was done: the cores may have served them in turns."""
-    begins, ends = zip(*spans, strict=True)
-    return float(max(ends) - min(begins))
+def seconds(spans: Sequence[Span], cores: int) -> float:
+    """How long a piece takes when its ranks have the machine to themselves.
+
+    Ranks that only compute keep the cores busy between them: their processor time says what the clock would, whatever
+    else ran meanwhile. Otherwise from when the first began to when the last was done.
+    """
+    busy = [span.busy for span in spans if span.busy is not None]
+    if busy:
+        return max(max(busy), sum(busy) / cores)
+    return max(span.end for span in spans) - min(span.begin for span in spans)

@@ -20,7 +20,7 @@ from planner.profiling.piece import Piece
 from planner.specs.base import changed
 from planner.specs.job import Dtype
 from planner.specs.model import Model, Module, head_dim, kv_heads
-from planner.specs.profile import Collective, ModuleCosts, Point, Profile, Provenance
+from planner.specs.profile import Collective, Point, Profile, Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def profile(
     place = environment(base.name, kind)
     journal = Journal(target.with_suffix(".jsonl"), place)
     before = files.read(target, Profile) if target.exists() else base
-    subjects, left_out = chosen(journal, [subject(place, f"{model_name}/{name}", model.modules[name], base, options)
-                                          for name in model.modules])
+    asked = [subject(place, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
+    subjects, left_out = chosen(journal, asked)
     shared = collective_context(place, options.ranks)
     wanted = [piece for subject in subjects for piece in subject.pieces]
     wanted += collective_pieces(shared, options.ranks, kind, options.quick)

@@ -66,18 +66,11 @@ class Executor:
             "update": self.update,
         }
 
-    def step(self, tasks: Sequence[Task], tokens: int) -> RankStep:
-        """All tasks of a step, of which this rank executes its own; `tokens`: of all ranks."""
+    def step(self, tasks: Sequence[Task]) -> RankStep:
+        """All tasks of a step, of which this rank executes its own."""
         own = [task for task in tasks if self.worker.rank in task.ranks]
-        self.batches = {(task.micro_batch, task.group): self.batch(task) for task in own if task.phase == "F"}
-        self.losses: dict[Key, Tensor] = {}
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
-        self.tokens = tokens
-        self.optimizer.zero_grad()
-        self.sharded.hold(self.sharded.once)
+        self.prepare(own, tokens=sum(task.tokens for task in tasks if task.phase == "F"))
         held = sum(len(batch.positions) for batch in self.batches.values())
-        if self.worker.kind == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.worker.device)
         self.clock.start()
         noted = [self.run(task) for task in own if not inside(task)]
         seconds = self.clock.stop()
@@ -89,6 +82,17 @@ class Executor:
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
         )
+
+    def prepare(self, own: Sequence[Task], tokens: int) -> None:
+        """What a step begins with; `tokens`: of all ranks."""
+        self.tokens = tokens
+        self.batches = {(task.micro_batch, task.group): self.batch(task) for task in own if task.phase == "F"}
+        self.losses: dict[Key, Tensor] = {}  # of forwards whose backward has not come yet
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.optimizer.zero_grad()
+        self.sharded.hold(self.sharded.once)
+        if self.worker.kind == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.worker.device)
 
     def leads(self, task: Task) -> bool:
         return task.phase == "F" and task.ranks[0] == self.worker.rank

@@ -40,14 +40,14 @@ class Reference:
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(weights[name])
 
-    def compare(self, tasks: Sequence[Task], tokens: int, ranks: Sequence[RankStep]) -> None:
+    def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStep]) -> None:
         """After a step: its loss and its gradients, which are still there, with the reference's own."""
         gradients = self.sharded.gradients()
         if self.model is None:
             return
         items = [item for task in tasks if task.phase == "F" for item in zip(task.items, task.sizes, strict=True)]
-        require_once(items, tokens, ranks)
-        want_loss, want = self.train(items, tokens)
+        require_once(items, ranks)
+        want_loss, want = self.train(items)
         loss = sum(rank.loss for rank in ranks)
         error, name = worst_error(gradients, want)
         before = self.worst
@@ -59,11 +59,11 @@ class Reference:
             worst=name if error >= before.grad_rel_err else before.worst,
         )
 
-    def train(self, items: Sequence[tuple[int, int]], tokens: int) -> tuple[float, dict[str, Tensor]]:
+    def train(self, items: Sequence[tuple[int, int]]) -> tuple[float, dict[str, Tensor]]:
         """Loss per token and gradients, each item by itself."""
         assert self.model is not None
         self.model.zero_grad()
-        total = 0.0
+        tokens, total = sum(size for _, size in items), 0.0
         for item in items:
             loss = self.model(packed_batch(self.model.spec, [item], self.seed, device=self.sharded.device)) / tokens
             loss.backward()
@@ -93,10 +93,10 @@ def finite(error: float) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def require_once(items: Sequence[tuple[int, int]], tokens: int, ranks: Sequence[RankStep]) -> None:
+def require_once(items: Sequence[tuple[int, int]], ranks: Sequence[RankStep]) -> None:
     """Every item of the step went through exactly one group, and every token through one rank."""
     worked = Counter(item for rank in ranks for item in rank.items)
-    held = sum(rank.tokens for rank in ranks)
+    tokens, held = sum(size for _, size in items), sum(rank.tokens for rank in ranks)
     wrong = [item for item, _ in items if worked[item] != 1]
     if wrong or len(worked) != len(items) or held != tokens:
         what = f"item {wrong[0]} was worked on {worked[wrong[0]]} times" if wrong else f"ranks held {held} tokens"

@@ -1,12 +1,15 @@
 """What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch."""
 
+import math
 from collections.abc import Iterator
+from typing import get_args
 
 from planner.errors import InputError
 from planner.launch.worker import Kind
 from planner.plan.model import Layout, Piece, Plan, assignments
 from planner.runtime.options import RunOptions
 from planner.specs.base import Ranks
+from planner.specs.job import Dtype
 
 SIMULATE = "simulate it, or plan the job with data parallelism and sequence groups alone"
 
@@ -15,11 +18,20 @@ Refusal = tuple[str, str, str]  # message, where, fix
 
 def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why not."""
-    if options.steps is not None and options.steps < 1:
-        raise InputError(f"{options.steps} steps are none", where="steps", fix="run at least one")
+    require_options(options)
     for message, where, fix in refusals(plan):
         raise InputError(message, where=where, fix=fix)
     require_models(plan)
+
+
+def require_options(options: RunOptions) -> None:
+    if options.steps is not None and options.steps < 1:
+        raise InputError(f"{options.steps} steps are none", where="steps", fix="run at least one")
+    known = get_args(Dtype)
+    if options.dtype is not None and options.dtype not in known:
+        raise InputError(f"no dtype is called `{options.dtype}`", where="dtype", fix=f"one of {', '.join(known)}")
+    if not 0 <= options.learning_rate < math.inf:
+        raise InputError(f"{options.learning_rate} is no learning rate", where="learning_rate", fix="such as 1e-3")
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:

@@ -1,31 +1,34 @@
 """What happens only once, before anything is timed.
 
-The first forward and backward of a sharded model, the first update and the first exchange over a group import modules
-of torch, choose kernels, allocate states and connect processes: seconds that no later step pays. So every rank first
-trains one short item of its own with a learning rate of zero, and each group exchanges a few bytes; the gradients and
-the optimizer's states of it are dropped.
+The first passes through a sharded model, the first update and the first exchange over a group import modules of torch,
+choose kernels, get memory, make optimizer states and connect processes: seconds that no later step pays. So the ranks
+first run the first micro-batch of the plan, with an update that changes no weight, and each group exchanges a few
+bytes. Gradients and optimizer states of it are dropped.
 """
 
+from collections.abc import Sequence
+
 from planner.launch.collectives import time_collective
-from planner.models.data import packed_batch, token_unit
 from planner.plan.model import Plan
+from planner.plan.task import Task
 from planner.runtime.executor import Executor
 
 FEW_BYTES = 64
 
 
-def warm_up(executor: Executor, plan: Plan) -> None:
-    worker, sharded = executor.worker, executor.sharded
-    worker.begin("warm-up")
+def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
+    """`tasks`: of the first step."""
+    rank = executor.worker.rank
+    executor.worker.begin("warm-up")
     for ranks in sorted({tuple(group.ranks) for group in plan.groups.values() if len(group.ranks) > 1}):
-        if worker.rank in ranks:
-            time_collective("all_to_all", executor.groups[ranks], FEW_BYTES, worker.device, warmup=0, repeats=1)
-    spec = sharded.model.spec
-    short = packed_batch(spec, [(0, token_unit(spec))], executor.seed, device=worker.device)
-    sharded.model(short).backward()
+        if rank in ranks:
+            time_collective(
+                "all_to_all", executor.groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1
+            )
+    first = tasks[0].micro_batch
+    few = [task for task in tasks if task.micro_batch in (first, None) and task.phase != "update"]
+    executor.step(few)
     idle_update(executor)
-    if sharded.once:
-        sharded.gather()
 
 
 def idle_update(executor: Executor) -> None:

@@ -34,7 +34,7 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     steps = [expand(plan, number) for number in range(len(plan.steps))]
     of = options.steps or len(steps)
     executor = prepare(worker, plan, options)
-    warm_up(executor, plan)
+    warm_up(executor, plan, steps[0])
     reference = Reference(executor.sharded, worker.rank == 0, options.seed) if options.verify else None
     done = []
     for number in range(of):
@@ -61,18 +61,17 @@ def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
 
 def one_step(executor: Executor, tasks: tuple[Task, ...], reference: Reference | None) -> StepResult | None:
     """One step on every rank; on the first, what it came to."""
-    tokens = sum(task.tokens for task in tasks if task.phase == "F")
     if reference:
         reference.follow()
-    ranks = collected(executor.step(tasks, tokens))
+    ranks = collected(executor.step(tasks))
     if reference:
         executor.worker.begin("verification")
-        reference.compare(tasks, tokens, ranks)
+        reference.compare(tasks, ranks)
     if not ranks:
         return None
     return StepResult(
         loss=sum(rank.loss for rank in ranks),
-        tokens=tokens,
+        tokens=sum(rank.tokens for rank in ranks),
         seconds=max(rank.seconds for rank in ranks),
         measured=tuple(records([rank.passes for rank in ranks])),
         peak_bytes=tuple(rank.peak_bytes for rank in ranks),

@@ -13,7 +13,8 @@ Claim = Literal["searched", "infeasible", "unbounded"]
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much work a back end may do. Work is counted in nodes or in CP-SAT's deterministic time, so that the same
-    input always ends at the same place; `seconds` stops by the clock as well, and then it may not."""
+    input always ends at the same place; `seconds` stops by the clock as well, and then it may not. A linear program,
+    and the first one of a search tree, is always finished unless the clock stops it."""
 
     effort: int = 2  # 1..4
     seconds: float | None = None

@@ -8,7 +8,7 @@ with an open variable is refused.
 from typing import Any
 
 import numpy as np
-from ortools.sat.python import cp_model_helper as cp
+from ortools.sat.python import cp_model
 
 from planner.solve.answer import Answer, Limits
 from planner.solve.grid import NOISE, Grid, Line, lay_grid, whole_limits, whole_line
@@ -20,19 +20,21 @@ PROBE = 10  # conflicts: halve the range of the objective, or it creeps over a f
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     grid = lay_grid(program)
     objective = _objective(program, grid)
-    proto = _model(program, grid, objective)
+    model = cp_model.CpModel()
+    _fill(model.proto, program, grid, objective)
     if hint is not None:
-        proto.solution_hint.vars.extend(range(program.variables))
-        proto.solution_hint.values.extend(grid.nearest(hint).astype(np.int64).tolist())
-    wrapper = cp.SolveWrapper()
-    wrapper.set_parameters(_parameters(limits))
-    response = wrapper.solve(proto)  # type: ignore[no-untyped-call]
-    if response.status == cp.CpSolverStatus.INFEASIBLE:
+        model.proto.solution_hint.vars.extend(range(program.variables))
+        model.proto.solution_hint.values.extend(grid.nearest(hint).astype(np.int64).tolist())
+    solver = cp_model.CpSolver()
+    _limit(solver.parameters, limits)
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
         return Answer("infeasible")
-    if response.status == cp.CpSolverStatus.MODEL_INVALID:
-        raise RuntimeError(f"CP-SAT refused the model: {cp.CpSatHelper.validate_model(proto)}")
-    if response.status == cp.CpSolverStatus.UNKNOWN:
+    if status == cp_model.MODEL_INVALID:
+        raise RuntimeError(f"CP-SAT refused the model: {model.validate()}")
+    if status == cp_model.UNKNOWN:
         return Answer()
+    response = solver.response_proto
     bound = _bound(program, grid, objective, int(response.inner_objective_lower_bound))
     values = grid.values(np.array(list(response.solution), dtype=np.float64))
     return Answer(values=values, bound=bound, coarse=True)
@@ -50,8 +52,7 @@ def _bound(program: Program, grid: Grid, objective: Line, whole: int) -> float:
     return float(shift.sum()) + (whole - objective.error) / objective.scale - noise
 
 
-def _model(program: Program, grid: Grid, objective: Line) -> Any:
-    proto = cp.CpModelProto()
+def _fill(proto: Any, program: Program, grid: Grid, objective: Line) -> None:
     for top in grid.top.astype(np.int64).tolist():
         proto.variables.add().domain.extend([0, top])
     shifts = program.activities(grid.origin)
@@ -66,11 +67,9 @@ def _model(program: Program, grid: Grid, objective: Line) -> Any:
     if len(objective.variables):
         proto.objective.vars.extend(objective.variables.tolist())
         proto.objective.coeffs.extend(objective.weights.tolist())
-    return proto
 
 
-def _parameters(limits: Limits) -> Any:
-    asked = cp.SatParameters()
+def _limit(asked: Any, limits: Limits) -> None:
     asked.num_workers = 1
     asked.random_seed = limits.seed
     asked.max_deterministic_time = limits.work
@@ -78,4 +77,3 @@ def _parameters(limits: Limits) -> Any:
     asked.binary_search_num_conflicts = PROBE
     if limits.seconds is not None:
         asked.max_time_in_seconds = limits.seconds
-    return asked

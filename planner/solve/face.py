@@ -37,6 +37,8 @@ def solve(
     answered = _back_end(backend)
     if effort not in (1, 2, 3, 4):
         raise InputError(f"effort {effort} is none of 1, 2, 3, 4", fix="choose one of them")
+    if limit_seconds is not None and limit_seconds <= 0:
+        raise InputError(f"{limit_seconds:g} seconds are no time to solve in", fix="give more, or no limit")
     if hint is not None and hint.shape != (program.variables,):
         raise ValueError(f"a hint has one value for each of the {program.variables} variables")
     start = perf_counter()

@@ -23,7 +23,9 @@ from planner.errors import InputError
 from planner.solve.program import Bools, Floats, Ints, Program
 
 GRID_BITS = 24
+FINEST = 2.0**-36  # no grid is finer
 PRECISION = 1e-8  # what rounding the coefficients may move a row, of its largest activity
+SMALL = 1e-3  # activities below it are carried as if they were as large
 MAGNITUDE = 2.0**60  # largest activity of a row: sums have to stay within 64 bits
 OPEN = 2.0**62  # beyond the activity of every row: stands for a missing bound
 NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to spare
@@ -61,22 +63,19 @@ def lay_grid(program: Program) -> Grid:
             fix="give it bounds that no good solution reaches, or choose another back end",
         )
     power = np.exp2(np.ceil(np.log2(np.where(width > 0, width, 1.0))) - GRID_BITS)
-    step = np.where(program.integer, 1.0, power)
+    step = np.where(program.integer, 1.0, np.maximum(power, FINEST))
     return Grid(origin=program.lower, step=step, top=np.ceil(width / step))
 
 
 def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bools, what: str) -> Line:
-    """The smallest scale that is precise enough; the first tried carry integers and decimals without error."""
+    """The first scale that is precise enough: one of those that carry integers and decimals without error, if any."""
     weights, tops = coefficients * grid.step[columns], grid.top[columns]
     reach = float(np.abs(weights) @ tops)
     finest = 1.0 / float(grid.step[columns].min(initial=1.0))
-    for factor in (*(10.0**places for places in range(7)), *(2.0**bits for bits in range(20, 64, 2))):
-        scale = finest * factor
+    for scale in (*(finest * 10.0**places for places in range(7)), *(2.0**bits for bits in range(64))):
         rounded = np.rint(weights * scale)
         rounding = float(np.abs(weights * scale - rounded) @ tops)
-        if reach * scale > MAGNITUDE:
-            break
-        if rounding <= PRECISION * reach * scale:
+        if reach * scale <= MAGNITUDE and rounding <= PRECISION * scale * max(reach, SMALL):
             moving = 0.5 * scale * float(np.abs(weights[continuous[columns]]).sum())
             return Line(columns, rounded.astype(np.int64), scale, rounding + moving)
     raise InputError(

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, parameters_pb2, result_pb2
 from ortools.math_opt.core.python import solver
-from pybind11_abseil.status import StatusNotOk
+from pybind11_abseil.status import StatusNotOk  # type: ignore[import-untyped]
 
 from planner.solve.answer import Answer, Limits
 from planner.solve.program import Floats, Program
 
-FEASIBLE = 1e-9  # how far a row may be missed; with the usual 1e-6 a bound can pass the true optimum by more
+FEASIBLE = 1e-8  # how far a row may be missed; with the usual 1e-6 a bound can pass the true optimum by more
 GAP = 1e-8  # asked of the search trees; the judge calls 1e-6 optimal
 INFEASIBLE = {result_pb2.TERMINATION_REASON_INFEASIBLE}
 UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED}
@@ -40,6 +40,8 @@ def solve_scip(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     asked = _parameters(limits)
     asked.threads = 1
     asked.gscip.real_params["numerics/feastol"] = FEASIBLE
+    # SCIP 9 can presolve a row of two variables with two sides into a wrong one (it says so itself, afterwards).
+    asked.gscip.bool_params["constraints/linear/upgrade/varbound"] = False
     return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, asked, hint)
 
 

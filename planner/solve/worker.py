@@ -42,7 +42,7 @@ def apart(target: str, program: Program, limits: Limits, hint: Floats | None) ->
 
 def _run(target: str, folder: str) -> None:
     path = os.pathsep.join(filter(None, [str(Path(planner.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "planner.solve.worker", target],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder, "TMP": folder, "TEMP": folder},
@@ -51,14 +51,13 @@ def _run(target: str, folder: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-    try:
-        _, noise = process.communicate()
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    ) as process:
+        try:
+            _, noise = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
     if process.returncode:
         last = (noise.strip().splitlines() or ["it said nothing"])[-1]
         raise RunFailed(

@@ -1,5 +1,6 @@
 """What strategies share: a module spread over all ranks, and decisions as a plan that says what it used."""
 
+import os
 from pathlib import Path
 
 import planner
@@ -18,6 +19,7 @@ from planner.plan.model import (
     Step,
     Uses,
 )
+from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 
@@ -53,17 +55,21 @@ def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -
         limits=inputs.job.limits,
         fix=inputs.job.fix,
         prices=price_table(inputs, layouts),
-        sources={role: source(path) for role, path in inputs.sources.items()},
+        sources={role: source(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
 
 
-def source(path: Path) -> SourceFile:
-    """An input's digest, and its path as short as it can be said from here."""
-    try:
-        said = path.resolve().relative_to(Path.cwd().resolve())
-    except ValueError:
-        said = path
-    return SourceFile(path=str(said), sha256=files.digest(path))
+def source(path: Path, job: Path) -> SourceFile:
+    """An input's digest, and its path, which is the same wherever the job is solved from.
+
+    What is shipped lies under `profiles/`; anything else is said from the job's folder, or whole for a shipped job.
+    """
+    place, base, shipped = path.resolve(), job.resolve().parent, library.shipped().resolve()
+    if place.is_relative_to(shipped):
+        said = f"profiles/{place.relative_to(shipped).as_posix()}"
+    else:
+        said = place.as_posix() if base.is_relative_to(shipped) else Path(os.path.relpath(place, base)).as_posix()
+    return SourceFile(path=said, sha256=files.digest(path))
 
 
 def draft(

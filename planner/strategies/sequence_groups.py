@@ -11,8 +11,7 @@ and let the exact program (verify/exact.py) settle problems that are small enoug
 
 from planner.costs.pricing import Pricing
 from planner.costs.sequences import Sequences, allowed_degrees, sequences, split
-from planner.errors import Infeasible
-from planner.packing.balanced import best_balanced
+from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed, PackedGroup, ordered, worth
 from planner.packing.search import search
 from planner.plan.model import Group, Plan, Row, group_name
@@ -50,10 +49,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:
     """Construct, improve, prove: one step's packing, and the work it took."""
-    balanced = best_balanced(problem)
-    packed, fills = search(problem, balanced, effort)
-    if packed is None:
-        raise Infeasible("no packing was found", where="effort", fix="allow more degrees, or a higher effort")
+    packed, fills = search(problem, best_balanced(problem) or one_by_one(problem), effort)
     work = f"{fills} fills"
     if small_enough(problem, worth(problem, packed)):
         rows = prove(problem, worth(problem, packed)).rows

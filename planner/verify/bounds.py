@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, sequences
+from planner.costs.sequences import Sequences, cheapest, sequences
 from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
@@ -56,16 +56,6 @@ def longest(problem: Sequences) -> Bound:
 
 def coupled(problem: Sequences) -> Bound:
     return Bound(coupled_seconds(problem, fewest_rows(problem), row_constant(problem)), "coupled")
-
-
-def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
-    """The least seconds (per rank), or rank-seconds, that an item takes on any of its degrees, without constants."""
-    size = problem.sizes[item]
-    seconds = (
-        (degree, problem.lines[degree].quad * size * size + problem.lines[degree].lin * size)
-        for degree in problem.choices(item)
-    )
-    return min(time if per_rank else degree * time for degree, time in seconds)
 
 
 def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:

@@ -49,12 +49,12 @@ def coupled_seconds(problem: Sequences, fewest_rows: int, row_constant: float) -
     tokens = np.array([problem.sizes[item] for item in items], dtype=np.float64)
     seconds = {degree: times(problem, degree, items, tokens) for degree in problem.degrees}
     area = np.min([degree * of_degree for degree, of_degree in seconds.items()], axis=0)
-    least, rows = inf, fewest_rows
-    while rows * row_constant + area.sum() / problem.ranks < least and rows < fewest_rows + len(items):
-        for degree in problem.choices(items[0]):
-            rest = rest_of(problem, degree, rows, tokens, seconds)
-            least = min(least, rows * row_constant + best_multipliers(rest))
-        rows += 1
+    least = inf
+    for rows in (fewest_rows, fewest_rows + 1):  # with one more, (c) has room for all: yet more only add constants
+        if rows * row_constant + area.sum() / problem.ranks < least:
+            for degree in problem.choices(items[0]):
+                rest = rest_of(problem, degree, rows, tokens, seconds)
+                least = min(least, rows * row_constant + best_multipliers(rest))
     return least + problem.step_seconds
 
 

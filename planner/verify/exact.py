@@ -11,15 +11,17 @@ C_m: how long the micro-batch lasts; o_m: it is used (FlexSP's MILP, arXiv 2412.
     g_pm ≥ g_(p+1)m in a degree, C_m ≥ C_(m+1)         of equal solutions, one              symmetry
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.sequences import Sequences
-from planner.solve import Program, ProgramBuilder, Solution, solve
+from planner.costs.lines import Line
+from planner.costs.sequences import Sequences, cheapest
+from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
 
-ITEMS, RANKS, BINARIES = 8, 8, 600  # beyond these nothing is proven in reasonable time
+ITEMS, RANKS, BINARIES = 8, 8, 120  # beyond these nothing is proven in reasonable time
+UNITS = 1000.0  # of time in a step: solvers' tolerances are absolute, so microseconds would drown in them
 
 GroupOfItems = tuple[int, tuple[int, ...]]  # degree, items
 
@@ -57,22 +59,30 @@ def small_enough(problem: Sequences, value: float) -> bool:
 
 
 def rows_worth_trying(problem: Sequences, value: float) -> int:
-    """More micro-batches than this cost more than `value` by their constants alone, or leave some empty."""
+    """More micro-batches than this cost more than `value` with all work in perfect balance, or leave some empty."""
     constant = min(line.const for line in problem.lines.values()) + problem.row_seconds
     most = len(problem.sizes)
-    return most if constant <= 0 else max(1, min(most, int((value - problem.step_seconds) / constant)))
+    if constant <= 0:
+        return most
+    work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes) / problem.ranks
+    return max(1, min(most, int((value - problem.step_seconds - work) / constant * (1 + 1e-9) + 1e-9)))
 
 
 def prove(problem: Sequences, value: float, backend: str = "mathopt-highs", effort: int = 3) -> Proof:
     """Solve the exact program; `value` is what a known grouping is worth."""
-    formulation = formulate(problem, rows_worth_trying(problem, value))
+    unit = value / UNITS if value > 0 else 1.0
+    formulation = formulate(in_units(problem, unit), rows_worth_trying(problem, value))
     solution = solve(formulation.program, backend, effort=effort)
     rows = read(problem, formulation, solution.values) if solution.values is not None else ()
-    return Proof(rows, proven(solution, problem))
+    return Proof(rows, max(0.0, solution.bound) * unit + problem.step_seconds)
 
 
-def proven(solution: Solution, problem: Sequences) -> float:
-    return max(0.0, solution.bound) + problem.step_seconds
+def in_units(problem: Sequences, unit: float) -> Sequences:
+    """The same problem with times in units of so many seconds."""
+    lines = {
+        degree: Line(line.quad / unit, line.lin / unit, line.const / unit) for degree, line in problem.lines.items()
+    }
+    return replace(problem, lines=lines, row_seconds=problem.row_seconds / unit)
 
 
 def formulate(problem: Sequences, rows: int) -> Formulation:
