@@ -30,9 +30,9 @@ class Pricing:
         if task.phase in ("F", "B"):
             return self.compute(task)
         if task.phase == "gather":
-            return self.sharded(task, "all_gather", 2 if task.micro_batch is not None else 1)
+            return self.sharded(task, "all_gather", layer_times=2 if task.micro_batch is not None else 1)
         if task.phase == "sync":
-            return self.sharded(task, "reduce_scatter", 1)
+            return self.sharded(task, "reduce_scatter", layer_times=1)
         if task.phase == "update":
             return self.update(task)
         if task.phase == "send":
@@ -68,16 +68,20 @@ class Pricing:
             self.lines[key] = (line, source)
         return self.lines[key]
 
-    def sharded(self, task: Task, kind: str, times: int) -> Cost:
-        """Collectives over the parameters of the task's layers, one per layer and pass."""
+    def sharded(self, task: Task, kind: str, layer_times: int) -> Cost:
+        """Collectives over the parameters of the task's layers: one per layer and pass, and one for the ends.
+
+        The ends stay gathered from forward to backward, as FSDP2 keeps its root.
+        """
         if self.prices.modules[task.module].sharding == "included":
             return FREE
         module, layout = self.models[task.module], self.layouts[task.module]
         count = parameters(module)
         ends = count.ends if task.layers[-1] == module.layers - 1 else 0
-        held = (count.layer * len(task.layers) + ends) * BYTES[layout.dtype] / layout.mesh.get("tp", 1)
-        calls = times * (len(task.layers) + (1 if ends else 0))
-        return collective_cost(kind, held * times, calls, task.ranks, self.cluster, self.prices.collectives)
+        calls = layer_times * len(task.layers) + (1 if ends else 0)
+        moved = (layer_times * count.layer * len(task.layers) + ends) * BYTES[layout.dtype]
+        held = moved / layout.mesh.get("tp", 1)
+        return collective_cost(kind, held, calls, task.ranks, self.cluster, self.prices.collectives)
 
     def update(self, task: Task) -> Cost:
         """The optimizer's pass over the parameters that a rank updates."""

@@ -1,0 +1,144 @@
+"""Hypothesis strategies for everything that stands in a file, from the types themselves: what is added is covered."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from planner.specs.base import Indices
+from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.model import Decoder, Model, ModelEdge, Vit
+from planner.specs.profile import Fit, Passes
+
+TEXT = st.one_of(
+    st.sampled_from(
+        ["", "~", "null", "true", "1e9", ".5", "-", "a: b", "# no", "yes", "0x1f", "2001-01-01", " x ", "{"]
+    ),
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+)
+NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,6}", fullmatch=True)
+INDICES = st.sets(st.integers(0, 200), min_size=1, max_size=12).map(sorted)
+
+
+def instances(kind: type) -> st.SearchStrategy:
+    """Values of a type as a file can hold them."""
+    return of_type(msgspec.inspect.type_info(kind))
+
+
+def of_type(info: Any) -> st.SearchStrategy:
+    if isinstance(info, msgspec.inspect.StructType):
+        return struct(info)
+    if isinstance(info, msgspec.inspect.CustomType):
+        assert issubclass(info.cls, Indices)
+        return INDICES.map(info.cls)
+    if isinstance(info, msgspec.inspect.UnionType):
+        return st.one_of(*map(of_type, info.types))
+    if isinstance(info, msgspec.inspect.DictType):
+        least = info.min_length or 0
+        return st.dictionaries(of_type(info.key_type), of_type(info.value_type), min_size=least, max_size=least + 2)
+    if isinstance(info, msgspec.inspect.VarTupleType):
+        least = info.min_length or 0
+        return st.lists(of_type(info.item_type), min_size=least, max_size=least + 2).map(tuple)
+    return scalar(info)
+
+
+def scalar(info: Any) -> st.SearchStrategy:
+    if isinstance(info, msgspec.inspect.LiteralType):
+        return st.sampled_from(info.values)
+    if isinstance(info, msgspec.inspect.IntType):
+        return st.integers(info.ge if info.ge is not None else -(10**17), info.le or 10**17)
+    if isinstance(info, msgspec.inspect.FloatType):
+        least = info.gt if info.gt is not None else info.ge
+        return st.floats(least, info.le, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
+    if isinstance(info, msgspec.inspect.StrType):
+        return NAMES if info.pattern else TEXT
+    if isinstance(info, msgspec.inspect.BoolType):
+        return st.booleans()
+    assert isinstance(info, msgspec.inspect.NoneType)
+    return st.none()
+
+
+def struct(info: Any) -> st.SearchStrategy:
+    """An instance; structs that check more than their types have a strategy of their own."""
+    if info.cls in CHECKED:
+        return CHECKED[info.cls]()
+    return plain(info)
+
+
+def plain(info: Any, **given: st.SearchStrategy) -> st.SearchStrategy:
+    fields = {field.name: of_type(field.type) for field in info.fields if field.name not in given}
+    if hasattr(info.cls, "FORMAT"):
+        given["format"] = st.just(info.cls.FORMAT)
+    return st.builds(info.cls, **(fields | given))
+
+
+def unchecked(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
+    return plain(msgspec.inspect.type_info(kind), **given)
+
+
+def modules(kind: type) -> st.SearchStrategy:
+    """Heads that divide what they have to."""
+    return st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([None, 1]), st.sampled_from([None, 8])).flatmap(
+        lambda heads: unchecked(
+            kind,
+            heads=st.just(heads[0]),
+            kv_heads=st.just(heads[1]),
+            head_dim=st.just(heads[2]),
+            hidden=st.integers(1, 1000).map(lambda width: 4 * width),
+            **({"max_positions": st.integers(1, 100)} if kind is Decoder else {}),
+        )
+    )
+
+
+def clusters() -> st.SearchStrategy:
+    """The last level joins all ranks."""
+    kinds = st.lists(unchecked(RankKind, count=st.integers(1, 64)), min_size=1, max_size=2)
+    near = st.lists(unchecked(Level, ranks=st.just(2)), max_size=1)
+    return unchecked(
+        Cluster,
+        ranks=kinds.map(tuple),
+        levels=st.tuples(near, unchecked(Level, ranks=st.just(128))).map(lambda levels: (*levels[0], levels[1])),
+    )
+
+
+def models() -> st.SearchStrategy:
+    """Edges between modules that there are."""
+    edge = st.builds(ModelEdge, source=st.just("a"), target=st.just("b"))
+    return unchecked(
+        Model,
+        modules=st.fixed_dictionaries({"a": modules(Vit), "b": modules(Decoder)}),
+        edges=st.lists(edge, max_size=1).map(tuple),
+    )
+
+
+def passes() -> st.SearchStrategy:
+    fit, none = unchecked(Fit), st.none()
+    return st.one_of(
+        unchecked(Passes, forward=fit, backward=fit, both=none),
+        unchecked(Passes, forward=none, backward=none, both=fit),
+    )
+
+
+def places() -> st.SearchStrategy:
+    from planner.plan.model import Place
+
+    words = TEXT.filter(bool)
+    return st.sampled_from(["before", "after", "beside"]).flatmap(
+        lambda where: st.builds(Place, do=TEXT, on=TEXT, **{where: words})
+    )
+
+
+def checked() -> dict[type, Any]:
+    from planner.plan.model import Place
+
+    return {
+        Decoder: lambda: modules(Decoder),
+        Vit: lambda: modules(Vit),
+        Cluster: clusters,
+        Model: models,
+        Passes: passes,
+        Place: places,
+    }
+
+
+CHECKED = checked()

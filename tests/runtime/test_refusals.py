@@ -1,0 +1,89 @@
+"""What cannot be run is refused before anything is launched, with the reason and a way out."""
+
+import pytest
+import torch
+
+from planner.errors import InputError
+from planner.plan.model import Group, Layout, Piece, Step
+from planner.runtime import RunOptions, run
+from planner.runtime.runnable import require_runnable
+from planner.specs.base import Ranks, changed
+from planner.specs.cluster import RankKind
+from planner.specs.model import Decoder, Vit
+from planner.specs.profile import Device
+from tests.plans import encoder_plan, plan_of, sharded_plan, staged_plan, uses
+
+WHOLE = Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=3)
+PAIR = Group(ranks=Ranks((0, 1)), split={"ulysses": 2})
+DECODER = Decoder(layers=1, hidden=16, heads=8, ffn=16, vocab=16)
+
+
+def plan_with(layout=WHOLE, group=PAIR, spec=DECODER, entry=0, tokens=8):
+    return plan_of(
+        2,
+        uses(2, {"llm": spec}, {"llm": {0: tokens}}),
+        {"llm": layout},
+        {"g": group},
+        Step(sync="micro_batch", micro_batches=({"g": (entry,)},)),
+    )
+
+
+def on_gpus(plan, count):
+    device = Device(kind="cuda", memory_gib=80.0, tflops={"bf16": 1.0}, memory_gb_per_s=10.0)
+    kinds = (RankKind(kind="toy", count=count, per_node=8),)
+    return changed(plan, ranks=kinds, uses=changed(plan.uses, devices={"toy": device}))
+
+
+VIT = {"layers": 1, "hidden": 16, "heads": 8, "ffn": 16, "patch": 2, "out": 8}
+REFUSED = {
+    "ring attention": plan_with(group=Group(ranks=Ranks((0, 1)), split={"ring": 2})),
+    "pipeline stages": staged_plan(2, 2),
+    "llm and vit": encoder_plan(),
+    "tp: 2": plan_with(layout=changed(WHOLE, mesh={"tp": 2})),
+    "ranks 0 of 0-1": plan_with(changed(WHOLE, ranks=Ranks((0,)), mesh={"dp": 1}), Group(ranks=Ranks((0,)))),
+    "have no split": plan_with(group=Group(ranks=Ranks((0, 1)))),
+    "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
+    "offloaded": plan_with(entry=Piece(item=0, offload=0.5)),
+    "selective": plan_with(layout=changed(WHOLE, recompute="selective")),
+    "windows": plan_with(spec=Vit(**VIT, window=4)),
+    "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
+    "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("says", REFUSED)
+def test_it_is_refused(says):
+    with pytest.raises(InputError) as refused:
+        require_runnable(REFUSED[says], RunOptions())
+    assert says in refused.value.message
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize("plan", [plan_with(), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 1)]])])
+def test_it_is_not_refused(plan):
+    require_runnable(plan, RunOptions())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"steps": 0}, "0 steps"),
+        ({"dtype": "int8"}, "dtype is called `int8`"),
+        ({"learning_rate": float("nan")}, "rate"),
+    ],
+)
+def test_impossible_options(options, says):
+    with pytest.raises(InputError, match=says):
+        run(plan_with(), RunOptions(**options), print)
+
+
+def test_a_plan_for_another_machine():
+    count = torch.cuda.device_count() + 2
+    with pytest.raises(InputError, match=f"another machine: it wants {count} of toy"):
+        run(on_gpus(plan_with(), count), RunOptions(), print)
+
+
+def test_an_illegal_plan():
+    plan = plan_with()
+    with pytest.raises(InputError, match="illegal plan: item 1 of `llm` is assigned nowhere"):
+        run(changed(plan, uses=changed(plan.uses, items={"llm": {0: 8, 1: 8}})), RunOptions(), print)
