@@ -21,6 +21,7 @@ from planner.plan.expand import expand
 from planner.plan.join import join
 from planner.plan.legal import require_legal
 from planner.plan.model import Made, Plan
+from planner.plan.task import Task
 from planner.simulate import Timeline, to_trace
 from planner.specs import library
 from planner.specs.base import changed
@@ -29,7 +30,7 @@ from planner.specs.job import Dtype
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.strategies import strategy
-from planner.verify.score import Score, score
+from planner.verify.score import Score, require_memory, score
 
 if TYPE_CHECKING:
     from planner.runtime import Progress, RunOptions, Verified
@@ -83,9 +84,23 @@ def read_plan(path: str | Path) -> Plan:
     return plan
 
 
+def verify(plan: Plan) -> list[Score]:
+    """Legal, and within the memory of its devices; what each step is worth. Raises InputError and Infeasible."""
+    require_legal(plan, plan.name)
+    scores = simulate(plan)
+    for each in scores:
+        require_memory(plan, each)
+    return scores
+
+
 def simulate(plan: Plan) -> list[Score]:
     """Every step of a plan, expanded, priced and simulated."""
     return [score(plan, number) for number in range(len(plan.steps))]
+
+
+def tasks(plan: Plan, rank: int, step: int = 0) -> tuple[Task, ...]:
+    """What one rank does in a step, in order: for a trainer that follows a plan itself."""
+    return tuple(task for task in expand(plan, step) if rank in task.ranks)
 
 
 def write_trace(path: Path, scores: list[Score]) -> None:
@@ -116,13 +131,14 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
     """Launch a plan on this machine. Raises RunFailed naming the rank, InputError when it cannot run here."""
     from planner.runtime import run as launch
 
+    predicted = [each.timeline for each in verify(plan)]
     result = launch(plan, options, on_progress)
-    tasks = [expand(plan, number) for number in range(len(plan.steps))]
+    expanded = [expand(plan, number) for number in range(len(plan.steps))]
     timelines = []
     for at, step in enumerate(result.steps):
         records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
-        timelines.append(measured_timeline(records, tasks[at % len(tasks)], plan.size, step.seconds))
-    predicted = [score(plan, at % len(tasks)).timeline for at in range(min(len(tasks), len(timelines)))]
+        timelines.append(measured_timeline(records, expanded[at % len(expanded)], plan.size, step.seconds))
+    predicted = predicted[: len(timelines)]
     return Ran(
         plan=plan,
         machine=result.machine,
