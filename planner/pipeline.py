@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from planner.runtime import Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+DEFAULTS = Options()
 RANKS_ON_CPU = 4  # of the shipped cluster of this machine's kind, cpu-4
 
 
@@ -55,7 +56,7 @@ class Solved:
         return sum(self.step_seconds)
 
 
-def solve(job: str, options: Options, on_batch: OnProgress = unheard) -> Solved:
+def solve(job: str, options: Options = DEFAULTS, on_batch: OnProgress = unheard) -> Solved:
     """The plan of a job, verified. Raises InputError and Infeasible."""
     return decide(load(job, options), on_batch)
 
