@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from planner.plan.model import Place
 from planner.specs.base import Indices
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.model import Decoder, Model, ModelEdge, Vit
@@ -120,25 +121,17 @@ def passes() -> st.SearchStrategy:
 
 
 def places() -> st.SearchStrategy:
-    from planner.plan.model import Place
-
     words = TEXT.filter(bool)
     return st.sampled_from(["before", "after", "beside"]).flatmap(
         lambda where: st.builds(Place, do=TEXT, on=TEXT, **{where: words})
     )
 
 
-def checked() -> dict[type, Any]:
-    from planner.plan.model import Place
-
-    return {
-        Decoder: lambda: modules(Decoder),
-        Vit: lambda: modules(Vit),
-        Cluster: clusters,
-        Model: models,
-        Passes: passes,
-        Place: places,
-    }
-
-
-CHECKED = checked()
+CHECKED = {
+    Decoder: lambda: modules(Decoder),
+    Vit: lambda: modules(Vit),
+    Cluster: clusters,
+    Model: models,
+    Passes: passes,
+    Place: places,
+}

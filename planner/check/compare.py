@@ -71,9 +71,7 @@ def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
 def worth_finding(category: Category, old: float, new: float, note: str) -> Finding:
     more = new / old - 1 if old else 0.0
     message = f"the plan takes {duration(new)} instead of {duration(old)} ({more:+.1%})"
-    return Finding(
-        category=category, where="outcome.value", old=tidy(old), new=tidy(new), message=noted(message, note)
-    )
+    return Finding(category=category, where="outcome.value", old=tidy(old), new=tidy(new), message=noted(message, note))
 
 
 def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:

@@ -48,9 +48,7 @@ def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
         before, after = getattr(old.uses, name), getattr(new.uses, name)
         if before != after:
             message = f"what the plans use differs in {name}, though no source changed"
-            yield Finding(
-                category="drift", where=f"uses.{name}", old=shown(before), new=shown(after), message=message
-            )
+            yield Finding(category="drift", where=f"uses.{name}", old=shown(before), new=shown(after), message=message)
 
 
 def shown(value: object) -> str | None:

@@ -12,6 +12,8 @@ from planner.specs.profile import Device, ModuleCosts
 from planner.specs.shapes import BYTES, STATE_BYTES
 from planner.units import GIB, KIB
 
+MOST_TOKENS = 2**40  # where activations cost next to nothing
+
 
 def state_bytes(module: Module, layout: Layout) -> float:
     """Weights, gradients and optimizer states of one module on one of its ranks."""
@@ -51,4 +53,4 @@ def token_cap(module: Module, costs: ModuleCosts, layout: Layout, device: Device
         return limits.tokens_per_rank
     free = memory_cap(device, limits) - state_bytes(module, layout)
     per_token = activation_bytes(costs, module.layers, True, 1.0)
-    return int(free // per_token) if per_token > 0 else 2**40
+    return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS

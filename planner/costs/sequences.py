@@ -53,7 +53,7 @@ def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) 
     cap = token_cap(spec, pricing.prices.modules[module], layout, device, uses.limits)
     degrees = tuple(sorted({degree for degree in uses.degrees if degree <= len(layout.ranks)}))
     problem = Sequences(
-        sizes=sizes,
+        sizes=dict(sorted(sizes.items())),
         ranks=len(layout.ranks),
         degrees=degrees,
         lines={degree: degree_line(pricing, module, degree) for degree in degrees},

@@ -61,7 +61,7 @@ def settled(order: Sequence[Task]) -> list[Task]:
                 heappush(ready, i)
     if len(settled) < len(order):  # the first of the rest is behind its lanes' tasks, so it waits for a later one
         stuck = order[next(i for i, count in enumerate(blocked) if count)]
-        raise wait_cycle(stuck, next(a for a in stuck.after if blocked[position.get(a, settled[0])]))
+        raise wait_cycle(stuck, next(a for a in stuck.after if a in position and blocked[position[a]]))
     return [order[i] for i in settled]
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from planner.profiling.fit import Array, holdout_error, nonnegative, residuals
 from planner.profiling.grid import DEPTH
 from planner.profiling.piece import COLLECTIVES, Kind, Sample
-from planner.specs.model import Module
-from planner.specs.parameters import parameters
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
 from planner.units import GB, KIB, MS, US
 
@@ -18,20 +16,18 @@ MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthe
 Middle = dict[tuple[int, ...], tuple[float, ...]]
 
 
-def module_costs(spec: Module, samples: Sequence[Sample], ranks: int, measured_at: str) -> ModuleCosts:
+def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
     """What one module costs, from all its samples."""
-    kept = next(sample.values for sample in samples if sample.kind == "kept")
+    kept = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
     layer, errors = passes(of_kind(samples, "layer"), DEPTH, kept[0])
     ends, end_errors = passes(of_kind(samples, "ends"), 1, kept[1])
     update_s = float(np.median([sample.values[0] for sample in of_kind(samples, "update")]))
-    count = parameters(spec)
-    updated = (count.layer * DEPTH + count.ends) / ranks
     return ModuleCosts(
         source="fitted",
         spread=spread(np.concatenate([errors, end_errors])),
         layer=layer,
         ends=ends,
-        update_ns_per_parameter=rounded(update_s / updated * 1e9),
+        update_ns_per_parameter=rounded(update_s * 1e9),
         measured_at=measured_at,
     )
 

@@ -8,7 +8,7 @@ from planner.launch.collectives import prepare
 from planner.launch.groups import Groups
 from planner.profiling.grid import group_sizes
 from planner.profiling.piece import Piece, Span
-from planner.profiling.timing import span
+from planner.profiling.timing import waiting
 
 
 class CollectiveBench:
@@ -21,7 +21,7 @@ class CollectiveBench:
     def run(self, piece: Piece) -> list[Span]:
         size, message = piece.sizes
         call = self.prepared(piece, size, message)
-        return [span(lambda: [call() for _ in range(piece.repeats)], self.device)]
+        return [waiting(lambda: [call() for _ in range(piece.repeats)], self.device)]
 
     def prepared(self, piece: Piece, size: int, message: int) -> Callable[[], None]:
         group = self.groups[block(self.rank - self.rank % size, size)]

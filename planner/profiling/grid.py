@@ -24,6 +24,7 @@ SAMPLE_S = 10 * MS  # shorter pieces are repeated: barriers let ranks go up to a
 MOST_REPEATS = 16
 MEMORY_SHARE = 0.5
 UPDATE_S = 5 * MS
+HOST_S = {"cpu": 5 * MS, "cuda": MS}  # of both passes before any arithmetic: Python, and FSDP2's hooks
 WIRE = {"cpu": (0.5 * MS, GB), "cuda": (0.02 * MS, 50 * GB)}  # expected latency and bytes per second
 
 
@@ -32,6 +33,7 @@ class Effort:
     """How much of the grid is measured, and how often."""
 
     rounds: int
+    wire_rounds: int  # of collectives: they are short, and their waits vary
     round_s: float  # what the batches of one module may take in a round
     tokens: tuple[int, int]  # in the smallest batch and at most in the largest
     short: int  # tokens of a short document
@@ -40,10 +42,12 @@ class Effort:
 
 def effort(kind: str, quick: bool) -> Effort:
     if kind == "cpu":
-        messages = (4 * KIB, 64 * KIB, MIB, 4 * MIB) if quick else tuple(4**k * KIB for k in range(1, 8))
-        return Effort(5 if quick else 11, 2.0 if quick else 8.0, (64, 2048 if quick else 4096), 128, messages)
-    sizes = (16 * KIB, MIB, 16 * MIB, 64 * MIB) if quick else tuple(4**k * KIB for k in range(2, 10))
-    return Effort(5 if quick else 9, 2.0 if quick else 6.0, (256, 65536), 512, sizes)
+        if quick:
+            return Effort(5, 8, 2.5, (64, 2048), 128, (8 * KIB, 512 * KIB, 4 * MIB))
+        return Effort(11, 22, 8.0, (64, 4096), 128, tuple(4**k * KIB for k in range(1, 8)))
+    if quick:
+        return Effort(5, 8, 2.0, (256, 65536), 512, (16 * KIB, 4 * MIB, 64 * MIB))
+    return Effort(9, 18, 6.0, (256, 65536), 512, tuple(4**k * KIB for k in range(2, 10)))
 
 
 def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quick: bool) -> Iterator[Piece]:
@@ -52,12 +56,13 @@ def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quic
     costs = analytic_costs(spec, device, dtype, "none")
     batches = affordable(spec, costs, device, dtype, level)
     totals = sorted({sum(lengths) for lengths in batches})
+    host_s = HOST_S[device.kind]
     yield Piece(context, "kept", (totals[-1],), 0, expected_s=seconds("layer", spec, costs, (totals[-1],)))
     for number in range(level.rounds):
         for lengths in batches:
-            yield repeated(context, "layer", lengths, number, seconds("layer", spec, costs, lengths))
+            yield repeated(context, "layer", lengths, number, host_s + seconds("layer", spec, costs, lengths))
         for total in totals:
-            yield repeated(context, "ends", (total,), number, seconds("ends", spec, costs, (total,)))
+            yield repeated(context, "ends", (total,), number, host_s + seconds("ends", spec, costs, (total,)))
         yield Piece(context, "update", (), number, 3, UPDATE_S)
 
 
@@ -65,7 +70,7 @@ def collective_pieces(context: str, ranks: int, kind: str, quick: bool) -> Itera
     """Round by round, every collective over groups of every size; point to point between two."""
     latency_s, bytes_per_s = WIRE[kind]
     level = effort(kind, quick)
-    for number in range(2 * level.rounds):  # they are short, and their waits vary
+    for number in range(level.wire_rounds):
         for collective in COLLECTIVES:
             for size in group_sizes(ranks)[: 1 if collective == "p2p" else None]:
                 for message in level.messages:
@@ -102,10 +107,10 @@ def affordable(spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, l
 
 
 def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
-    """Batches of `total` tokens: one document; equal ones; a long one among shorter; many short ones."""
-    shares: list[Sequence[float]] = [(1,), (1 / 4,) * 4, (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)]
-    if total < 4 * short:
-        shares = shares[: 1 if total < 2 * short else 2]
+    """Batches of `total` tokens: one document; each half as long as the one before; many short ones."""
+    shares: list[Sequence[float]] = [(1,), (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)]
+    if total < 2 * short:
+        shares = shares[:1]
     unit = spec.merge**2 if isinstance(spec, Vit) else 1
     lengths = [tuple(unit * max(1, round(total * share / unit)) for share in mix) for mix in shares]
     if total >= 4 * short:

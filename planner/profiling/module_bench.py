@@ -1,47 +1,49 @@
 """A module under measurement on one rank: a short stack of its layers, its ends, and its optimizer."""
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.network import Network
 from planner.models.rotary import Rotary
-from planner.profiling.activations import kept_bytes
+from planner.profiling.activations import module_kept
 from planner.profiling.grid import DEPTH
 from planner.profiling.piece import Piece, Span
-from planner.profiling.timing import span
+from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, local, sharded
+from planner.profiling.timing import in_turns
 from planner.specs.base import changed
 from planner.specs.job import Dtype
 from planner.specs.model import Module
 
-DTYPES: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
-MASTER: dict[Dtype, torch.dtype] = {**DTYPES, "bf16": torch.float32}  # what the optimizer works on
+META = torch.device("meta")
 
 
 class ModuleBench:
     """Runs the pieces of one module. Every rank runs the same one at the same time."""
 
     def __init__(self, spec: Module, dtype: Dtype, device: torch.device) -> None:
-        self.spec, self.dtype, self.device = changed(spec, layers=DEPTH), dtype, device
-        self.model = build(self.spec, dtype=DTYPES[dtype], device=device)
-        init_weights(self.model, 0)
-        self.layers = list(self.model.layers.parameters())
-        self.ends = [p for name, p in self.model.named_parameters() if not name.startswith("layers.")]
+        self.dtype, self.device = dtype, device
+        self.spec = changed(spec, layers=0)  # for the ends: from a batch to its loss without a layer
+        stored, place = (STORED[dtype], META) if can_silence() else (COMPUTED[dtype], device)
+        self.stack, self.ends = Stack(spec, DEPTH, stored, place), build(self.spec, dtype=stored, device=place)
+        for model, units in ((self.stack, self.stack.layers), (self.ends, ())):
+            if can_silence():
+                sharded(model, units, dtype, device)
+            else:
+                init_weights(model, 0)
         self.batches: dict[tuple[int, ...], Batch] = {}
+        self.parameters = [*self.stack.parameters(), *self.ends.parameters()]
         self.optimizer: torch.optim.Optimizer | None = None
 
     def run(self, piece: Piece) -> list[Span]:
-        """The spans of one piece; for `kept`, the bytes per token of a layer and of the ends, as spans from 0."""
+        """What one piece took in all its repeats; for `kept` bytes, for `update` seconds per parameter held here."""
         if piece.kind == "update":
             return [self.update(piece.repeats)]
         batch = self.batch(piece.sizes)
         if piece.kind == "kept":
-            return [Span(0.0, size / sum(piece.sizes)) for size in self.kept(batch)]
+            kept = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
+            return [Span(0.0, size / sum(piece.sizes)) for size in kept]
         return self.passes(piece.kind == "ends", batch, piece.repeats)
 
     def batch(self, lengths: tuple[int, ...]) -> Batch:
@@ -50,68 +52,38 @@ class ModuleBench:
         return self.batches[lengths]
 
     def passes(self, ends: bool, batch: Batch, repeats: int) -> list[Span]:
-        """Forward as often as said, and then backward: one activation after the other is made before one is used."""
+        """Forward and backward in turns, as micro-batches come."""
         x, rotary = self.inputs(batch)
-        leaves = self.ends if ends else [x, *self.layers]
-        outputs: list[Tensor] = []
+        ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
+        output = ones
 
         def forward() -> None:
-            for _ in range(repeats):
-                outputs.append(end_loss(self.model, batch) if ends else stack(self.model, x, rotary, batch))
+            nonlocal output
+            output = self.ends(batch) if ends else self.stack(x, rotary, batch)
 
         def backward() -> None:
-            for _ in range(repeats):
-                output = outputs.pop()
-                torch.autograd.grad(output, leaves, torch.ones_like(output))
+            output.backward(ones.to(output.dtype))  # type: ignore[no-untyped-call]
 
-        return [span(forward, self.device, True), span(backward, self.device, True)]
+        spans = in_turns([forward, backward], repeats, self.device)
+        (self.ends if ends else self.stack).zero_grad()
+        return spans
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Rotary | None]:
         """A stand-in for what the first layer is given."""
         generator = torch.Generator(self.device).manual_seed(0)
         shape = len(batch.positions), self.spec.hidden
-        x = torch.randn(shape, generator=generator, dtype=DTYPES[self.dtype], device=self.device)
-        return x.requires_grad_(), self.model.rotary(x, batch)
-
-    def kept(self, batch: Batch) -> tuple[float, float]:
-        """Bytes that one layer, and that the ends, keep for their backward."""
-        x, rotary = self.inputs(batch)
-        table = rotary or ()
-        known = [*self.model.parameters(), *table]
-        layers = kept_bytes(lambda: stack(self.model, x, rotary, batch), known)
-        ends = kept_bytes(lambda: end_loss(self.model, batch), known)
-        return layers / DEPTH, float(ends + sum(part.nbytes for part in table))
+        x = torch.randn(shape, generator=generator, dtype=COMPUTED[self.dtype], device=self.device)
+        return x.requires_grad_(), self.ends.rotary(x, batch)
 
     def update(self, repeats: int) -> Span:
-        """Steps of the optimizer over this rank's shards."""
+        """Steps of AdamW, seconds per parameter."""
+        for parameter in self.parameters:
+            parameter.grad = torch.ones_like(parameter)
         if self.optimizer is None:
-            self.optimizer = sharded_optimizer(self.spec, self.dtype, self.device)
+            self.optimizer = torch.optim.AdamW(self.parameters)
             self.optimizer.step()  # makes its moments
-        step = self.optimizer.step
-        return span(lambda: [step() for _ in range(repeats)], self.device, True)
-
-
-def stack(model: Network, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
-    for layer in model.layers:
-        x = layer(x, rotary, batch)
-    return x
-
-
-def end_loss(model: Network, batch: Batch) -> Tensor:
-    """Everything but the layers."""
-    x = model.start(batch)
-    model.rotary(x, batch)
-    return model.finish(x, batch)
-
-
-def sharded_optimizer(spec: Module, dtype: Dtype, device: torch.device) -> torch.optim.Optimizer:
-    """AdamW over the model sharded by all ranks, every gradient there."""
-    model = build(spec, dtype=MASTER[dtype], device=torch.device("meta"))
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for unit in [*model.layers, model]:
-        fully_shard(unit, mesh=mesh)
-    model.to_empty(device=device)
-    for parameter in model.parameters():
-        nn.init.ones_(parameter)
-        parameter.grad = torch.ones_like(parameter)
-    return torch.optim.AdamW(model.parameters())
+        (span,) = in_turns([self.optimizer.step], repeats, self.device)
+        for parameter in self.parameters:
+            parameter.grad = None
+        held = sum(local(parameter).numel() for parameter in self.parameters)
+        return Span(0.0, span.end / held, None if span.busy is None else span.busy / held)

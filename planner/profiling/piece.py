@@ -46,8 +46,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a piece came to, per repeat. Seconds: forward and backward, or one number. `kept`: bytes per token of a
-    layer and of the ends."""
+    """What a piece came to, per repeat: seconds of forward and backward, or of a collective; of `update`, seconds per
+    parameter that a rank holds; of `kept`, bytes per token of a layer and of the ends."""
 
     context: str
     kind: Kind

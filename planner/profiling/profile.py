@@ -76,10 +76,7 @@ def profile(
         versions=versions(),
         note="; ".join(left_out),
     )
-    costs = {
-        each.name: module_costs(each.spec, journal.of(each.context), options.ranks, measured_at(each.spec, options))
-        for each in subjects
-    }
+    costs = {each.name: module_costs(journal.of(each.context), measured_at(each.spec, options)) for each in subjects}
     result = changed(
         before,
         device=base.device,

@@ -1,30 +1,58 @@
-"""Spans of time on a device: by the clock on a CPU, whose ranks share it, and by events on CUDA."""
+"""Spans of time on a device: by clocks on a CPU, whose cores the ranks may share, and by events on CUDA."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
 
 from planner.profiling.piece import Span
 
+Call = Callable[[], object]
 
-def span(call: Callable[[], object], device: torch.device, computes: bool = False) -> Span:
-    """The span of a call that every rank begins together; from 0 on CUDA, where each rank has a device to itself.
 
-    `computes`: it waits for nobody.
-    """
-    if device.type != "cuda":
-        dist.barrier()
-        began, used = time.perf_counter(), time.process_time()
-        call()
-        busy = time.process_time() - used
-        return Span(began, time.perf_counter(), busy if computes and torch.get_num_threads() == 1 else None)
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+def waiting(call: Call, device: torch.device) -> Span:
+    """The span of a call that every rank begins together and in which ranks wait for each other."""
+    if device.type == "cuda":
+        return in_turns([call], 1, device)[0]
     dist.barrier()
-    torch.cuda.synchronize(device)
-    first.record()
+    began = time.perf_counter()
     call()
-    last.record()
-    last.synchronize()
-    return Span(0.0, first.elapsed_time(last) * 1e-3)
+    return Span(began, time.perf_counter())
+
+
+def in_turns(calls: Sequence[Call], repeats: int, device: torch.device) -> list[Span]:
+    """One call after the other, `repeats` times over: what each took in all. They wait for no other rank."""
+    dist.barrier()
+    return _on_cuda(calls, repeats, device) if device.type == "cuda" else _on_cpu(calls, repeats)
+
+
+def _on_cpu(calls: Sequence[Call], repeats: int) -> list[Span]:
+    lasted, busy = [0.0] * len(calls), [0.0] * len(calls)
+    for _ in range(repeats):
+        for index, call in enumerate(calls):
+            began, used = time.perf_counter(), time.process_time()
+            call()
+            busy[index] += time.process_time() - used
+            lasted[index] += time.perf_counter() - began
+    alone = torch.get_num_threads() == 1
+    return [Span(0.0, total, used if alone else None) for total, used in zip(lasted, busy, strict=True)]
+
+
+def _on_cuda(calls: Sequence[Call], repeats: int, device: torch.device) -> list[Span]:
+    torch.cuda.synchronize(device)
+    marks = [_marked()]
+    for _ in range(repeats):
+        for call in calls:
+            call()
+            marks.append(_marked())
+    marks[-1].synchronize()
+    steps = [first.elapsed_time(last) * 1e-3 for first, last in pairwise(marks)]
+    return [Span(0.0, sum(steps[index :: len(calls)])) for index in range(len(calls))]
+
+
+def _marked() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event

@@ -22,6 +22,7 @@ from planner.solve.program import Floats
 
 ITEMS, RANKS, BINARIES = 8, 8, 120  # beyond these nothing is proven in reasonable time
 UNITS = 1000.0  # of time in a step: solvers' tolerances are absolute, so microseconds would drown in them
+NO_TIME = 1e-100  # seconds: less cannot be divided by
 
 GroupOfItems = tuple[int, tuple[int, ...]]  # degree, items
 
@@ -70,11 +71,11 @@ def rows_worth_trying(problem: Sequences, value: float) -> int:
 
 def prove(problem: Sequences, value: float, backend: str = "mathopt-highs", effort: int = 3) -> Proof:
     """Solve the exact program; `value` is what a known grouping is worth."""
-    unit = value / UNITS if value > 0 else 1.0
-    formulation = formulate(in_units(problem, unit), rows_worth_trying(problem, value))
+    unit = value / UNITS if value > NO_TIME else 1.0
+    formulation = formulate(in_units(problem, unit), rows_worth_trying(problem, value), value / unit * (1 + 1e-6))
     solution = solve(formulation.program, backend, effort=effort)
     rows = read(problem, formulation, solution.values) if solution.values is not None else ()
-    return Proof(rows, max(0.0, solution.bound) * unit + problem.step_seconds)
+    return Proof(rows, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
 
 
 def in_units(problem: Sequences, unit: float) -> Sequences:
@@ -85,15 +86,16 @@ def in_units(problem: Sequences, unit: float) -> Sequences:
     return replace(problem, lines=lines, row_seconds=problem.row_seconds / unit)
 
 
-def formulate(problem: Sequences, rows: int) -> Formulation:
-    """The program over `rows` micro-batches."""
+def formulate(problem: Sequences, rows: int, longest: float) -> Formulation:
+    """The program over `rows` micro-batches, of which none lasts longer than `longest`: what would is left out."""
     b = ProgramBuilder()
-    lasts = [b.variable(name=f"C{row}", cost=1.0) for row in range(rows)]
+    lasts = [b.variable(upper=longest, name=f"C{row}", cost=1.0) for row in range(rows)]
     opened = [b.variable(0, 1, True, problem.row_seconds, f"o{row}") for row in range(rows)]
     slots = [
         Slot(row, degree, copy)
         for row in range(rows)
         for degree in problem.degrees
+        if problem.lines[degree].const <= longest
         for copy in range(min(problem.ranks // degree, len(problem.sizes)))
     ]
     used = {slot: b.variable(0, 1, True, name=f"g{slot}") for slot in slots}
@@ -101,7 +103,7 @@ def formulate(problem: Sequences, rows: int) -> Formulation:
         (item, slot): b.variable(0, 1, True, name=f"A{item},{slot}")
         for item in problem.sizes
         for slot in slots
-        if slot.degree in problem.choices(item)
+        if slot.degree in problem.choices(item) and problem.seconds(slot.degree, (item,)) <= longest
     }
     each_once(b, problem, assigned)
     makespans_and_capacities(b, problem, assigned, used, lasts)
@@ -128,7 +130,7 @@ def makespans_and_capacities(
         sizes = {variable: problem.sizes[item] for item, variable in mine.items()}
         seconds = {variable: line.quad * size * size + line.lin * size for variable, size in sizes.items()}
         b.row({**seconds, group: line.const, lasts[slot.row]: -1.0}, upper=0.0, name=f"makespan {slot}")
-        room = -float(problem.cap * slot.degree)
+        room = -float(min(problem.cap * slot.degree, problem.tokens))
         b.row({**{v: float(size) for v, size in sizes.items()}, group: room}, upper=0.0, name=f"capacity {slot}")
 
 

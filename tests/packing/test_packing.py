@@ -3,19 +3,22 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.lines import Line
 from planner.costs.sequences import Sequences
 from planner.packing.balanced import balanced, best_balanced, one_by_one
 from planner.packing.fill import fill, make_order
-from planner.packing.packed import PackedGroup, makespan, ordered, worth
+from planner.packing.packed import Packed, PackedGroup, makespan, ordered, worth
 from planner.packing.search import EFFORT_FILLS, search
-from planner.strategies.sequence_groups import pack
 from tests.groupings import best, problems
 
 LARGE = {"items": 40, "ranks": (2, 7, 8, 16)}
+
+
+def searched(problem: Sequences, effort: int = 1) -> Packed:
+    return search(problem, best_balanced(problem) or one_by_one(problem), effort)[0]
 
 
 def check_possible(problem, packed):
@@ -33,7 +36,7 @@ def check_possible(problem, packed):
 @given(problems(**LARGE))
 def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
     warm = best_balanced(problem)
-    packed, _ = pack(problem, 1)
+    packed = searched(problem)
     check_possible(problem, packed)
     check_possible(problem, one_by_one(problem))
     if warm:
@@ -46,7 +49,7 @@ def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
 def test_the_order_of_items_changes_nothing(problem, chance):
     shuffled = list(problem.sizes.items())
     chance.shuffle(shuffled)
-    assert pack(replace(problem, sizes=dict(shuffled)), 1) == pack(problem, 1)
+    assert searched(replace(problem, sizes=dict(shuffled))) == searched(problem)
 
 
 @given(problems(**LARGE))
@@ -60,34 +63,34 @@ def test_more_effort_is_never_worse_and_keeps_to_its_fills(problem):
     assert values[1] <= values[0] * (1 + 1e-12) and values[2] <= values[0] * (1 + 1e-12)
 
 
-@settings(max_examples=60)
 @given(problems())
 def test_no_packing_beats_trying_them_all(problem):
-    assert worth(problem, pack(problem, 2)[0]) >= best(problem) * (1 - 1e-9)
+    assert worth(problem, searched(problem, 2)) >= best(problem) * (1 - 1e-9)
 
 
-def simple(sizes, ranks, degrees, cap=10**6, fixed=None, const=0.0, row=0.0) -> Sequences:
-    """A group of degree d takes its tokens over d, and `const`."""
-    lines = {degree: Line(0.0, 1.0 / degree, const) for degree in degrees}
-    return Sequences(dict(enumerate(sizes)), ranks, degrees, lines, cap, row, 0.0, fixed or {})
+def simple(sizes, ranks, degrees, cap=10**6, row=0.0) -> Sequences:
+    """A group of degree d takes its tokens over d; every micro-batch takes `row` more."""
+    lines = {degree: Line(0.0, 1.0 / degree, 0.0) for degree in degrees}
+    return Sequences(dict(enumerate(sizes)), ranks, degrees, lines, cap, row, 0.0, {})
 
 
 def test_longest_first_balances_within_four_thirds():
     """Graham's bound: LPT over m groups lasts at most 4/3 − 1/(3m) times the best, here 9 + 9 + 9 of tokens."""
-    packed = balanced(simple([5, 5, 4, 4, 3, 3, 3], 3, (1,)), 1, 3, 1)
-    assert makespan(simple([5, 5, 4, 4, 3, 3, 3], 3, (1,)), packed[0]) <= 9 * (4 / 3 - 1 / 9)
+    problem = simple([5, 5, 4, 4, 3, 3, 3], 3, (1,))
+    (row,) = balanced(problem, 1, 3, 1)
+    assert makespan(problem, row) == pytest.approx(9 * (4 / 3 - 1 / 9))  # which this instance attains
 
 
 def test_the_constants_decide_how_many_micro_batches():
     cheap, dear = simple([100] * 8, 2, (1,), cap=200, row=0.0), simple([100] * 8, 2, (1,), cap=400, row=50.0)
-    assert len(pack(cheap, 1)[0]) >= 2
-    assert len(pack(dear, 1)[0]) == 1
+    assert len(searched(cheap)) >= 2
+    assert len(searched(dear)) == 1
 
 
 def test_long_beside_short():
     """One sequence takes half the ranks; the short ones share the others instead of waiting for it."""
     problem = simple([400, 50, 50, 50, 50], 8, (1, 2, 4))
-    packed, _ = pack(problem, 2)
+    packed = searched(problem, 2)
     assert {group.degree for group in packed[0] if 0 in group.items} == {4}
     assert worth(problem, packed) == pytest.approx(100.0)
 
@@ -97,7 +100,7 @@ def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():
     fixed = {item: (1, 4, 8)[item % 3] for item in sizes}
     problem = replace(simple([], 8, (1, 4, 8), cap=250, row=1.0), sizes=sizes, fixed=fixed)
     assert best_balanced(problem) is None
-    packed, _ = pack(problem, 2)
+    packed = searched(problem, 2)
     check_possible(problem, packed)
     assert len(packed) < 60  # one by one there were 200
 

@@ -1,0 +1,303 @@
+"""What one GPU has to say: its speed, a profile of a decoder and of a vision tower, and plans that really ran on it.
+
+Each part runs whatever became of the others; a failure is a result too. After every part all that is known is written:
+the device profile `<device>.yaml` (with its journal), `raw.json`, `summary.txt`.
+"""
+
+import argparse
+import platform
+import random
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import torch
+
+from planner import files, pipeline
+from planner.launch.processes import launch
+from planner.launch.worker import Worker, joined
+from planner.profiling import ProfileOptions, device_name, profile
+from planner.profiling.context import machine, versions
+from planner.profiling.module_bench import ModuleBench
+from planner.profiling.piece import Piece, seconds
+from planner.runtime import RunOptions
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.inputs import Options, resolve
+from planner.specs.job import Dtype, Job, LayoutWish, Limits
+from planner.specs.model import Model, Module
+from planner.specs.profile import Fit, Profile
+from planner.specs.workload import Mix, Part, Workload
+from planner.units import MS, duration, percent
+
+SEED = 0
+ROUNDS = 5
+
+
+@dataclass(slots=True)
+class Session:
+    """Where results go, and what there is so far."""
+
+    folder: Path
+    kind: Literal["cpu", "cuda"]
+    quick: bool
+    device: str
+    results: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def profile_path(self) -> Path:
+        return self.folder / f"{self.device}.yaml"
+
+    @property
+    def dtype(self) -> Dtype:
+        return "bf16" if self.kind == "cuda" else "float32"
+
+    def part(self, name: str, run: Callable[["Session"], Any]) -> None:
+        """Run one part, and write down what came of it."""
+        self.say(f"\n{name}")
+        began = time.monotonic()
+        try:
+            result = run(self)
+        except Exception as error:
+            result = {"failed": str(error), "traceback": traceback.format_exc()}
+            self.say(f"  FAILED: {error}")
+            if error.__cause__:
+                result["cause"] = str(error.__cause__)
+        self.results[name] = {"seconds": round(time.monotonic() - began, 2), "result": result}
+        self.say(f"  ({duration(time.monotonic() - began)}; {duration(time.monotonic() - self.began)} in all)")
+        files.write_text(self.folder / "raw.json", files.json_text(self.results))
+        files.write_text(self.folder / "summary.txt", "\n".join(self.lines) + "\n")
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+        print(line, flush=True)
+
+
+# ------------------------------------------------------------------------------------------------- speed of the device
+
+
+def speed(session: Session) -> dict[str, float]:
+    """Matrix products and copies, the best of a few: what a data sheet calls peak."""
+    device, size = torch.device(session.kind), 8192 if session.kind == "cuda" else 512
+    found = {}
+    for name, dtype in {"bf16": torch.bfloat16, "float32": torch.float32}.items():
+        a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        found[f"{name}_tflops"] = 2 * size**3 / best(lambda a=a, b=b: a @ b, device) / 1e12
+    block = torch.empty(2**30 if session.kind == "cuda" else 2**26, dtype=torch.uint8, device=device)
+    other = torch.empty_like(block)
+    found["copy_gb_per_s"] = 2 * block.nbytes / best(lambda: other.copy_(block), device) / 1e9
+    if session.kind == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        found |= {"memory_gib": total / 2**30, "free_gib": free / 2**30}
+    for name, value in found.items():
+        session.say(f"  {name:<16} {value:10.1f}")
+    return found
+
+
+def best(call: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of the fastest of ten calls."""
+    times = []
+    for _ in range(10):
+        settle(device)
+        began = time.perf_counter()
+        call()
+        settle(device)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+# ------------------------------------------------------------------------------------------------------------- profile
+
+
+def decoder(session: Session) -> Model:
+    name = "llama-3-8b" if session.kind == "cuda" else "tiny-decoder"
+    return library.read(name, Model)[0]
+
+
+def tower(session: Session) -> Model:
+    """A vision tower, with attention over whole images."""
+    model = library.read("qwen2.5-vl-7b" if session.kind == "cuda" else "tiny-vit", Model)[0]
+    whole = changed(model.modules["vision"], window=None, full_layers=())
+    return changed(model, modules={"vision": whole}, edges=())
+
+
+def measure(session: Session, model: Model) -> Any:
+    """Profile a model into the session's device profile."""
+    base = library.read(session.device, Profile)[0]
+    options = ProfileOptions(1, session.dtype, session.quick)
+    measured = profile(model.name, model, base, options, session.profile_path)
+    for name in model.modules:
+        costs = measured.modules[f"{model.name}/{name}"]
+        session.say(f"  {model.name}/{name}: {costs.measured_at}; spread {percent(costs.spread)}")
+        for part, passes in (("layer", costs.layer), ("ends", costs.ends)):
+            if passes and passes.forward and passes.backward and passes.holdout_error is not None:
+                session.say(
+                    f"    {part:<6} forward {said(passes.forward)}, backward {said(passes.backward)}, "
+                    f"keeps {passes.activation_kib_per_token:g} KiB a token, held out {percent(passes.holdout_error)}"
+                )
+        session.say(f"    update {costs.update_ns_per_parameter:g} ns a parameter")
+    return files.read(session.profile_path, Profile).modules
+
+
+def said(fit: Fit) -> str:
+    return f"{fit.ms_per_token2:.3g} Σs² + {fit.ms_per_token:.3g} Σs + {fit.ms:.3g} ms"
+
+
+# ------------------------------------------------------------------------------------ sizes that the profile never saw
+
+
+def unseen(session: Session) -> list[dict[str, Any]]:
+    """Layers and ends of the decoder on batches that are not in the grid, predicted and measured."""
+    model = decoder(session)
+    ((name, spec),) = model.modules.items()
+    costs = files.read(session.profile_path, Profile).modules[f"{model.name}/{name}"]
+    pieces = [Piece("", kind, sizes, 0) for sizes in mixed_batches(session) for kind in ("layer", "ends")]
+    (found,) = launch(unseen_rank, 1, spec, session.dtype, pieces, kind=session.kind)
+    rows = []
+    for piece, times in zip(pieces, found, strict=True):
+        passes, layers = (costs.layer, 2) if piece.kind == "layer" else (costs.ends, 1)
+        assert passes is not None
+        for way, fit, measured in zip(("F", "B"), (passes.forward, passes.backward), times, strict=True):
+            expected = layers * predicted(fit or Fit(), piece.sizes)
+            rows.append({"kind": piece.kind, "pass": way, "tokens": sum(piece.sizes), "sizes": piece.sizes,
+                         "predicted_s": expected, "measured_s": measured, "error": expected / measured - 1})  # fmt: skip
+    for kind in ("layer", "ends"):
+        errors = [abs(row["error"]) for row in rows if row["kind"] == kind]
+        session.say(f"  {kind}: median error {percent(median(errors))}, worst {percent(max(errors))}")
+    return rows
+
+
+def mixed_batches(session: Session) -> list[tuple[int, ...]]:
+    """Documents of log-normal lengths, packed."""
+    numbers, scale = random.Random(SEED), 4 if session.kind == "cuda" else 0.25
+    batches = []
+    for total in (700, 1500, 3000, 6000):
+        lengths: list[int] = []
+        while sum(lengths) < total * scale:
+            lengths.append(max(16, int(scale * numbers.lognormvariate(6.0, 1.0))))
+        batches.append(tuple(lengths))
+    return batches
+
+
+def predicted(fit: Fit, sizes: tuple[int, ...]) -> float:
+    return (fit.ms_per_token2 * sum(s * s for s in sizes) + fit.ms_per_token * sum(sizes) + fit.ms) * MS
+
+
+def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece]) -> list[list[float]]:
+    """Median seconds of the passes of every piece."""
+    with joined(worker):
+        bench = ModuleBench(spec, dtype, worker.device)
+        rounds = [[[seconds([span], 1) for span in bench.run(piece)] for piece in pieces] for _ in range(ROUNDS + 1)]
+        return [[median(times) for times in zip(*samples, strict=True)] for samples in zip(*rounds[1:], strict=True)]
+
+
+# --------------------------------------------------------------------------------------------------------------- plans
+
+
+def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int, median_tokens: int) -> Path:
+    """A job for one rank of this device in the session's folder, whose rows are a mix of lengths."""
+    folder = session.folder / "jobs"
+    cluster = Cluster(
+        format=Cluster.FORMAT,
+        name=f"one-{session.device}",
+        source="one rank, alone",
+        ranks=(RankKind(kind=session.device, count=1, per_node=1),),
+        levels=(Level(name="device", ranks=1, gb_per_s=1.0, latency_us=1.0),),
+    )
+    job = Job(
+        format=Job.FORMAT,
+        name=f"{model.name}-one-rank",
+        model=f"./{model.name}.yaml",
+        cluster="./cluster.yaml",
+        profile=str(session.profile_path.resolve()),
+        workload=Workload(
+            lengths=Mix(parts=(Part(weight=1.0, median=median_tokens, sigma=0.8),)),
+            batch_rows=24,
+            max_tokens=tokens,
+            round_to=4,
+        ),
+        layout=layout,
+        degrees=(1,),
+        limits=Limits(tokens_per_rank=tokens),
+    )
+    files.write(folder / f"{model.name}.yaml", model)
+    files.write(folder / "cluster.yaml", cluster)
+    files.write(folder / f"{job.name}.yaml", job)
+    return folder / f"{job.name}.yaml"
+
+
+def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
+    """Solve a job and run its plan: predicted beside measured."""
+    plan = pipeline.decide(resolve(files.read(job, Job), job, Options())).plan
+    files.write(job.with_suffix(".plan.yaml"), plan)
+    ran = pipeline.run(plan, options, lambda step: session.say(f"  step {step.step}: {duration(step.seconds)}"))
+    pipeline.write_measured_trace(job.with_suffix(".trace.json"), ran)
+    session.say(f"  predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}")
+    for kind in ran.kinds:
+        if kind.predicted or kind.measured:
+            session.say(f"    {kind.name:<36} {duration(kind.predicted):>10} {duration(kind.measured):>10}")
+    if ran.verified:
+        session.say(f"  loss differs by {ran.verified.loss_rel_err:.1e}, gradients by {ran.verified.grad_rel_err:.1e}")
+    return {
+        "predicted_step_seconds": ran.predicted_step_seconds,
+        "step_seconds": ran.step_seconds,
+        "tokens_per_second": ran.tokens_per_second,
+        "losses": ran.losses,
+        "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in ran.kinds],
+        "verified": ran.verified and {"loss": ran.verified.loss_rel_err, "gradients": ran.verified.grad_rel_err},
+    }
+
+
+def correct(session: Session, name: str) -> dict[str, Any]:
+    """A tiny model in float32, held against one process."""
+    job = one_rank_job(session, library.read(name, Model)[0], LayoutWish(zero=3, dtype="float32"), 1024, 200)
+    return run(session, job, RunOptions(steps=2, verify=True))
+
+
+def timed(session: Session) -> dict[str, Any]:
+    """A few layers of the profiled decoder, trained for some steps."""
+    whole = decoder(session)
+    ((module, spec),) = whole.modules.items()
+    few = changed(whole, name=f"{whole.name}-4-layers", modules={module: changed(spec, layers=4)})
+    known = files.read(session.profile_path, Profile)
+    alias = {f"{few.name}/{module}": known.modules[f"{whole.name}/{module}"]}  # costs are per layer
+    own = session.folder / "jobs" / "profile.yaml"
+    files.write(own, changed(known, modules=known.modules | alias))
+    tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
+    job = one_rank_job(session, few, LayoutWish(zero=3, dtype=session.dtype), tokens, middle)
+    files.write(job, changed(files.read(job, Job), profile="./profile.yaml"))
+    return run(session, job, RunOptions(steps=6))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid")
+    chosen = parser.parse_args()
+    session = Session(chosen.folder, chosen.device, chosen.quick, device_name(chosen.device))
+    session.say(f"{machine(session.kind)}, Python {platform.python_version()}, torch {versions()['torch']}")
+    session.results["machine"] = {"name": machine(session.kind), "versions": versions(), "cuda": torch.version.cuda}
+    session.part("speed", speed)
+    session.part("profile a decoder", lambda s: measure(s, decoder(s)))
+    session.part("profile a vision tower", lambda s: measure(s, tower(s)))
+    session.part("sizes that the profile never saw", unseen)
+    session.part("train a few layers of the decoder", timed)
+    session.part("a tiny decoder is right", lambda s: correct(s, "tiny-decoder"))
+    session.part("a tiny vision tower is right", lambda s: correct(s, "tiny-vit"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Degrees: what the heads allow, and how the rest is split."""
+
+import pytest
+
+from planner.costs.sequences import allowed_degrees, split, ulysses_part
+from planner.specs import library
+from planner.specs.model import Decoder, Model
+
+
+@pytest.mark.parametrize("name", library.names(Model))
+def test_degrees_are_split_into_heads_first_and_a_ring_for_the_rest(name):
+    model, _ = library.read(name, Model)
+    for module in model.modules.values():
+        for degree in range(1, 65):
+            parts = split(module, degree)
+            product = 1
+            for size in parts.values():
+                product *= size
+            assert product == degree
+            assert module.heads % parts.get("ulysses", 1) == 0
+            assert all(degree % d or module.heads % d for d in range(parts.get("ulysses", 1) + 1, degree + 1))
+
+
+def test_without_wishes_degrees_are_the_powers_of_two_that_the_heads_allow():
+    module = Decoder(layers=1, hidden=96, heads=12, kv_heads=6, ffn=8, vocab=8)
+    assert allowed_degrees(module, 64, ()) == (1, 2, 4)
+    assert allowed_degrees(module, 2, ()) == (1, 2)
+    assert allowed_degrees(module, 8, (16, 3, 8, 3)) == (3, 8)
+    assert (ulysses_part(module, 8), split(module, 8)) == (4, {"ulysses": 4, "ring": 2})
+    assert split(module, 1) == {"ulysses": 1}

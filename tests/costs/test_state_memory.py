@@ -1,0 +1,71 @@
+"""Bytes on a rank: states by ZeRO stage and dtype, what they leave for tokens, what recomputation saves."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.analytic import analytic_costs
+from planner.costs.memory import activation_bytes, memory_cap, state_bytes, token_cap
+from planner.plan.model import Layout
+from planner.specs.base import Ranks
+from planner.specs.job import Limits
+from planner.specs.model import Decoder
+from planner.specs.parameters import parameters
+from planner.specs.profile import Device
+from planner.units import GIB, KIB
+
+MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
+DEVICE = Device(kind="cuda", memory_gib=10, tflops={"bf16": 100}, memory_gb_per_s=1000, reserved_gib=1)
+
+
+def spread_over(zero: int, dtype="bf16", **mesh: int) -> Layout:
+    size = 1
+    for extent in mesh.values():
+        size *= extent
+    return Layout(ranks=Ranks(range(size)), mesh=mesh, zero=zero, dtype=dtype)
+
+
+@pytest.mark.parametrize(("zero", "per_parameter"), [(0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8)])
+def test_states_of_mixed_precision_adam_by_zero_stage(zero, per_parameter):
+    assert state_bytes(MODULE, spread_over(zero, dp=8)) == parameters(MODULE).total * per_parameter
+
+
+def test_zero_3_shards_all_states_and_gathers_two_layers_and_the_ends():
+    count = parameters(MODULE)
+    gathered = 2 * (2 * count.layer + count.ends)
+    assert state_bytes(MODULE, spread_over(3, dp=8)) == count.total * 16 / 8 + gathered
+
+
+def test_tensor_and_pipeline_ranks_hold_their_part():
+    assert state_bytes(MODULE, spread_over(0, dp=2, pp=2, tp=2)) == parameters(MODULE).total * 16 / 4
+    assert state_bytes(MODULE, spread_over(1, dp=2, pp=2, tp=2)) == parameters(MODULE).total / 4 * (4 + 12 / 2)
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("bf16", 16), ("float32", 16), ("float64", 32)])
+def test_states_by_dtype(dtype, each):
+    assert state_bytes(MODULE, spread_over(0, dtype, dp=1)) == parameters(MODULE).total * each
+
+
+@given(st.sampled_from([0, 1, 2, 3]), st.integers(1, 64))
+def test_more_ranks_and_more_sharding_never_hold_more(zero, ranks):
+    held = state_bytes(MODULE, spread_over(zero, dp=ranks))
+    assert state_bytes(MODULE, spread_over(zero, dp=2 * ranks)) <= held
+    if zero < 2:
+        assert state_bytes(MODULE, spread_over(zero + 1, dp=ranks)) <= held
+
+
+def test_tokens_fill_what_states_leave():
+    costs, layout, limits = analytic_costs(MODULE, DEVICE, "bf16", "none"), spread_over(3, dp=8), Limits()
+    cap = token_cap(MODULE, costs, layout, DEVICE, limits)
+    assert memory_cap(DEVICE, limits) == (10 * 0.94 - 1) * GIB
+    for tokens, fits in ((cap, True), (cap + 1, False)):
+        held = state_bytes(MODULE, layout) + activation_bytes(costs, MODULE.layers, True, tokens)
+        assert (held <= memory_cap(DEVICE, limits)) == fits
+    assert token_cap(MODULE, costs, layout, DEVICE, Limits(tokens_per_rank=77)) == 77
+
+
+def test_recompute_trades_memory_for_time():
+    kept = [analytic_costs(MODULE, DEVICE, "bf16", how).layer for how in ("none", "selective", "full")]
+    each = [passes.activation_kib_per_token for passes in kept]
+    assert each[0] > each[1] > each[2] == MODULE.hidden * 2 / KIB
+    assert kept[2].backward.ms_per_token == pytest.approx(1.5 * kept[0].backward.ms_per_token)

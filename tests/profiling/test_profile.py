@@ -1,0 +1,229 @@
+"""A profile of a machine whose costs are known: it says them, goes on where it stopped, and measures nothing twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import files
+from planner.errors import InputError
+from planner.profiling import ProfileOptions, context, profile
+from planner.profiling import measure as measuring
+from planner.profiling.grid import DEPTH
+from planner.profiling.piece import COLLECTIVES, Span
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.model import Decoder, Model, Vit
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
+
+DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
+VIT = Vit(layers=3, hidden=64, heads=4, ffn=128, patch=2, out=64, merge=2)
+FORWARD, BACKWARD, ENDS = Fit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), Fit(ms_per_token=0.03), Fit(ms=2.0)
+WIRE = {2: (1e-3, 2e9), 4: (3e-3, 1e9)}  # latency, bytes per second
+OPTIONS = ProfileOptions(ranks=4, quick=True)
+
+
+def model_of(**modules):
+    return Model(format=Model.FORMAT, name="toy", source="made up", modules=modules)
+
+
+def milliseconds(fit, sizes):
+    return fit.ms_per_token2 * sum(s * s for s in sizes) + fit.ms_per_token * sum(sizes) + fit.ms
+
+
+def changed_options(**fields):
+    return replace(OPTIONS, **fields)
+
+
+class Machine:
+    """Four ranks on two cores that take exactly as long as the laws above say."""
+
+    def __init__(self):
+        self.asked, self.break_after = [], None
+
+    def launch(self, _entry, ranks, pieces, _specs, _dtype, on_message, kind):
+        assert (ranks, kind) == (4, "cpu")
+        for index, piece in enumerate(pieces):
+            if self.break_after == len(self.asked):
+                raise KeyboardInterrupt
+            self.asked.append(piece)
+            for rank in range(ranks):
+                on_message(rank, (index, self.spans(piece, rank)))
+
+    def spans(self, piece, rank):
+        """Each rank is busy for half of the time, because two share a core, and the clock says nothing useful."""
+        if piece.kind == "kept":
+            return [Span(0, 2048), Span(0, 512)]
+        if piece.kind == "update":
+            return [Span(0, 99, 1e-9 * piece.repeats / 2)]
+        if piece.kind in COLLECTIVES:
+            latency, rate = WIRE[piece.sizes[0]]
+            lasted = (latency + piece.sizes[1] / rate) * piece.repeats
+            return [Span(1e-4 * rank, lasted - 1e-4 * (3 - rank))]  # the first to begin is the first to end
+        fits = (FORWARD, BACKWARD) if piece.kind == "layer" else (ENDS, ENDS)
+        layers = DEPTH if piece.kind == "layer" else 1
+        seconds = [1e-3 * milliseconds(fit, piece.sizes) * layers * piece.repeats for fit in fits]
+        return [Span(0, 99, each / 2) for each in seconds]
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    machine = Machine()
+    monkeypatch.setattr(measuring, "launch", machine.launch)
+    monkeypatch.setattr(measuring, "cores", lambda: 2)
+    return machine
+
+
+@pytest.fixture
+def base():
+    return library.read("cpu", Profile)[0]
+
+
+def test_it_says_what_things_cost(machine, base, tmp_path):
+    heard = []
+    target = tmp_path / "cpu.yaml"
+    found = profile("toy", model_of(llm=DECODER), base, OPTIONS, target, lambda *news: heard.append(news))
+    costs = found.modules["toy/llm"]
+    assert costs.source == "fitted" and costs.spread == pytest.approx(0, abs=1e-6)
+    for fit, known in ((costs.layer.forward, FORWARD), (costs.layer.backward, BACKWARD), (costs.ends.forward, ENDS)):
+        assert fit.ms_per_token2 == pytest.approx(known.ms_per_token2, rel=1e-3, abs=1e-12)
+        assert fit.ms_per_token == pytest.approx(known.ms_per_token, rel=1e-3, abs=1e-9)
+        assert fit.ms == pytest.approx(known.ms, rel=1e-3, abs=1e-6)
+    assert costs.layer.holdout_error == pytest.approx(0, abs=1e-6)
+    assert (costs.layer.activation_kib_per_token, costs.ends.activation_kib_per_token) == (2.0, 0.5)
+    assert costs.update_ns_per_parameter == pytest.approx(1.0)
+    assert files.read(target, Profile) == found
+    assert found.provenance.machine and found.provenance.versions.keys() == {"planner", "python", "torch"}
+    done, of, _, left = heard[-1]
+    assert done == of == len(machine.asked) and left == 0
+    assert [news[0] for news in heard] == list(range(of + 1))
+
+
+def test_collectives_over_groups_of_each_size(machine, base, tmp_path):
+    found = profile("toy", model_of(llm=DECODER), base, OPTIONS, tmp_path / "cpu.yaml")
+    assert {name: [p.ranks for p in table.points] for name, table in found.collectives.items()} == {
+        "all_to_all": [2, 4],
+        "all_gather": [2, 4],
+        "reduce_scatter": [2, 4],
+        "p2p": [2],
+    }
+    for table in found.collectives.values():
+        assert table.spread == pytest.approx(0, abs=1e-6)
+        for point in table.points:
+            latency, rate = WIRE[point.ranks]
+            assert (point.latency_us, point.gb_per_s) == pytest.approx((1e6 * latency, rate / 1e9), rel=1e-3)
+
+
+def test_an_interrupted_profile_goes_on_where_it_stopped(machine, base, tmp_path):
+    target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
+    machine.break_after = 17
+    with pytest.raises(KeyboardInterrupt):
+        profile("toy", model, base, OPTIONS, target)
+    first, machine.asked, machine.break_after = machine.asked, [], None
+    assert len(first) == 17 and not target.exists()
+    heard = []
+    resumed = profile("toy", model, base, OPTIONS, target, lambda *news: heard.append(news))
+    assert not {piece.key for piece in first} & {piece.key for piece in machine.asked}
+    assert heard[0][:2] == (17, 17 + len(machine.asked))
+    again, machine.asked = machine.asked, []
+    assert profile("toy", model, base, OPTIONS, target) == resumed
+    assert not machine.asked and again
+    fresh = profile("toy", model, base, OPTIONS, tmp_path / "fresh.yaml")
+    assert fresh == resumed and len(machine.asked) == 17 + len(again)
+
+
+def test_a_torn_line_is_measured_again(machine, base, tmp_path):
+    target = tmp_path / "cpu.yaml"
+    profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
+    journal = target.with_suffix(".jsonl")
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:40])
+    machine.asked = []
+    profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
+    assert len(machine.asked) == 1
+    assert sorted(journal.read_text().splitlines()) == sorted(lines)
+
+
+def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base, tmp_path):
+    target = tmp_path / "cpu.yaml"
+    first = profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
+    machine.asked = []
+    both = profile("other", model_of(vision=VIT, llm=DECODER), base, OPTIONS, target)
+    assert set(both.modules) == {"toy/llm", "other/vision", "other/llm"}
+    assert both.modules["toy/llm"] == both.modules["other/llm"] == first.modules["toy/llm"]
+    assert {piece.kind for piece in machine.asked} == {"layer", "ends", "update", "kept"}  # of the vision tower alone
+    assert len({piece.context for piece in machine.asked}) == 1
+    assert all(size % 4 == 0 for piece in machine.asked for size in piece.sizes)  # 2 x 2 patches stay together
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("code", lambda: "other"), ("versions", lambda: {"torch": "9"}), ("machine", lambda kind: "another")],
+)
+def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path, monkeypatch, name, value):
+    target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
+    profile("toy", model, base, OPTIONS, target)
+    count, machine.asked = len(machine.asked), []
+    monkeypatch.setattr(context, name, value)
+    profile("toy", model, base, OPTIONS, target)
+    assert len(machine.asked) == count
+    assert len(target.with_suffix(".jsonl").read_text().splitlines()) == count  # what is stale is gone
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype"), [(DECODER, "float64"), (changed(DECODER, ffn=256), "float32"), (VIT, "float32")]
+)
+def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, dtype):
+    target = tmp_path / "cpu.yaml"
+    profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
+    machine.asked = []
+    profile("toy", model_of(llm=spec), base, changed_options(dtype=dtype), target)
+    assert {piece.kind for piece in machine.asked} == {"layer", "ends", "update", "kept"}
+
+
+def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
+    target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
+    profile("toy", model, base, OPTIONS, target)
+    quick, machine.asked = {piece.key for piece in machine.asked}, []
+    fine = profile("toy", model, base, changed_options(quick=False), target)
+    assert machine.asked and not quick & {piece.key for piece in machine.asked}
+    machine.asked = []
+    assert profile("toy", model, base, OPTIONS, target) == fine and not machine.asked
+
+
+def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
+    windowed = changed(VIT, window=16)
+    found = profile("toy", model_of(llm=DECODER, vision=windowed), base, OPTIONS, tmp_path / "cpu.yaml")
+    assert set(found.modules) == {"toy/llm"}
+    assert "toy/vision left out" in found.provenance.note
+    with pytest.raises(InputError, match="toy/vision left out: attention within windows"):
+        profile("toy", model_of(vision=windowed), base, OPTIONS, tmp_path / "cpu.yaml")
+
+
+def test_lines_over_other_groups_stay(machine, base, tmp_path):
+    old = Collective(
+        source="published",
+        spread=0.1,
+        points=(Point(ranks=2, gb_per_s=7.0), Point(ranks=8, gb_per_s=5.0)),
+    )
+    known = ModuleCosts(source="published", spread=0.2, layer=Passes(both=FORWARD))
+    before = changed(base, collectives={"all_to_all": old, "all_reduce": old}, modules={"gpt/llm": known})
+    found = profile("toy", model_of(llm=DECODER), before, OPTIONS, tmp_path / "cpu.yaml")
+    points = {point.ranks: point.gb_per_s for point in found.collectives["all_to_all"].points}
+    assert points == pytest.approx({2: 2.0, 4: 1.0, 8: 5.0}, rel=1e-3)
+    assert found.collectives["all_reduce"] == old
+    assert found.modules["gpt/llm"] == known
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100-80gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA GeForce RTX 4090", "geforce-rtx-4090"),
+    ],
+)
+def test_a_gpu_is_called_as_its_shipped_profile(said, name):
+    assert context.gpu_name(said) == name

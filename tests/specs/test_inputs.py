@@ -1,0 +1,130 @@
+"""A job with all that it names: by shipped name or by path, from its own folder, and every way not to find it."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import files
+from planner.errors import InputError
+from planner.specs import library
+from planner.specs.cluster import Cluster, kind_of, level_of
+from planner.specs.inputs import Options, load
+from planner.specs.job import Job
+from planner.specs.model import Model
+from planner.specs.profile import Profile
+from planner.strategies.base import source
+
+JOB = """\
+format: planner.job/1
+name: small
+model: {model}
+cluster: {cluster}
+profile: {profile}
+workload: {{lengths: {lengths}, batch_rows: 4, max_tokens: 2048{more}}}
+"""
+HERE = {
+    "model": "tiny-decoder",
+    "cluster": "cpu-4",
+    "profile": "cpu",
+    "lengths": "{from: file, path: rows.txt}",
+    "more": "",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "rows.txt").write_text("5\n6\n7\n8\n9\n10\n11\n12\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def job(folder, **fields) -> str:
+    (folder / "job.yaml").write_text(JOB.format(**HERE | fields))
+    return str(folder / "job.yaml")
+
+
+def test_names_mean_what_is_shipped_and_paths_lie_beside_the_job(folder, monkeypatch):
+    model = (library.shipped() / "models/tiny-vit.yaml").read_text()
+    (folder / "mine.yaml").write_text(model.replace("name: tiny-vit", "name: mine"))
+    path = job(folder, model="./mine.yaml")
+    monkeypatch.chdir("/")
+    inputs = load(path, Options(batches=2))
+    assert (inputs.model.name, inputs.module, inputs.cluster.size, inputs.device.kind) == ("mine", "vision", 4, "cpu")
+    assert [batch.items for batch in inputs.batches] == [{0: 5, 1: 6, 2: 7, 3: 8}, {4: 9, 5: 10, 6: 11, 7: 12}]
+    assert set(inputs.sources) == {"job", "model", "cluster", "device cpu", "profile", "lengths"}
+
+
+def test_lengths_of_the_command_line_are_from_where_one_is(folder, monkeypatch):
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/rows.csv").write_text("tokens\n100\n200\n300\n400\n")
+    monkeypatch.chdir(folder / "elsewhere")
+    inputs = load(job(folder), Options(lengths="rows.csv"))
+    assert inputs.batches[0].items == {0: 100, 1: 200, 2: 300, 3: 400}
+    assert inputs.sources["lengths"] == folder / "elsewhere/rows.csv"
+
+
+def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
+    path = job(folder, profile="auto")
+    assert load(path, Options()).sources["profile"] == library.shipped() / "devices/cpu.yaml"
+    measured = folder / "cache/planner/profiles/cpu.yaml"
+    measured.parent.mkdir(parents=True)
+    measured.write_text((library.shipped() / "devices/cpu.yaml").read_text().replace("name: cpu", "name: measured"))
+    assert load(path, Options()).profile.name == "measured"
+    assert load(job(folder, profile="cpu"), Options()).profile.name == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "fix"),
+    [
+        ({"model": "tiny"}, "no model is called `tiny`", "tiny-decoder"),
+        ({"cluster": "moon"}, "no cluster is called `moon`", "cpu-4"),
+        ({"profile": "x" * 300}, "no device is called `x", "cpu"),
+        ({"profile": "'nul\\0'"}, "no device is called", "cpu"),
+        ({"model": "./none.yaml"}, "cannot read the file", "check the path"),
+        ({"model": "./job.yaml"}, "expected a planner.model/1 file", "begin it with"),
+        ({"lengths": "{from: file, path: none.txt}"}, "cannot read the lengths", "check the path"),
+        ({"lengths": "{from: distribution, name: moon}"}, "no distribution `moon`", "wikipedia"),
+        ({"more": ", module: vit"}, "names module `vit`, the model has llm", "name one of them"),
+        ({"model": "qwen2.5-vl-7b"}, "names module ``, the model has", "name one of them"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_named(folder, fields, message, fix):
+    with pytest.raises(InputError) as caught:
+        load(job(folder, **fields), Options())
+    assert message in caught.value.message and fix in caught.value.fix
+
+
+@pytest.mark.parametrize("kind", [Model, Cluster, Profile, Job])
+def test_every_shipped_name_is_found(kind):
+    assert library.names(kind)
+    for name in library.names(kind):
+        assert library.read(name, kind)[0].name == name
+
+
+def test_sources_are_said_the_same_from_everywhere(folder, monkeypatch):
+    """Shipped files by their place in `profiles`, others from the job's folder; a shipped job has none to be near."""
+    inside, outside = library.shipped() / "models/k2-65b.yaml", folder / "data" / "rows.txt"
+    outside.parent.mkdir()
+    outside.write_text("5\n")
+    for place in (folder, Path("/"), library.shipped()):
+        monkeypatch.chdir(place)
+        assert source(inside, folder / "job.yaml").path == "profiles/models/k2-65b.yaml"
+        assert source(outside, folder / "job.yaml").path == "data/rows.txt"
+        assert source(outside, folder / "jobs/job.yaml").path == "../data/rows.txt"
+        assert source(outside, library.shipped() / "jobs/demo-cpu-4.yaml").path == str(outside.resolve())
+    assert source(outside, folder / "job.yaml").sha256 == files.digest(outside) != files.digest(inside)
+
+
+def test_ranks_are_numbered_by_kind_and_joined_by_the_nearest_level():
+    cluster, _ = library.read("a100x64", Cluster)
+    assert [level_of(cluster, *pair).name for pair in ((0, 7), (7, 8), (8, 15), (0, 63))] == [
+        *("node", "cluster", "node", "cluster")
+    ]
+    two = files.parse(
+        "format: planner.cluster/1\nname: c\nsource: s\n"
+        "ranks: [{kind: a, count: 2, per_node: 2}, {kind: b, count: 3, per_node: 3}]\n"
+        "levels: [{name: n, ranks: 5, gb_per_s: 1, latency_us: 1}]\n",
+        Cluster,
+        "c",
+    )
+    assert [kind_of(two, rank) for rank in range(5)] == ["a", "a", "b", "b", "b"]

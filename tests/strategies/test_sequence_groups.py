@@ -1,0 +1,170 @@
+"""What is decided is what is priced, never worse than one balanced degree; what cannot be says why."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.pricing import pricing_of
+from planner.costs.sequences import sequences
+from planner.errors import Infeasible, InputError
+from planner.packing.balanced import best_balanced
+from planner.packing.packed import PackedGroup, worth
+from planner.plan.legal import violations
+from planner.plan.model import Plan
+from planner.specs.base import changed
+from planner.specs.inputs import Options, load
+from planner.strategies import STRATEGIES, strategy
+from planner.strategies.sequence_groups import place
+from planner.verify.score import score, scored
+
+GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
+PLANS = {path.parent.name: files.read(path, Plan) for path in sorted(GOLDEN.glob("*/plan.yaml"))}
+JOB = """\
+format: planner.job/1
+name: small
+model: tiny-decoder
+cluster: cpu-4
+profile: cpu
+workload: {lengths: {from: mix, parts: [{weight: 1, median: 200, sigma: 1}]}, batch_rows: 20, max_tokens: 2048}
+layout: {zero: 3, dtype: float32}
+"""
+
+
+def write(folder, extra=""):
+    path = folder / "job.yaml"
+    path.write_text(JOB + extra)
+    return str(path)
+
+
+def problem_of(plan: Plan):
+    (module,) = plan.layouts
+    return sequences(pricing_of(plan), module, plan.uses, plan.uses.items[module])
+
+
+def any_packing(problem, chance):
+    """Items in random order, each to a random open group with room, or to a new one."""
+    rows: list[list[list]] = []  # micro-batches of [degree, items, room]
+    for item in chance.sample(sorted(problem.sizes), len(problem.sizes)):
+        size = problem.sizes[item]
+        fitting = [group for row in rows for group in row if group[2] >= size]
+        if fitting and chance.random() < 0.7:
+            chosen = chance.choice(fitting)
+        else:
+            chosen = [chance.choice(problem.choices(item)), [], 0]
+            chosen[2] = chosen[0] * problem.cap
+            with_ranks = [row for row in rows if sum(g[0] for g in row) + chosen[0] <= problem.ranks]
+            row = chance.choice(with_ranks) if with_ranks and chance.random() < 0.8 else rows.append([]) or rows[-1]
+            row.append(chosen)
+        chosen[1].append(item)
+        chosen[2] -= size
+    packed = [sorted((PackedGroup(g[0], tuple(g[1])) for g in row), key=lambda g: -g.degree) for row in rows]
+    return tuple(map(tuple, packed))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
+    """The line that is optimised and the clock that is simulated agree, for any packing."""
+    plan = PLANS[name]
+    problem = problem_of(plan)
+    packed = any_packing(problem, random.Random(seed))
+    groups: dict = {}
+    rows = tuple(place(row, plan.uses.models["llm"], groups) for row in packed)
+    plan = changed(plan, groups=groups, steps=(changed(plan.steps[0], micro_batches=rows),))
+    assert violations(plan) == []
+    assert score(plan).value == pytest.approx(worth(problem, packed), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_is_no_worse_than_one_balanced_degree_and_above_its_bound(name):
+    plan = PLANS[name]
+    balanced = best_balanced(problem_of(plan))
+    assert plan.outcome.value <= worth(problem_of(plan), balanced) * (1 + 1e-9)
+    assert plan.outcome.bound <= plan.outcome.value
+    assert plan.outcome.gap == pytest.approx(plan.outcome.value / plan.outcome.bound - 1, abs=1e-8)
+    assert scored(plan, plan.outcome.effort) == plan
+
+
+def test_the_same_job_gives_the_same_bytes_and_another_seed_another_batch(tmp_path):
+    job = write(tmp_path)
+    once, again, other = (files.dump(pipeline.solve(job, Options(seed=seed)).plan) for seed in (0, 0, 1))
+    assert once == again != other
+
+
+def test_batches_follow_each_other_and_have_a_step_each(tmp_path):
+    plan = pipeline.solve(write(tmp_path), Options(batches=3)).plan
+    assert [sorted(set(range(20 * n, 20 * n + 20)) - set(plan.uses.dropped)) for n in range(3)] == [
+        sorted(i for row in step.micro_batches for items in row.values() for i in items) for step in plan.steps
+    ]
+    assert plan.outcome.value == pytest.approx(sum(step.outcome.value for step in plan.steps))
+    assert plan.outcome.value == pytest.approx(sum(s.value for s in pipeline.simulate(plan)))
+    last = pipeline.solve(write(tmp_path), Options(first_row=40)).plan
+    assert last.steps[0].micro_batches == plan.steps[2].micro_batches
+    assert violations(plan) == []
+
+
+def test_rows_that_are_too_long_are_dropped_and_named(tmp_path):
+    path = tmp_path / "lengths.txt"
+    path.write_text("\n".join(map(str, [100, 3000, 200, 2048, 2049] + [50] * 15)))
+    plan = pipeline.solve(write(tmp_path), Options(lengths=str(path))).plan
+    assert plan.uses.dropped == (1, 4)
+    assert set(plan.uses.items["llm"]) == set(range(20)) - {1, 4}
+
+
+def test_degrees_and_fixed_items_are_kept(tmp_path):
+    job = write(tmp_path, "degrees: [4, 1]\nfix: {items: {3: {degree: 4}, 5: {degree: 1}, 99: {degree: 7}}}\n")
+    plan = pipeline.solve(job, Options()).plan
+    degree = {i: plan.groups[name].degree for row in plan.steps[0].micro_batches for name in row for i in row[name]}
+    assert set(degree.values()) <= {1, 4} and (degree[3], degree[5]) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("extra", "what", "where", "fix"),
+    [
+        (
+            "degrees: [1, 2]\nlimits: {tokens_per_rank: 300}\n",
+            r"item \d+ has \d+ tokens, and 2 ranks hold 600",
+            "what binds",
+            "or workload.max_tokens: 600",
+        ),
+        (
+            "degrees: [1, 2]\nfix: {items: {3: {degree: 4}}}\n",
+            "item 3 is fixed to degree 4, and 1, 2 are allowed",
+            "fix.items",
+            "allow that degree",
+        ),
+        ("degrees: [8]\n", "no allowed degree fits on the ranks", "degrees", "allow smaller degrees"),
+        ("limits: {memory_margin: 0.99}\n", r"the model's states take .* GiB of each rank", "memory", "GiB"),
+    ],
+)
+def test_what_cannot_be_says_what_binds_and_what_would_free_it(tmp_path, extra, what, where, fix):
+    with pytest.raises(Infeasible, match=what) as caught:
+        pipeline.solve(write(tmp_path, extra), Options())
+    assert where in caught.value.where and fix in caught.value.fix
+    assert caught.value.exit_code == 3
+
+
+def test_the_smallest_change_named_is_one(tmp_path):
+    """As many tokens per rank as the message asks for are enough, and one less is not."""
+    extra = "degrees: [1, 2]\nlimits: {{tokens_per_rank: {}}}\n"
+    with pytest.raises(Infeasible) as caught:
+        pipeline.solve(write(tmp_path, extra.format(300)), Options())
+    needed = int(caught.value.fix.split(" tokens per rank")[0])
+    assert pipeline.solve(write(tmp_path, extra.format(needed)), Options()).plan.outcome.value > 0
+    with pytest.raises(Infeasible):
+        pipeline.solve(write(tmp_path, extra.format(needed - 1)), Options())
+
+
+@pytest.mark.parametrize("extra", ["sync: step\n", "strategy: magic\n"])
+def test_what_is_not_supported_is_refused_with_the_reason(tmp_path, extra):
+    with pytest.raises(InputError) as caught:
+        pipeline.solve(write(tmp_path, extra), Options())
+    assert caught.value.where == "strategy" and caught.value.fix
+
+
+def test_every_strategy_says_what_it_decides():
+    for name in STRATEGIES:
+        assert strategy(name).SUMMARY
+        assert strategy(name).supports(load(str(GOLDEN / "demo/job.yaml"), Options())) is None

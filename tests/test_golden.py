@@ -1,0 +1,125 @@
+"""The stored plans: solver-made ones come out again byte for byte, hand-written ones are taken like any other."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.plan.expand import expand
+from planner.plan.legal import violations
+from planner.plan.model import Plan
+from planner.specs.base import changed
+from planner.verify.score import outcome, prediction, require_memory, score
+
+GOLDEN = Path(__file__).parent / "golden"
+SOLVED = sorted(path.parent for path in GOLDEN.rglob("job.yaml"))
+BY_HAND = sorted((GOLDEN / "by_hand").iterdir())
+BUBBLES = files.read(GOLDEN / "by_hand/encoder-in-bubbles/plan.yaml", Plan)
+MIXED = files.read(GOLDEN / "by_hand/mixed-groups/plan.yaml", Plan)
+
+
+def name_of(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+@pytest.mark.parametrize("folder", SOLVED, ids=name_of)
+def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
+    """Wherever it is solved: `planner solve tests/golden/…/job.yaml -o tests/golden/…/plan.yaml` writes it anew."""
+    stored = (folder / "plan.yaml").read_text(encoding="utf-8")
+    plan = files.parse(stored, Plan, "plan.yaml")
+    assert plan.made.strategy == folder.parent.name
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert files.dump(pipeline.solve_again(folder / "job.yaml", plan.made)) == stored
+
+
+@pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)
+def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
+    plan = pipeline.read_plan(folder / "plan.yaml")
+    (s,) = pipeline.simulate(plan)
+    require_memory(plan, s)
+    stated = changed(plan.outcome, status=outcome(s, "").status, effort="")
+    assert stated == outcome(s, "")
+    assert plan.prediction == prediction(s)
+    assert all(not source.path.startswith("/") for source in plan.uses.sources.values())
+
+
+@pytest.mark.parametrize("folder", BY_HAND, ids=name_of)
+def test_written_by_hand_and_said_so(folder):
+    plan = files.read(folder / "plan.yaml", Plan)
+    assert (plan.outcome.status, plan.made.strategy) == ("by_hand", "by_hand")
+    assert not (folder / "job.yaml").exists()
+    assert files.parse(files.dump(plan), Plan, "again") == plan
+
+
+# ------------------------------------------------------------------------------------------------ the mixed groups
+
+
+def test_mixed_groups_are_two_one_one_and_then_four():
+    degrees = [[MIXED.groups[name].degree for name in row] for row in MIXED.steps[0].micro_batches]
+    assert degrees == [[2, 1, 1], [4]]
+
+
+def test_every_rank_gathers_computes_and_reduces_twice():
+    for rank in range(4):
+        phases = [task.phase for task in expand(MIXED) if rank in task.ranks]
+        assert phases == ["gather", "F", "B", "sync", "gather", "F", "B", "sync", "update"]
+
+
+# ------------------------------------------------------------------------------------------ the encoder in bubbles
+
+
+def of_rank(tasks, rank):
+    """What one rank computes, in order: module, phase, micro-batch."""
+    return [f"{t.module}.{t.phase}{t.micro_batch}" for t in tasks if rank in t.ranks and t.phase in "FB"]
+
+
+def test_each_stage_follows_1f1b_with_the_encoder_where_it_was_put():
+    tasks = expand(BUBBLES)
+    llm = {
+        0: ["F0", "F1", "F2", "F3", "B0", "B1", "B2", "B3"],
+        2: ["F0", "F1", "F2", "B0", "F3", "B1", "B2", "B3"],
+        4: ["F0", "F1", "B0", "F2", "B1", "F3", "B2", "B3"],
+        6: ["F0", "B0", "F1", "B1", "F2", "B2", "F3", "B3"],
+    }
+    for first, order in llm.items():
+        for rank in (first, first + 1):
+            done = of_rank(tasks, rank)
+            assert [name.removeprefix("llm.") for name in done if name.startswith("llm")] == order
+    assert of_rank(tasks, 0)[:2] == ["vit.F0", "llm.F0"]
+    assert of_rank(tasks, 2)[:2] == ["vit.F0", "llm.F0"]
+    assert of_rank(tasks, 4)[:5] == ["llm.F0", "llm.F1", "vit.F1", "vit.F1", "llm.B0"]
+    assert of_rank(tasks, 6)[:4] == ["llm.F0", "llm.B0", "vit.F1", "llm.F1"]
+
+
+def test_items_wait_for_the_images_that_feed_them():
+    by_id = {task.id: task for task in expand(BUBBLES)}
+    recv = {0: "vit[24-47]/recvF/0/v0>llm", 1: "vit[24-47]/recvF/0/v0>llm", 3: "vit[24-47]/recvF/1/v1>llm"}
+    for row in range(4):
+        waits = [i for i in by_id[f"llm[0-19]/F/{row}/all"].after if i.startswith("vit")]
+        assert waits == ([recv[row]] if row in recv else [])
+    back = by_id["vit[24-47]/sendB/0/v0>llm"]
+    assert back.after == ("llm[0-19]/B/0/all", "llm[0-19]/B/1/all")
+
+
+def test_a_piece_runs_beside_the_send_it_names():
+    timeline = score(BUBBLES).timeline
+    events = {event.id: event for event in timeline.events}
+    assert events["vit[0-11]/F/1/v1"].start == events["llm[40-59]/sendF/1/all"].start
+    assert events["vit[0-11]/F/1/v1"].end > events["llm[40-59]/sendF/1/all"].end
+
+
+def test_what_crosses_the_edge_went_through_the_projector():
+    """Four patches become one token as wide as the LLM: 8192 patches are 2048 tokens of 5120 numbers of two bytes."""
+    events = {event.id: event for event in score(BUBBLES).timeline.events}
+    a_rank, level = 2048 * 5120 * 2 / 2, BUBBLES.uses.cluster.levels[0]
+    seconds = level.latency_us * 1e-6 + a_rank / (level.gb_per_s * 1e9)
+    assert events["vit[24-47]/sendF/1/v1>llm"].seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("fed", [0, 1])
+def test_an_image_placed_behind_what_needs_it_is_refused(fed):
+    """Image 2 runs once stage 2 has sent micro-batch 1 on, which cannot have begun without it."""
+    plan = changed(BUBBLES, uses=changed(BUBBLES.uses, feeds={"vit": {0: 0, 1: 1, 2: fed}}))
+    (violation,) = violations(plan)
+    assert "the tasks wait for each other" in violation.message and "change `order`" in violation.fix

@@ -1,0 +1,53 @@
+"""From a job to a plan: the same bytes in every process, whatever the order of its sets, and told batch by batch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.plan.legal import violations
+from planner.specs.inputs import Options, load
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests/golden/sequence_groups"
+PROGRAM = "import sys; from planner import files, pipeline; print(files.dump(pipeline.solve(sys.argv[1]).plan), end='')"
+
+
+@pytest.mark.parametrize("name", ["demo", "flexsp-gpt-7b"])
+def test_every_process_makes_the_same_bytes(name, tmp_path):
+    made = []
+    for seed in ("0", "7"):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed, "XDG_CACHE_HOME": str(tmp_path)}
+        command = [sys.executable, "-c", PROGRAM, str(GOLDEN / name / "job.yaml")]
+        made.append(subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True).stdout)
+    assert made[0] == made[1] == (GOLDEN / name / "plan.yaml").read_bytes()
+
+
+def test_deciding_twice_is_deciding_once():
+    inputs = load(str(GOLDEN / "demo/job.yaml"), Options(batches=2, effort=3))
+    once, again = pipeline.decide(inputs), pipeline.decide(inputs)
+    assert files.dump(once.plan) == files.dump(again.plan)
+    assert violations(once.plan) == []
+
+
+def test_batches_are_told_and_timed_one_by_one():
+    heard: list[tuple[int, int]] = []
+    inputs = load(str(GOLDEN / "demo/job.yaml"), Options(batches=3))
+    solved = pipeline.decide(inputs, lambda done, of, _: heard.append((done, of)))
+    assert heard == [(0, 3), (1, 3), (2, 3)]
+    assert len(solved.step_seconds) == len(solved.plan.steps) == 3
+    assert solved.seconds == sum(solved.step_seconds)
+
+
+@pytest.mark.parametrize("job", ["demo-cpu-4", "demo-vit-cpu-4", "flexsp-gpt-7b-a100x64"])
+def test_shipped_jobs_are_solved(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = pipeline.solve(job, Options(effort=1)).plan
+    path = tmp_path / "plan.yaml"
+    files.write(path, plan)
+    assert pipeline.read_plan(path) == plan
+    (s,) = pipeline.simulate(plan)
+    assert s.value == pytest.approx(plan.outcome.value, rel=1e-8)

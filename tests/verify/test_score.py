@@ -1,0 +1,82 @@
+"""What a plan is worth, from nothing but the plan; and memory that its devices do not have."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.memory import activation_bytes, state_bytes
+from planner.errors import Infeasible, InputError
+from planner.plan.model import Plan
+from planner.specs.base import changed
+from planner.specs.job import Limits
+from planner.units import GIB
+from planner.verify.score import outcome, prediction, require_memory, score, scored
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PLAN = files.read(GOLDEN / "sequence_groups/demo/plan.yaml", Plan)
+BUBBLES = files.read(GOLDEN / "by_hand/encoder-in-bubbles/plan.yaml", Plan)
+
+
+def with_device(plan: Plan, **fields) -> Plan:
+    devices = {name: changed(device, **fields) for name, device in plan.uses.devices.items()}
+    return changed(plan, uses=changed(plan.uses, devices=devices))
+
+
+def test_parts_add_up_and_the_bound_is_below():
+    for plan in (PLAN, BUBBLES):
+        s = score(plan)
+        parts = prediction(s).breakdown
+        assert parts.compute + parts.exposed_comm + parts.idle == pytest.approx(s.value, rel=1e-8)
+        assert 0 < outcome(s, "").bound <= outcome(s, "").value
+        assert outcome(s, "").gap == pytest.approx((s.value - s.bound.seconds) / s.bound.seconds)
+
+
+def test_the_peak_is_states_and_the_fullest_micro_batch():
+    """Under ZeRO-3 one micro-batch is kept at a time: its busiest rank holds the most."""
+    costs, module, layout = PLAN.uses.prices.modules["llm"], PLAN.uses.models["llm"], PLAN.layouts["llm"]
+    sizes = PLAN.uses.items["llm"]
+    fullest = max(
+        sum(sizes[item] for item in items) / PLAN.groups[name].degree
+        for row in PLAN.steps[0].micro_batches
+        for name, items in row.items()
+    )
+    expected = state_bytes(module, layout) + activation_bytes(costs, module.layers, True, fullest)
+    assert max(score(PLAN).memory.peaks) == pytest.approx(expected)
+    assert PLAN.prediction.peak_memory_gib == pytest.approx(expected / GIB, rel=1e-8)
+
+
+def test_memory_that_is_not_there_is_named_with_its_rank():
+    with pytest.raises(Infeasible, match=r"rank 0 would hold 119.4 GiB, its device allows .* GiB") as caught:
+        small = with_device(BUBBLES, memory_gib=100.0)
+        require_memory(small, score(small))
+    assert caught.value.where == "memory" and "recomputation" in caught.value.fix
+
+
+def test_a_limit_in_tokens_replaces_the_memory_model():
+    limited = changed(BUBBLES, uses=changed(BUBBLES.uses, limits=Limits(tokens_per_rank=8192)))
+    small = with_device(limited, memory_gib=50.0)
+    require_memory(small, score(small))
+
+
+def test_states_that_leave_no_room_are_named_before_anything_is_packed():
+    plan = with_device(changed(PLAN, uses=changed(PLAN.uses, limits=Limits())), memory_gib=0.51)
+    with pytest.raises(Infeasible, match="the model's states take") as caught:
+        score(plan)
+    assert "what binds" in caught.value.where and "GiB" in caught.value.fix
+
+
+def test_dearer_prices_are_worth_more():
+    costs = PLAN.uses.prices.modules["llm"]
+    dear = changed(costs, update_ns_per_parameter=costs.update_ns_per_parameter + 1e6)
+    plan = changed(PLAN, uses=changed(PLAN.uses, prices=changed(PLAN.uses.prices, modules={"llm": dear})))
+    assert scored(plan, "").outcome.value > PLAN.outcome.value + 1
+
+
+def test_a_plan_that_was_edited_into_illegality_is_refused_by_name(tmp_path):
+    text = (GOLDEN / "sequence_groups/demo/plan.yaml").read_text()
+    path = tmp_path / "edited.yaml"
+    path.write_text(text.replace("g0-3: [3, 4,", "g0-3: [4,"))
+    with pytest.raises(InputError, match="illegal plan: item 3 of `llm` is assigned nowhere") as caught:
+        pipeline.read_plan(path)
+    assert str(path) in caught.value.where
