@@ -1,7 +1,7 @@
 """What one GPU has to say: its speed, a profile of a decoder and of a vision tower, and plans that really ran on it.
 
 Each part runs whatever became of the others; a failure is a result too. After every part all that is known is written:
-the device profile `<device>.yaml` (with its journal), `raw.json`, `summary.txt`.
+the device profile `<device>.yaml` (with its journal), `raw.json`, `summary.txt`, and a trace of the longest run.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -24,6 +25,7 @@ from planner.profiling import ProfileOptions, device_name, profile
 from planner.profiling.context import machine, versions
 from planner.profiling.module_bench import ModuleBench
 from planner.profiling.piece import Piece, seconds
+from planner.profiling.sharded import COMPUTED
 from planner.runtime import RunOptions
 from planner.specs import library
 from planner.specs.base import changed
@@ -44,6 +46,7 @@ class Session:
     """Where results go, and what there is so far."""
 
     folder: Path
+    scratch: Path  # for files that only this program reads
     kind: Literal["cpu", "cuda"]
     quick: bool
     device: str
@@ -85,20 +88,28 @@ class Session:
 
 def speed(session: Session) -> dict[str, float]:
     """Matrix products and copies, the best of a few: what a data sheet calls peak."""
-    device, size = torch.device(session.kind), 8192 if session.kind == "cuda" else 512
-    found = {}
-    for name, dtype in {"bf16": torch.bfloat16, "float32": torch.float32}.items():
-        a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-        found[f"{name}_tflops"] = 2 * size**3 / best(lambda a=a, b=b: a @ b, device) / 1e12
-    block = torch.empty(2**30 if session.kind == "cuda" else 2**26, dtype=torch.uint8, device=device)
-    other = torch.empty_like(block)
-    found["copy_gb_per_s"] = 2 * block.nbytes / best(lambda: other.copy_(block), device) / 1e9
+    device = torch.device(session.kind)
+    found = {f"{name}_tflops": matrix_tflops(dtype, device) for name, dtype in COMPUTED.items()}
+    found["copy_gb_per_s"] = copy_gb_per_s(device)
     if session.kind == "cuda":
-        free, total = torch.cuda.mem_get_info()
-        found |= {"memory_gib": total / 2**30, "free_gib": free / 2**30}
+        found["memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30
+        torch.cuda.empty_cache()  # the ranks need it
     for name, value in found.items():
         session.say(f"  {name:<16} {value:10.1f}")
     return found
+
+
+def matrix_tflops(dtype: torch.dtype, device: torch.device) -> float:
+    size = 8192 if device.type == "cuda" else 512
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    return 2 * size**3 / best(lambda: a @ b, device) / 1e12
+
+
+def copy_gb_per_s(device: torch.device) -> float:
+    """Bytes read and written."""
+    block = torch.empty(2**30 if device.type == "cuda" else 2**26, dtype=torch.uint8, device=device)
+    other = torch.empty_like(block)
+    return 2 * block.nbytes / best(lambda: other.copy_(block), device) / 1e9
 
 
 def best(call: Callable[[], Any], device: torch.device) -> float:
@@ -171,8 +182,8 @@ def unseen(session: Session) -> list[dict[str, Any]]:
         assert passes is not None
         for way, fit, measured in zip(("F", "B"), (passes.forward, passes.backward), times, strict=True):
             expected = layers * predicted(fit or Fit(), piece.sizes)
-            rows.append({"kind": piece.kind, "pass": way, "tokens": sum(piece.sizes), "sizes": piece.sizes,
-                         "predicted_s": expected, "measured_s": measured, "error": expected / measured - 1})  # fmt: skip
+            row = {"kind": piece.kind, "pass": way, "sizes": piece.sizes, "predicted_s": expected}
+            rows.append({**row, "measured_s": measured, "error": expected / measured - 1})
     for kind in ("layer", "ends"):
         errors = [abs(row["error"]) for row in rows if row["kind"] == kind]
         session.say(f"  {kind}: median error {percent(median(errors))}, worst {percent(max(errors))}")
@@ -207,8 +218,8 @@ def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece])
 
 
 def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int, median_tokens: int) -> Path:
-    """A job for one rank of this device in the session's folder, whose rows are a mix of lengths."""
-    folder = session.folder / "jobs"
+    """A job for one rank of this device, whose rows are a mix of lengths."""
+    folder = session.scratch
     cluster = Cluster(
         format=Cluster.FORMAT,
         name=f"one-{session.device}",
@@ -241,9 +252,8 @@ def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int
 def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
     """Solve a job and run its plan: predicted beside measured."""
     plan = pipeline.decide(resolve(files.read(job, Job), job, Options())).plan
-    files.write(job.with_suffix(".plan.yaml"), plan)
     ran = pipeline.run(plan, options, lambda step: session.say(f"  step {step.step}: {duration(step.seconds)}"))
-    pipeline.write_measured_trace(job.with_suffix(".trace.json"), ran)
+    pipeline.write_measured_trace(session.folder / "trace.json", ran)
     session.say(f"  predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}")
     for kind in ran.kinds:
         if kind.predicted or kind.measured:
@@ -273,8 +283,7 @@ def timed(session: Session) -> dict[str, Any]:
     few = changed(whole, name=f"{whole.name}-4-layers", modules={module: changed(spec, layers=4)})
     known = files.read(session.profile_path, Profile)
     alias = {f"{few.name}/{module}": known.modules[f"{whole.name}/{module}"]}  # costs are per layer
-    own = session.folder / "jobs" / "profile.yaml"
-    files.write(own, changed(known, modules=known.modules | alias))
+    files.write(session.scratch / "profile.yaml", changed(known, modules=known.modules | alias))
     tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
     job = one_rank_job(session, few, LayoutWish(zero=3, dtype=session.dtype), tokens, middle)
     files.write(job, changed(files.read(job, Job), profile="./profile.yaml"))
@@ -287,16 +296,20 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="a coarse grid")
     chosen = parser.parse_args()
-    session = Session(chosen.folder, chosen.device, chosen.quick, device_name(chosen.device))
+    with TemporaryDirectory() as scratch:
+        everything(Session(chosen.folder, Path(scratch), chosen.device, chosen.quick, device_name(chosen.device)))
+
+
+def everything(session: Session) -> None:
     session.say(f"{machine(session.kind)}, Python {platform.python_version()}, torch {versions()['torch']}")
     session.results["machine"] = {"name": machine(session.kind), "versions": versions(), "cuda": torch.version.cuda}
     session.part("speed", speed)
     session.part("profile a decoder", lambda s: measure(s, decoder(s)))
     session.part("profile a vision tower", lambda s: measure(s, tower(s)))
     session.part("sizes that the profile never saw", unseen)
-    session.part("train a few layers of the decoder", timed)
     session.part("a tiny decoder is right", lambda s: correct(s, "tiny-decoder"))
     session.part("a tiny vision tower is right", lambda s: correct(s, "tiny-vit"))
+    session.part("train a few layers of the decoder", timed)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from planner.units import GB, KIB, MS, US
 
 INTERVAL = 80  # percent of the samples that lie within the spread
 MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the waits of a collective
-Middle = dict[tuple[int, ...], tuple[float, ...]]
+Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
 def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
@@ -21,7 +21,7 @@ def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
     kept = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
     layer, errors = passes(of_kind(samples, "layer"), DEPTH, kept[0])
     ends, end_errors = passes(of_kind(samples, "ends"), 1, kept[1])
-    update_s = float(np.median([sample.values[0] for sample in of_kind(samples, "update")]))
+    ((update_s,),) = over_rounds(of_kind(samples, "update"), MEDIAN).values()
     return ModuleCosts(
         source="fitted",
         spread=spread(np.concatenate([errors, end_errors])),
@@ -34,13 +34,13 @@ def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
 
 def passes(samples: Sequence[Sample], layers: int, kept: float) -> tuple[Passes, Array]:
     """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit."""
-    middle = over_rounds(samples, MEDIAN)
-    sizes = list(middle)
+    typical = over_rounds(samples, MEDIAN)
+    sizes = list(typical)
     quadratic = len({len(size) for size in sizes}) > 1  # the ends do not see documents
     columns, every = (features(which, quadratic) for which in (sizes, [sample.sizes for sample in samples]))
     fits, errors, held = [], [], []
     for index in range(2):
-        values = np.array([middle[size][index] for size in sizes]) / layers
+        values = np.array([typical[size][index] for size in sizes]) / layers
         coefficients = nonnegative(columns, values)
         fits.append(fit_of(coefficients, quadratic))
         held.append(holdout_error(columns, values))
@@ -82,9 +82,9 @@ def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
 
 def point_of(ranks: int, samples: Sequence[Sample]) -> tuple[Point, Array]:
     """Latency and bandwidth over groups of one size; there is always a bandwidth."""
-    middle = over_rounds(samples, LOWER_QUARTILE)
-    columns = np.array([(1, size[1]) for size in middle], dtype=np.float64)
-    coefficients = nonnegative(columns, np.array([seconds for (seconds,) in middle.values()]), always=(1,))
+    typical = over_rounds(samples, LOWER_QUARTILE)
+    columns = np.array([(1, size[1]) for size in typical], dtype=np.float64)
+    coefficients = nonnegative(columns, np.array([seconds for (seconds,) in typical.values()]), always=(1,))
     every = np.array([(1, sample.sizes[1]) for sample in samples], dtype=np.float64)
     errors = residuals(every, np.array([sample.values[0] for sample in samples]), coefficients)
     latency_s, seconds_per_byte = coefficients
@@ -92,17 +92,16 @@ def point_of(ranks: int, samples: Sequence[Sample]) -> tuple[Point, Array]:
     return point, errors
 
 
-def over_rounds(samples: Iterable[Sample], percentile: float) -> Middle:
-    """What stands for all rounds, for every size."""
-    ordered = sorted(samples, key=lambda sample: sample.sizes)
+def over_rounds(samples: Iterable[Sample], percentile: float) -> Typical:
+    """What stands for all rounds, for every size; `samples` in their order."""
     return {
         sizes: tuple(np.percentile([sample.values for sample in found], percentile, axis=0).tolist())
-        for sizes, found in groupby(ordered, key=lambda sample: sample.sizes)
+        for sizes, found in groupby(samples, key=lambda sample: sample.sizes)
     }
 
 
 def of_kind(samples: Iterable[Sample], kind: Kind) -> list[Sample]:
-    return [sample for sample in samples if sample.kind == kind]
+    return sorted((sample for sample in samples if sample.kind == kind), key=lambda sample: sample.key)
 
 
 def spread(errors: Array) -> float:

@@ -5,7 +5,10 @@ HiGHS is linked into more than one Python package, and two copies in a process c
 loaded already, it is run in a process of its own.
 """
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -72,11 +75,12 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
         start.values.extend(hint.tolist())
     init, nothing = parameters_pb2.SolverInitializerProto(), callback_pb2.CallbackRegistrationProto()
     try:
-        result = solver.solve(proto, solver_type, init, parameters, around, None, nothing, None, None)
+        with stdout_apart():
+            result = solver.solve(proto, solver_type, init, parameters, around, None, nothing, None, None)
     except StatusNotOk as error:
         if "objective_value" in str(error):  # SCIP's way of an infinite ray: a solution that costs -inf
             return Answer("unbounded")
-        raise
+        return Answer()  # the solver gave up, on coefficients beyond its range for instance: nothing is known
     reason = result.termination.reason
     if reason in INFEASIBLE:
         return Answer("infeasible")
@@ -86,6 +90,19 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
     if not result.solutions:
         return Answer(bound=bound)
     return Answer(values=np.array(result.solutions[0].primal_solution.variable_values.values), bound=bound)
+
+
+@contextmanager
+def stdout_apart() -> Iterator[None]:
+    """HiGHS prints some warnings whatever it is told; on stdout they would break what `--json` writes there."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _parameters(limits: Limits) -> Any:

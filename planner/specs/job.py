@@ -17,7 +17,6 @@ class Limits(Spec):
 
     tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model when given
     memory_margin: Share = 0.06  # of the device's memory, never planned on
-    groups_per_rank: Count | None = None  # communicators a rank may hold
 
 
 class LayoutWish(Spec):

@@ -20,13 +20,13 @@ workload:
   max_tokens: 2048
 layout: {{zero: 3, dtype: float32}}
 degrees: {degrees}
-limits: {{tokens_per_rank: 1024}}
+limits: {{tokens_per_rank: 1600}}
 """
 MIX = "{from: mix, parts: [{weight: 1, median: 300, sigma: 0.8}]}"
 WEB = "{from: distribution, name: web}"
 
 
-def write_job(folder: Path, rows: int = 16, degrees: str = "[1, 2, 4]", lengths: str = MIX) -> Path:
+def write_job(folder: Path, rows: int = 16, degrees: str = "[1, 2]", lengths: str = MIX) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "job.yaml"
     path.write_text(JOB.format(rows=rows, degrees=degrees, lengths=lengths))
@@ -57,8 +57,8 @@ def one_by_one(plan: Plan) -> Plan:
 
 
 def overloaded(plan: Plan) -> Plan:
-    """Of the first micro-batch, everything that one group can also hold moves there."""
-    row = {name: list(items) for name, items in plan.steps[0].micro_batches[0].items()}
+    """Of the last micro-batch, the one with most room, everything that one group can also hold moves there."""
+    row = {name: list(items) for name, items in plan.steps[0].micro_batches[-1].items()}
     target, *others = row
     cap = plan.uses.limits.tokens_per_rank * plan.groups[target].degree
     for other in others:
@@ -66,7 +66,7 @@ def overloaded(plan: Plan) -> Plan:
             if sum(plan.uses.items["llm"][i] for i in (*row[target], item)) <= cap:
                 row[other].remove(item)
                 row[target].append(item)
-    rows = ({name: tuple(items) for name, items in row.items() if items}, *plan.steps[0].micro_batches[1:])
+    rows = (*plan.steps[0].micro_batches[:-1], {name: tuple(items) for name, items in row.items() if items})
     return with_rows(plan, rows)
 
 
