@@ -10,10 +10,10 @@ demo: .venv/installed
 	$(BIN)/planner demo
 
 test: .venv/installed
-	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
 
 test-all: .venv/installed
-	$(BIN)/pytest -n 2 -m "not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not gpu"
 
 lint: .venv/installed
 	$(BIN)/ruff check .
