@@ -72,7 +72,7 @@ def body(worker: Any, plan: Plan) -> list[tuple[float, float]]:
         pairs = []
         for _ in range(PAIRS + 1):
             start = perf_counter()
-            executor.step(tasks, tokens)
+            executor.step(tasks)
             dist.barrier()
             middle = perf_counter()
             by_hand.step(tokens)

@@ -114,7 +114,8 @@ def launch(
 
 
 def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["planner.launch.preload"])
     ours, theirs = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
     process = context.Process(target=child_main, args=(theirs, environment, body), name=f"rank {rank}")
