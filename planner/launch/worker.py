@@ -94,4 +94,5 @@ def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
         timeout=timeout,
     )
     yield  # after an exception the others are gone or stuck, and leaving in good order would wait for them
+    dist.barrier()  # gloo may abort in a rank whose peer closes the connection while it still listens
     dist.destroy_process_group()
