@@ -5,6 +5,7 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
                                    └→ check → findings
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -208,4 +209,4 @@ def solve_again(job: Path, made: Made) -> Plan:
 def require_torch(verb: str) -> None:
     """Raises InputError when torch is not installed."""
     if find_spec("torch") is None:
-        raise InputError(f"{verb} needs torch, which is not installed", fix="pip install 'planner[torch]'")
+        raise InputError(f"{verb} needs torch, which is not installed", where=sys.prefix, fix="pip install 'planner[torch]'")
