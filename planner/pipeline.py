@@ -209,4 +209,6 @@ def solve_again(job: Path, made: Made) -> Plan:
 def require_torch(verb: str) -> None:
     """Raises InputError when torch is not installed."""
     if find_spec("torch") is None:
-        raise InputError(f"{verb} needs torch, which is not installed", where=sys.prefix, fix="pip install 'planner[torch]'")
+        raise InputError(
+            f"{verb} needs torch, which is not installed", where=sys.prefix, fix="pip install 'planner[torch]'"
+        )
