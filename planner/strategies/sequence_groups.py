@@ -41,10 +41,23 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     used = uses(inputs, layouts, degrees)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
     (batch,) = inputs.batches
-    packed, effort = pack(sequences(pricing, inputs.module, used, batch.items), inputs.effort)
-    groups: dict[str, Group] = {}
-    rows = tuple(place(row, inputs.spec, groups) for row in packed)
-    return scored(draft(inputs, used, layouts, groups, rows), effort)
+    problem = sequences(pricing, inputs.module, used, batch.items)
+    packed, effort = pack(problem, inputs.effort)
+    balanced = best_balanced(problem) if straddling(inputs, degrees) else None
+    plans = []
+    for candidate in [packed, balanced] if balanced else [packed]:
+        groups: dict[str, Group] = {}
+        rows = tuple(place(row, inputs.spec, groups) for row in candidate)
+        plans.append(scored(draft(inputs, used, layouts, groups, rows), effort))
+    return min(plans, key=lambda made: made.outcome.value)
+
+
+def straddling(inputs: Inputs, degrees: tuple[int, ...]) -> bool:
+    """Whether a group can come to lie across a border of nodes, where it takes longer than the aligned one priced here.
+
+    Then only the placed plans say which is better, and the balanced one is placed as well.
+    """
+    return any(size % degree and degree % size for size in [inputs.cluster.levels[0].ranks] for degree in degrees)
 
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:

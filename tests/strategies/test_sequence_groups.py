@@ -168,3 +168,17 @@ def test_every_strategy_says_what_it_decides():
     for name in STRATEGIES:
         assert strategy(name).SUMMARY
         assert strategy(name).supports(load(str(GOLDEN / "demo/job.yaml"), Options())) is None
+
+
+@pytest.mark.parametrize("degrees", [(5,), (5, 6), (1, 3, 5), (3, 6, 12)])
+def test_never_worse_than_balanced_where_groups_straddle_nodes(degrees, tmp_path):
+    """A group of 5 or 12 on nodes of 8 can lie across a border, where it takes longer than where it was priced."""
+    job = JOB.replace("cpu-4", "h100x64").replace("profile: cpu", "profile: auto").replace("float32", "bf16")
+    path = tmp_path / "job.yaml"
+    path.write_text(job.replace("tiny-decoder", "llama-3-8b") + f"degrees: {[*degrees]}\n")
+    plan = pipeline.solve(str(path)).plan
+    groups: dict = {}
+    rows = tuple(place(row, plan.uses.models["llm"], groups) for row in best_balanced(problem_of(plan)))
+    (step,) = plan.steps
+    placed = scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), "")
+    assert plan.outcome.value <= placed.outcome.value
