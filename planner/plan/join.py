@@ -42,7 +42,7 @@ def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
         bound=tidy(bound),
         gap=tidy((value - bound) / bound if bound > 0 else 0.0),
         bound_by="+".join(sorted({name for o in outcomes for name in o.bound_by.split("+")})),
-        effort="; ".join(dict.fromkeys(o.effort for o in outcomes)),
+        effort=outcomes[0].effort if len({o.effort for o in outcomes}) == 1 else "each step says its own",
     )
 
 
