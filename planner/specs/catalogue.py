@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from planner.specs import library
 from planner.specs.model import Model
-from planner.specs.parameters import counts_text, parameters
+from planner.specs.parameters import counts_text, model_parameters, parameters
 
 
 class ModelRow(NamedTuple):
@@ -27,6 +27,6 @@ def shipped_models() -> list[ModelRow]:
             count = parameters(spec).total
             rows.append(ModelRow(name, module, type(spec).__name__.lower(), count, counts_text(spec), model.source))
         if len(model.modules) > 1:
-            total = sum(parameters(spec).total for spec in model.modules.values())
-            rows.append(ModelRow(name, "all", "", total, " + ".join(model.modules), model.source))
+            together = " + ".join(model.modules)
+            rows.append(ModelRow(name, "all", "", model_parameters(model), together, model.source))
     return rows

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, RankCount, Share, Spec
+from planner.specs.base import Count, Index, RankCount, Share, Spec
 from planner.specs.workload import Workload
 
 Recompute = Literal["none", "selective", "full"]
@@ -54,4 +54,3 @@ class Job(Spec):
     sync: Sync = "micro_batch"
     limits: Limits = Limits()
     fix: Fix = Fix()
-    learning_rate: Amount = 1e-3
