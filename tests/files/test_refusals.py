@@ -94,11 +94,11 @@ def test_null_is_a_value_like_any_other():
     [("1e3", 1000.0), ("1_000", None), ("0x10", None), ("on", None), ("+2", 2), (".5", 0.5), ("1.", 1.0), ("-0", 0)],
 )
 def test_numbers_are_those_of_yaml_1_2(text, value):
-    written = JOB + f"learning_rate: {text}\n"
+    written = JOB.replace("sigma: 0.8", f"sigma: {text}")
     if value is None:
         assert "expected a number" in error_of(written).message
     else:
-        assert files.parse(written, Job, "job.yaml").learning_rate == value
+        assert files.parse(written, Job, "job.yaml").workload.lengths.parts[0].sigma == value
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "a: " + "{b: " * 5000, "- " * 5000, "[" * 60 + "]" * 60])
