@@ -3,7 +3,6 @@
     PlannerError
     ├── InputError    2   a file or an argument is wrong: where, and how to fix it
     ├── Infeasible    3   the job is well formed, nothing satisfies it: what binds, what would free it
-    ├── OutOfTime     4   a limit ran out before any legal plan was found
     └── RunFailed     5   a launched job failed: which rank, in which task
 
 Anything else that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
@@ -36,10 +35,6 @@ class InputError(PlannerError):
 
 class Infeasible(PlannerError):
     exit_code = 3
-
-
-class OutOfTime(PlannerError):
-    exit_code = 4
 
 
 class RunFailed(PlannerError):

@@ -114,6 +114,14 @@ def write_trace(path: Path, scores: list[Score]) -> None:
 # ------------------------------------------------------------------------------------------------------------ run
 
 
+def require_torch(verb: str) -> None:
+    """Raises InputError when torch is not installed."""
+    if find_spec("torch") is None:
+        raise InputError(
+            f"{verb} needs torch, which is not installed", where=sys.prefix, fix="pip install 'planner[torch]'"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """A run of a plan: what was measured, beside what was predicted."""
@@ -204,11 +212,3 @@ def solve_again(job: Path, made: Made) -> Plan:
     """The plan of a job, made the way another one was."""
     inputs = load(str(job), Options(made.batches, made.first_row, made.seed, made.effort))
     return decide(replace(inputs, job=changed(inputs.job, strategy=made.strategy))).plan
-
-
-def require_torch(verb: str) -> None:
-    """Raises InputError when torch is not installed."""
-    if find_spec("torch") is None:
-        raise InputError(
-            f"{verb} needs torch, which is not installed", where=sys.prefix, fix="pip install 'planner[torch]'"
-        )

@@ -6,9 +6,9 @@ from planner.specs.profile import Device, Fit, ModuleCosts, Passes
 from planner.specs.shapes import BYTES, end_flops, layer_activation_elements, layer_flops
 
 MATMUL_SHARE = 0.55  # of dense peak: MegaScale's MFU at 175B on 12,288 GPUs is 55.2 % (arXiv 2402.15627, table 2)
-ATTENTION_SHARE = 0.45  # flash attention's forward and backward stay below matmuls of the same size
+ATTENTION_SHARE = 0.45  # assumed: flash attention stays below matmuls of the same size
 UPDATE_BYTES = 28  # Adam reads and writes weight, two moments and master copy, reads the gradient, in float32
-SPREAD = 0.35  # of peak shares over published dense runs
+SPREAD = 0.35  # assumed, and wide: nothing here was measured
 
 
 def analytic_costs(module: Module, device: Device, dtype: Dtype, recompute: Recompute) -> ModuleCosts:

@@ -10,7 +10,7 @@ from planner.specs.cluster import Cluster, Level, level_of
 from planner.specs.profile import Collective, Point
 from planner.units import GB, US
 
-ANALYTIC_SPREAD = 0.4  # data-sheet bandwidths against measured ones
+ANALYTIC_SPREAD = 0.4  # assumed: data-sheet bandwidths are never reached
 
 
 def collective_cost(
