@@ -28,7 +28,7 @@ check: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ".[torch,dev]"

@@ -14,6 +14,7 @@ CASES = {
     "simulate-speed": "benchmarks.simulate_speed",
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
+    "baselines": "benchmarks.baselines_table",
 }
 
 

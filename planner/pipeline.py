@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from planner import files
+from planner import files, online
 from planner.check import Finding, Tolerances, check_folder, compare
 from planner.errors import InputError
 from planner.ledger import Kind, Record, beside, measured_timeline
@@ -32,9 +32,12 @@ from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.strategies import strategy
 from planner.verify.score import Score, require_memory, score
+from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
+from planner.why import static as best_static
+from planner.why import why_not as against
 
 if TYPE_CHECKING:
-    from planner.runtime import Progress, RunOptions, Verified
+    from planner.runtime import Planned, Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 DEFAULTS = Options()
@@ -75,6 +78,8 @@ def decide(inputs: Inputs, on_batch: OnProgress = unheard) -> Solved:
         plans.append(chosen.plan(replace(inputs, batches=(batch,)), None))
         seconds.append(perf_counter() - start)
     plan = join(plans)
+    if inputs.job.per_batch:
+        plan = online.headed(plan, inputs)
     require_legal(plan, inputs.job.name)
     return Solved(plan, tuple(seconds))
 
@@ -111,6 +116,33 @@ def write_trace(path: Path, scores: list[Score]) -> None:
     files.write_text(path, files.json_text(to_trace(first.timeline, first.tasks, "simulated", first.memory)))
 
 
+# ------------------------------------------------------------------------------------------------------------ why
+
+
+def resolve(inputs: Inputs) -> Plan:
+    """The plan of a problem, for those who ask what another one would give."""
+    return decide(inputs).plan
+
+
+def why(plan: Plan, what: str | None = None, step: int = 0) -> WhyPlan | WhyItem | WhyGroup:
+    """Why an item (a number) or a group (a name) is as it is; without one, what would make the step shorter."""
+    if what is None:
+        return why_plan(plan, step, resolve)
+    if what.isdecimal() and len(what) < 10:
+        return why_item(plan, step, int(what), resolve)
+    return why_group(plan, step, what)
+
+
+def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> WhyNot:
+    """What `KEY=VALUE` changes of a plan's own problem would cost, and why."""
+    return against(plan, step, changes, resolve)
+
+
+def static(job: str, options: Options = DEFAULTS, on_degree: OnProgress = unheard) -> StaticPlan:
+    """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
+    return best_static(load(job, options), resolve, on_degree)
+
+
 # ------------------------------------------------------------------------------------------------------------ run
 
 
@@ -134,21 +166,28 @@ class Ran:
     predicted_step_seconds: float
     kinds: list[Kind]
     timelines: tuple[Timeline, ...]  # one per measured step
+    last: tuple[Task, ...]  # of the last of them
+    planned: "tuple[Planned, ...]"  # the steps that were planned while it lasted
     verified: "Verified | None"
 
 
-def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]") -> Ran:
-    """Launch a plan on this machine. Raises RunFailed naming the rank, InputError when it cannot run here."""
+def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
+    """Launch a plan on this machine; `job`: where its job is, if steps are planned meanwhile and it is not beside it.
+
+    Raises RunFailed naming the rank, InputError when it cannot run here.
+    """
     from planner.runtime import run as launch
 
-    predicted = [each.timeline for each in verify(plan)]
-    result = launch(plan, options, on_progress)
-    expanded = [expand(plan, number) for number in range(len(plan.steps))]
-    timelines = []
-    for at, step in enumerate(result.steps):
+    scores = verify(plan)
+    with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
+        result = launch(plan, options, on_progress)
+    predicted, timelines = [], []
+    trained = online.trained(plan, options.steps_folder(plan), len(result.steps))
+    for step, (whole, number) in zip(result.steps, trained, strict=True):
         records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
-        timelines.append(measured_timeline(records, expanded[at % len(expanded)], plan.size, step.seconds))
-    predicted = predicted[: len(timelines)]
+        expected = scores[number] if whole is plan else score(whole)
+        predicted.append(expected.timeline)
+        timelines.append(measured_timeline(records, expected.tasks, plan.size, step.seconds))
     return Ran(
         plan=plan,
         machine=result.machine,
@@ -158,14 +197,15 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         predicted_step_seconds=median(timeline.step_seconds for timeline in predicted),
         kinds=beside(predicted, timelines),
         timelines=tuple(timelines),
+        last=expected.tasks,
+        planned=tuple(step.planned for step in result.steps if step.planned),
         verified=result.verify,
     )
 
 
 def write_measured_trace(path: Path, ran: Ran) -> None:
     """The last step's measured timeline, in the format of the simulated one."""
-    number = (len(ran.timelines) - 1) % len(ran.plan.steps)
-    trace = to_trace(ran.timelines[-1], expand(ran.plan, number), "measured")
+    trace = to_trace(ran.timelines[-1], ran.last, "measured")
     files.write_text(path, files.json_text(trace))
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import planner
-from planner.cli import check, demo, models, profile, run, schema, show, simulate, solve
+from planner.cli import check, demo, models, profile, run, schema, show, simulate, solve, why, why_not
 from planner.errors import PlannerError
 
 BUG = 70
@@ -28,6 +28,8 @@ app.command()(demo.demo)
 app.command()(profile.profile)
 app.command()(solve.solve)
 app.command()(show.show)
+app.command()(why.why)
+app.command()(why_not.why_not)
 app.command()(simulate.simulate)
 app.command()(run.run)
 app.command()(check.check)

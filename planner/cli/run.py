@@ -15,6 +15,7 @@ def run(
     dtype: Dtype = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.", min=0.0)] = 1e-3,
     trace: Annotated[Path | None, typer.Option(help="Write the measured timeline as a Chrome trace.")] = None,
+    job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -29,9 +30,9 @@ def run(
     from planner.runtime import RunOptions
 
     read = pipeline.read_plan(plan)
-    options = RunOptions(steps, verify, dtype.value if dtype else None, seed, learning_rate)
+    options = RunOptions(steps, verify, dtype.value if dtype else None, seed, learning_rate, plan.parent)
     with progress.training(read) as on_progress:
-        ran = pipeline.run(read, options, on_progress)
+        ran = pipeline.run(read, options, on_progress, job)
     if trace:
         pipeline.write_measured_trace(trace, ran)
     render.emit(json, summary.ran(ran), *tables.ran(ran, trace))

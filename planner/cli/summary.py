@@ -60,8 +60,23 @@ def ran(result: Ran) -> Summary:
         "losses": list(result.losses),
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
+        "planning": planning(result),
         "verify": verified and {"loss_rel_err": verified.loss_rel_err, "grad_rel_err": verified.grad_rel_err},
     }
+
+
+def planning(result: Ran) -> Summary | None:
+    """Seconds of planning beside training, and of those that ranks waited for, step by step; none if all was ahead."""
+    steps = result.planned
+    return (
+        {
+            "hidden_seconds": sum(step.hidden_s for step in steps),
+            "exposed_seconds": sum(step.exposed_s for step in steps),
+            "steps": [{"hidden": step.hidden_s, "exposed": step.exposed_s} for step in steps],
+        }
+        if steps
+        else None
+    )
 
 
 def profiled(profile: Profile, path: Path) -> Summary:

@@ -179,6 +179,8 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         f" measured (median of {len(result.losses)}), {duration(result.predicted_step_seconds)} predicted; ",
         f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
     )
+    if result.planned:
+        yield planning_line(result)
     if result.verified:
         yield Text(
             f"same as one process: loss to {result.verified.loss_rel_err:.1e}, "
@@ -187,3 +189,14 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         )
     if trace:
         yield Text(f"trace written to {trace}: open it at ui.perfetto.dev", style="dim")
+
+
+def planning_line(result: Ran) -> Text:
+    """How much planning went on beside training, and how much of it was waited for."""
+    steps = result.planned
+    hidden, exposed = sum(step.hidden_s for step in steps), sum(step.exposed_s for step in steps)
+    waited = sum(step.exposed_s > 0 for step in steps)
+    return Text(
+        f"planning: hidden {duration(hidden)}, exposed {duration(exposed) if exposed else '0'} measured; "
+        f"of {len(steps)} steps planned meanwhile {waited or 'none'} waited for"
+    )

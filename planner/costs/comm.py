@@ -21,12 +21,20 @@ def collective_cost(
         return FREE
     level = level_of(cluster, ranks[0], ranks[-1])
     table = tables.get(kind)
-    point = measured_point(table.points, len(ranks)) if table else None
+    extent = aligned_extent(cluster, ranks)
+    point = measured_point(table.points, extent) if table else None
     if table and point:
-        spread = table.spread if point.ranks >= len(ranks) else 2 * table.spread  # beyond the table: extrapolated
+        spread = table.spread if point.ranks >= extent else 2 * table.spread  # beyond the table: extrapolated
         return line(point, size_bytes, calls, table, spread)
     seconds = calls * level.latency_us * US + size_bytes * moved_share(kind, len(ranks)) / bandwidth(level)
     return Cost(seconds, "analytic", ANALYTIC_SPREAD, seconds)
+
+
+def aligned_extent(cluster: Cluster, ranks: Ranks) -> int:
+    """How many ranks an aligned block has at least that crosses the same level: tables are measured on such blocks."""
+    level = level_of(cluster, ranks[0], ranks[-1])
+    nearer = max((other.ranks for other in cluster.levels if other.ranks < level.ranks), default=0)
+    return max(len(ranks), nearer + 1)
 
 
 def measured_point(points: tuple[Point, ...], ranks: int) -> Point | None:

@@ -1,6 +1,7 @@
 """What binds when nothing satisfies a job, and the smallest change that would free it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from planner.costs.memory import memory_cap, state_bytes
 from planner.errors import Infeasible
@@ -14,8 +15,11 @@ from planner.units import GIB
 MOST_RANKS = 2**17  # more than any cluster: where looking for enough ranks ends
 
 
-def require_states_fit(module: Module, layout: Layout, device: Device, limits: Limits) -> None:
-    """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token."""
+def require_states_fit(module: Module, layout: Layout, device: Device, limits: Limits, kind: str = "") -> None:
+    """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token.
+
+    `kind`: of the ranks with this device, where there are others.
+    """
     states, cap = state_bytes(module, layout), memory_cap(device, limits)
     if states < cap:
         return
@@ -26,7 +30,8 @@ def require_states_fit(module: Module, layout: Layout, device: Device, limits: L
     if layout.zero < 3:
         changes.insert(0, f"zero: {layout.zero + 1}")
     raise Infeasible(
-        f"the model's states take {states / GIB:.1f} GiB of each rank, which may use {max(cap, 0.0) / GIB:.1f} GiB",
+        f"the model's states take {states / GIB:.1f} GiB of each rank, {f'and one of {kind}' if kind else 'which'} "
+        f"may use {max(cap, 0.0) / GIB:.1f} GiB",
         where="memory (what binds)",
         fix=", or ".join(changes),
     )
@@ -50,14 +55,24 @@ def needed_gib(states: float, device: Device, limits: Limits) -> float:
     )
 
 
+class Allowed(NamedTuple):
+    """What groups of one pool of ranks can be."""
+
+    kind: str
+    ranks: int
+    degrees: tuple[int, ...]
+    cap: int  # tokens that a rank can hold
+
+    def widest(self, degree: int | None) -> int:
+        """Of the groups that an item may have, when it is fixed to a degree or to none; 0: none."""
+        return max((each for each in self.degrees if degree in (None, each)), default=0)
+
+
 def require_places(
-    sizes: dict[int, int],
-    choices: Callable[[int], list[int]],
-    degrees: tuple[int, ...],
-    fixed: dict[int, int],
-    cap: int,
+    sizes: dict[int, int], choices: Callable[[int], list[int]], fixed: dict[int, int], pools: Sequence[Allowed]
 ) -> None:
     """Raises Infeasible when a sequence fits on no group that it may have."""
+    degrees = sorted({degree for pool in pools for degree in pool.degrees})
     if not degrees:
         raise Infeasible(
             "no allowed degree fits on the ranks", where="degrees (what binds)", fix="allow smaller degrees"
@@ -68,12 +83,24 @@ def require_places(
         if item in fixed and fixed[item] not in degrees:
             message = f"item {item} is fixed to degree {fixed[item]}, and {', '.join(map(str, degrees))} are allowed"
             raise Infeasible(message, where="fix.items (what binds)", fix="allow that degree, or fix another")
-        widest = fixed.get(item, degrees[-1])
-        raise Infeasible(
-            f"item {item} has {sizes[item]} tokens, and {widest} ranks hold {max(0, widest * cap)}",
-            where="tokens a rank can hold (what binds)",
-            fix=f"{-(-sizes[item] // widest)} tokens per rank, a degree of {-(-sizes[item] // cap)}, "
-            f"or workload.max_tokens: {widest * cap}"
-            if cap > 0
-            else "more memory per rank, or less model",
-        )
+        raise too_long(item, sizes[item], fixed.get(item), pools)
+
+
+def too_long(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
+    """A sequence beside the roomiest group that it may have. Groups lie within one pool."""
+    pool = max((pool for pool in pools if pool.widest(degree)), key=lambda pool: pool.widest(degree) * pool.cap)
+    widest, needed = pool.widest(degree), -(-size // pool.cap) if pool.cap > 0 else 0
+    message, change = f"item {item} has {size} tokens, and {widest} ranks", f"a degree of {needed}"
+    if len(pools) > 1:
+        message += f" of {pool.kind}"
+        change = f"{needed} ranks of {pool.kind}" if needed > pool.ranks else f"{change} on {pool.kind}"
+    message += f" hold {max(0, widest * pool.cap)}"
+    if len(pools) > 1 and size <= min(each.cap for each in pools) * sum(each.ranks for each in pools):
+        message += "; all ranks together would hold it, but a group lies within one kind of them"
+    return Infeasible(
+        message,
+        where="tokens a rank can hold (what binds)",
+        fix=f"{-(-size // widest)} tokens per rank, {change}, or workload.max_tokens: {widest * pool.cap}"
+        if pool.cap > 0
+        else "more memory per rank, or less model",
+    )

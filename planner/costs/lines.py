@@ -1,37 +1,59 @@
-"""Seconds of one group in one micro-batch, as a line over its items: quad·Σs² + lin·Σs + const.
+"""Seconds of one group in one micro-batch, as a line over its items: quad·Σs² + lin·Σs + const, and what no attention
+hides of a ring's blocks.
 
 Every strategy that groups sequences works on these lines, and the simulator prices F and B tasks with the same ones, so
 that what was optimised is what is predicted (FlexSP's cost model, arXiv 2412.01523, section 4).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from planner.costs.comm import collective_cost
 from planner.costs.cost import Cost, trust
-from planner.specs.base import Ranks
-from planner.specs.cluster import Cluster
-from planner.specs.job import Dtype
-from planner.specs.model import Module
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes
-from planner.specs.shapes import BYTES, exchange_elements
+from planner.specs.profile import Fit, ModuleCosts, Passes
 from planner.units import MS
+
+
+class Ring(NamedTuple):
+    """Key/value blocks that travel from rank to rank while these compute attention on what they have."""
+
+    moved: float  # seconds of sending, per token of an item
+    hidden: float  # seconds of attention, per token² of the item: as much of the sending takes no time of its own
+
+    def exposed(self, size: int) -> float:
+        """Seconds by which sending outlasts attention."""
+        return max(0.0, self.moved * size - self.hidden * size * size)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds over packed items of s tokens each; `comm_*` is the part spent in exchanges."""
+    """Seconds over packed items of s tokens each; `comm_*` is the part spent in exchanges.
+
+    `quad` holds the attention that hides `rings`, so that an item's attention and ring take max(quad·s², moved·s).
+    """
 
     quad: float = 0.0
     lin: float = 0.0
     const: float = 0.0
     comm_lin: float = 0.0
     comm_const: float = 0.0
+    rings: tuple[Ring, ...] = ()  # of each pass
 
-    def __call__(self, squares: float, tokens: float) -> float:
-        return self.quad * squares + self.lin * tokens + self.const
+    def seconds(self, sizes: Sequence[int]) -> float:
+        """All items together, packed."""
+        squares = float(sum(size * size for size in sizes))
+        return self.quad * squares + self.lin * sum(sizes) + self.const + self.exposed(sizes)
 
-    def comm(self, tokens: float) -> float:
-        return self.comm_lin * tokens + self.comm_const
+    def of(self, size: int) -> float:
+        """One item alone, without the constant."""
+        return self.quad * size * size + self.lin * size + self.exposed((size,))
+
+    def comm(self, sizes: Sequence[int]) -> float:
+        """The part of `seconds` in which ranks wait for each other's data."""
+        return self.comm_lin * sum(sizes) + self.comm_const + self.exposed(sizes)
+
+    def exposed(self, sizes: Sequence[int]) -> float:
+        return sum((ring.exposed(size) for ring in self.rings for size in sizes), 0.0)
 
     def __add__(self, other: "Line") -> "Line":
         return Line(
@@ -40,6 +62,7 @@ class Line:
             self.const + other.const,
             self.comm_lin + other.comm_lin,
             self.comm_const + other.comm_const,
+            self.rings + other.rings,
         )
 
 
@@ -65,22 +88,6 @@ def pass_fit(passes: Passes, forward: bool) -> Fit:
         ms_per_token=passes.both.ms_per_token * share,
         ms=passes.both.ms * share,
     )
-
-
-def exchange_line(
-    module: Module, costs: ModuleCosts, ranks: Ranks, dtype: Dtype, cluster: Cluster, tables: dict[str, Collective]
-) -> tuple[Line, Cost]:
-    """The all-to-alls of one pass over all layers, on a group of these ranks; and one token's cost, for its source."""
-    degree = len(ranks)
-    if costs.a2a_mb_per_token is not None:
-        per_token = costs.a2a_mb_per_token * 1e6 / 2  # both passes
-    else:
-        per_token = float(exchange_elements(module, degree) * module.layers * BYTES[dtype])
-    calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2
-    fixed = collective_cost("all_to_all", 0.0, calls, ranks, cluster, tables)
-    moved = collective_cost("all_to_all", per_token / degree, 0, ranks, cluster, tables)
-    line = Line(0.0, moved.value, fixed.value, moved.value, fixed.value)
-    return line, moved
 
 
 def summed(*costs: Cost) -> Cost:

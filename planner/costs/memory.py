@@ -4,8 +4,11 @@ States of mixed-precision Adam take 16 bytes a parameter: ZeRO-1 shards the 12 o
 too, ZeRO-3 everything (Rajbhandari et al., arXiv 1910.02054).
 """
 
+from typing import NamedTuple
+
 from planner.plan.model import Layout
-from planner.specs.job import Limits
+from planner.specs.base import changed
+from planner.specs.job import Limits, Sync
 from planner.specs.model import Module
 from planner.specs.parameters import parameters
 from planner.specs.profile import Device, ModuleCosts
@@ -54,3 +57,22 @@ def token_cap(module: Module, costs: ModuleCosts, layout: Layout, device: Device
     free = memory_cap(device, limits) - state_bytes(module, layout)
     per_token = activation_bytes(costs, module.layers, True, 1.0)
     return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS
+
+
+class Stage(NamedTuple):
+    """A ZeRO stage, when it lets ranks meet, and what it leaves of each."""
+
+    zero: int
+    sync: Sync
+    cap: int  # tokens of a micro-batch; may be ≤ 0
+
+
+def zero_stages(
+    module: Module, costs: ModuleCosts, layout: Layout, device: Device, limits: Limits
+) -> tuple[Stage, ...]:
+    """The same layout under each ZeRO stage: 3 gathers in every micro-batch, the others meet once a step."""
+    stages = [changed(layout, zero=zero) for zero in range(4)]
+    return tuple(
+        Stage(each.zero, "micro_batch" if each.zero == 3 else "step", token_cap(module, costs, each, device, limits))
+        for each in stages
+    )

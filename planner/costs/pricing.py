@@ -1,29 +1,37 @@
-"""What a task costs: the one pricing of solver, verifier and simulator, built from what a plan carries in `uses`."""
+"""What a task costs: the one pricing of solver, verifier and simulator, built from what a plan carries in `uses`.
 
+A task costs what it costs on the kind of its ranks. On ranks of several kinds, which share it equally and wait for each
+other, it costs what it would on the slowest of them.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from planner.costs.comm import collective_cost
 from planner.costs.cost import FREE, Cost
-from planner.costs.lines import Line, compute_line, exchange_line, summed
+from planner.costs.exchange import Network, Part, exchange_line, ring_line
+from planner.costs.lines import Line, compute_line, summed
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
-from planner.plan.task import Task
+from planner.plan.task import Split, Task
 from planner.specs.base import Ranks
-from planner.specs.cluster import Cluster
+from planner.specs.cluster import Cluster, kind_of
+from planner.specs.kinds import entries, entry, kinds
 from planner.specs.model import Module, Vit
 from planner.specs.parameters import parameters
+from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """Prices of tasks; lines are made once per (module, ranks of the group, pass)."""
+    """Prices of tasks; lines are made once for each part of a module on a group, for each kind of its ranks."""
 
     models: dict[str, Module]
     layouts: dict[str, Layout]
     cluster: Cluster
     prices: Prices
-    lines: dict[tuple[str, Ranks, int, bool], tuple[Line, Cost]] = field(default_factory=dict)
+    lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
 
     def price(self, task: Task) -> Cost:
         """Seconds of one task, with source and spread."""
@@ -43,37 +51,64 @@ class Pricing:
         """Forward or backward: compute and, inside it, the exchanges of its group."""
         if not task.tokens:
             return FREE
-        line, source = self.line(task.module, task.ranks, task.degree, task.phase == "F")
-        costs, module = self.prices.modules[task.module], self.models[task.module]
-        if len(task.layers) < module.layers:
-            ends = task.layers[-1] == module.layers - 1
-            ways = task.degree * self.layouts[task.module].mesh.get("tp", 1)
-            line = compute_line(costs, len(task.layers), ends, task.phase == "F", ways)
-        squares = float(sum(size * size for size in task.sizes))
-        comm = line.comm(task.tokens)
-        worked = Cost(line(squares, task.tokens) - comm, costs.source, costs.spread)
+        ends, forward = task.layers[-1] == self.models[task.module].layers - 1, task.phase == "F"
+        part = Part(task.module, len(task.layers), ends, task.ranks, task.split, forward)
+        return slowest(self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks))
+
+    def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
+        """Items of these sizes through a part of a module, on ranks of one kind."""
+        line, source = self.part(part, kind)
+        costs, comm = self.costs(part.module, kind), line.comm(sizes)
+        worked = Cost(line.seconds(sizes) - comm, costs.source, costs.spread)
         return summed(worked, Cost(comm, source.source, source.spread, comm))
 
-    def line(self, module: str, ranks: Ranks, degree: int, forward: bool) -> tuple[Line, Cost]:
-        """All layers and ends of a module on a group, one pass."""
-        key = (module, ranks, degree, forward)
-        if key not in self.lines:
-            costs, spec, layout = self.prices.modules[module], self.models[module], self.layouts[module]
-            line = compute_line(costs, spec.layers, True, forward, degree * layout.mesh.get("tp", 1))
-            source = FREE
-            if degree > 1:
-                tables = self.prices.collectives
-                exchange, source = exchange_line(spec, costs, ranks, layout.dtype, self.cluster, tables)
-                line += exchange
-            self.lines[key] = (line, source)
-        return self.lines[key]
+    def kinds(self, ranks: Ranks) -> tuple[str, ...]:
+        """The kinds of these ranks, each once."""
+        among = kinds(self.cluster)
+        return among if len(among) == 1 else tuple(dict.fromkeys(kind_of(self.cluster, rank) for rank in ranks))
+
+    def costs(self, module: str, kind: str) -> ModuleCosts:
+        """What a module costs on ranks of a kind. Raises InputError when the plan does not say."""
+        found = entry(self.prices.modules, module, kind)
+        if found is None:
+            several = f" on {kind}" if len(kinds(self.cluster)) > 1 else ""
+            message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
+            raise InputError(message, where="uses.prices.modules", fix=fix)
+        return found
+
+    def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
+        """All layers and ends of a module on a group of one kind, one pass; and the source of what it sends."""
+        kind = kind_of(self.cluster, ranks[0])
+        return self.part(Part(module, self.models[module].layers, True, ranks, split, forward), kind)
+
+    def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
+        if (part, kind) not in self.lines:
+            self.lines[part, kind] = self.part_line(part, kind)
+        return self.lines[part, kind]
+
+    def part_line(self, part: Part, kind: str) -> tuple[Line, Cost]:
+        """Compute, shared out; then what a group has to exchange for it."""
+        costs, spec, layout = self.costs(part.module, kind), self.models[part.module], self.layouts[part.module]
+        ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
+        line = compute_line(costs, part.layers, part.ends, part.forward, ways)
+        network, sources = Network(part.ranks, self.cluster, entries(self.prices.collectives, kind)), []
+        if part.split.ulysses > 1:
+            exchange, source = exchange_line(part, spec, costs, layout.dtype, network)
+            line += exchange
+            sources.append(source)
+        if part.split.ring > 1:
+            attention = compute_line(costs, part.layers, False, part.forward, ways).quad
+            ring, source = ring_line(part, spec, layout.dtype, network, attention)
+            line += ring
+            sources.append(source)
+        return line, summed(*sources) if len(sources) > 1 else sources[0] if sources else FREE
 
     def sharded(self, task: Task, kind: str, layer_times: int) -> Cost:
         """Collectives over the parameters of the task's layers: one per layer and pass, and one for the ends.
 
         The ends stay gathered from forward to backward, as FSDP2 keeps its root.
         """
-        if self.prices.modules[task.module].sharding == "included":
+        if all(self.costs(task.module, kind).sharding == "included" for kind in self.kinds(task.ranks)):
             return FREE
         module, layout = self.models[task.module], self.layouts[task.module]
         count = parameters(module)
@@ -81,15 +116,21 @@ class Pricing:
         calls = layer_times * len(task.layers) + (1 if ends else 0)
         moved = (layer_times * count.layer * len(task.layers) + ends) * BYTES[layout.dtype]
         held = moved / layout.mesh.get("tp", 1)
-        return collective_cost(kind, held, calls, task.ranks, self.cluster, self.prices.collectives)
+        return self.collective(kind, held, calls, task.ranks)
+
+    def collective(self, kind: str, size_bytes: float, calls: int, ranks: Ranks) -> Cost:
+        """By what was measured on the kinds of these ranks."""
+        tables = (entries(self.prices.collectives, each) for each in self.kinds(ranks))
+        return slowest(collective_cost(kind, size_bytes, calls, ranks, self.cluster, table) for table in tables)
 
     def update(self, task: Task) -> Cost:
         """The optimizer's pass over the parameters that a rank updates."""
-        costs, module, layout = self.prices.modules[task.module], self.models[task.module], self.layouts[task.module]
+        module, layout = self.models[task.module], self.layouts[task.module]
         share = len(task.layers) / module.layers / layout.mesh.get("tp", 1)
         ways = len(task.ranks) / layout.mesh.get("tp", 1) if layout.zero else 1
-        seconds = parameters(module).total * share / ways * costs.update_ns_per_parameter * 1e-9
-        return Cost(seconds, costs.source, costs.spread)
+        updated = parameters(module).total * share / ways
+        each = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
+        return slowest(Cost(updated * c.update_ns_per_parameter * 1e-9, c.source, c.spread) for c in each)
 
     def transfer(self, task: Task) -> Cost:
         """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""
@@ -99,13 +140,17 @@ class Pricing:
         size = task.tokens * per_token * BYTES[layout.dtype] / len(task.ranks)
         near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
         pair = Ranks(sorted({near, far}))
-        return collective_cost("p2p", size, 1, pair, self.cluster, self.prices.collectives)
+        return self.collective("p2p", size, 1, pair)
+
+
+def slowest(costs: Iterable[Cost]) -> Cost:
+    return max(costs, key=lambda cost: cost.value)
 
 
 def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError when it does not price all that it lays out."""
-    for module in plan.layouts:
-        if module not in plan.uses.prices.modules:
-            message, fix = f"the plan has no prices for `{module}`", "add them, or solve its job again"
-            raise InputError(message, where="uses.prices.modules", fix=fix)
-    return Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)
+    pricing = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)
+    for module, layout in plan.layouts.items():
+        for kind in pricing.kinds(layout.ranks):
+            pricing.costs(module, kind)
+    return pricing

@@ -6,80 +6,174 @@ was solved.
 
 from dataclasses import dataclass
 
-from planner.costs.feasible import require_places, require_states_fit
+from planner.costs.feasible import Allowed, require_places, require_states_fit
 from planner.costs.lines import Line
 from planner.costs.memory import token_cap
+from planner.costs.offload import Offloading, offloading
 from planner.costs.pricing import Pricing
 from planner.plan.model import Uses
-from planner.plan.task import Phase, Task
+from planner.plan.task import Phase, Split, Task
 from planner.specs.base import Layers, Ranks
+from planner.specs.cluster import Cluster, kind_of
+from planner.specs.job import Sync
 from planner.specs.model import Module
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Consecutive ranks of one kind, node by node."""
+
+    first: int  # rank
+    ranks: int
+    per_node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a group can be: so many ranks of one pool. It takes line(Σs², Σs) seconds, both passes together."""
+
+    degree: int
+    pool: int
+    cap: int  # tokens that one rank can hold in a micro-batch
+    line: Line
+
+    @property
+    def room(self) -> int:
+        """Tokens that the group can hold."""
+        return self.degree * self.cap
+
+
+@dataclass(frozen=True, slots=True)
 class Sequences:
-    """Items to place. Seconds of a group of degree d in a micro-batch: lines[d](Σs², Σs)."""
+    """Items to place on groups of these shapes, in micro-batches of these pools of ranks."""
 
     sizes: dict[int, int]  # item → tokens
-    ranks: int
-    degrees: tuple[int, ...]  # rising
-    lines: dict[int, Line]
-    cap: int  # tokens a rank can hold in a micro-batch
+    pools: tuple[Pool, ...]
+    shapes: tuple[Shape, ...]  # by rising degree, then by pool
     row_seconds: float  # every micro-batch costs this besides its slowest group
     step_seconds: float  # every step costs this once
     fixed: dict[int, int]  # item → the degree it must have
+    sync: Sync = "micro_batch"  # where all ranks meet
+    offload: Offloading | None = None  # of activations to the host; None: there is none
 
     def choices(self, item: int) -> list[int]:
-        """Degrees that can hold an item, rising."""
-        allowed = (self.fixed[item],) if item in self.fixed else self.degrees
-        return [degree for degree in allowed if degree in self.lines and self.sizes[item] <= self.cap * degree]
+        """The shapes that can hold an item."""
+        needed, degree = self.least_tokens(self.sizes[item]), self.fixed.get(item)
+        return [i for i, s in enumerate(self.shapes) if needed <= s.room and (degree is None or s.degree == degree)]
 
-    def seconds(self, degree: int, items: tuple[int, ...]) -> float:
-        """What a group of this degree takes for these items, forward and backward."""
-        sizes = [self.sizes[item] for item in items]
-        return self.lines[degree](float(sum(size * size for size in sizes)), sum(sizes))
+    def least_tokens(self, size: int) -> float:
+        """What an item of so many tokens takes of a group's room if as much as hides is offloaded."""
+        return self.offload.kept(self.offload.most(size)) * size if self.offload else size
+
+    def offloaded(self, size: int, shape: int) -> float:
+        """The share of its activations that an item must offload on a group of this shape."""
+        if self.offload is None or size <= self.shapes[shape].room:
+            return 0.0
+        return self.offload.least(size, self.shapes[shape].room, self.offload.most(size))
+
+    def seconds(self, shape: int, items: tuple[int, ...]) -> float:
+        """What a group of this shape takes for these items, forward and backward."""
+        line = self.shapes[shape].line
+        return line.const + sum(line.of(self.sizes[item]) for item in items)
 
     @property
     def tokens(self) -> int:
         return sum(self.sizes.values())
 
+    @property
+    def ranks(self) -> int:
+        return sum(pool.ranks for pool in self.pools)
 
-def sequences(pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int]) -> Sequences:
+    @property
+    def row_tokens(self) -> int:
+        """Tokens that a micro-batch can hold at most."""
+        caps = [max((shape.cap for shape in self.shapes if shape.pool == i), default=0) for i in range(len(self.pools))]
+        return sum(pool.ranks * cap for pool, cap in zip(self.pools, caps, strict=True))
+
+    @property
+    def row_constant(self) -> float:
+        """Seconds of a micro-batch however little it holds."""
+        return min(shape.line.const for shape in self.shapes) + self.row_seconds
+
+
+def sequences(
+    pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int], sync: Sync = "micro_batch"
+) -> Sequences:
     """The problem for `sizes` (one step's items) under what the plan uses. Raises Infeasible, naming what binds."""
-    layout, spec = pricing.layouts[module], pricing.models[module]
-    device = uses.devices[uses.cluster.ranks[0].kind]
-    if uses.limits.tokens_per_rank is None:
-        require_states_fit(spec, layout, device, uses.limits)
-    cap = token_cap(spec, pricing.prices.modules[module], layout, device, uses.limits)
-    degrees = tuple(sorted({degree for degree in uses.degrees if degree <= len(layout.ranks)}))
+    layout = pricing.layouts[module]
+    found = pools(uses.cluster, layout.ranks)
+    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in found]
     problem = Sequences(
         sizes=dict(sorted(sizes.items())),
-        ranks=len(layout.ranks),
-        degrees=degrees,
-        lines={degree: degree_line(pricing, module, degree) for degree in degrees},
-        cap=cap,
+        pools=found,
+        shapes=tuple(
+            Shape(degree, number, caps[number], degree_line(pricing, module, degree, pool.first))
+            for degree in sorted(set(uses.degrees))
+            for number, pool in enumerate(found)
+            if degree <= pool.ranks
+        ),
         row_seconds=row_seconds(pricing, module),
         step_seconds=step_seconds(pricing, module),
         fixed={item: fixed.degree for item, fixed in uses.fix.items.items() if item in sizes},
+        sync=sync,
+        offload=host_offload(pricing, module, uses) if sync == "step" else None,
     )
-    require_places(problem.sizes, problem.choices, problem.degrees, problem.fixed, problem.cap)
+    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(found))]
+    allowed = [
+        Allowed(kind_of(uses.cluster, pool.first), pool.ranks, those, cap)
+        for pool, those, cap in zip(found, degrees, caps, strict=True)
+    ]
+    require_places(problem.sizes, problem.choices, problem.fixed, allowed)
     return problem
 
 
+def pools(cluster: Cluster, ranks: Ranks) -> tuple[Pool, ...]:
+    """The pools among consecutive ranks: neighbours of one kind, on nodes of one size, are one."""
+    found: list[Pool] = []
+    first, before = 0, ""
+    for entry in cluster.ranks:
+        begin, end = max(first, ranks[0]), min(first + entry.count, ranks[-1] + 1)
+        first += entry.count
+        if begin >= end:
+            continue
+        last = found[-1] if found else None
+        if last and before == entry.kind and last.per_node == entry.per_node and last.ranks % last.per_node == 0:
+            found[-1] = Pool(last.first, last.ranks + end - begin, last.per_node)
+        else:
+            found.append(Pool(begin, end - begin, entry.per_node))
+        before = entry.kind
+    return tuple(found)
+
+
+def pool_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
+    """Tokens that a rank of a kind can hold in a micro-batch. Raises Infeasible when it cannot hold the states."""
+    layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
+    if uses.limits.tokens_per_rank is None:
+        several = len(pricing.kinds(layout.ranks)) > 1
+        require_states_fit(spec, layout, device, uses.limits, kind if several else "")
+    return token_cap(spec, pricing.costs(module, kind), layout, device, uses.limits)
+
+
+def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None:
+    """To the hosts of all ranks, if they are of one kind that has a way there."""
+    kinds = {kind_of(uses.cluster, rank) for rank in pricing.layouts[module].ranks}
+    device = uses.devices[min(kinds)]
+    if len(kinds) > 1 or not device.host_gb_per_s:
+        return None
+    return offloading(pricing.costs(module, min(kinds)), device, pricing.models[module].layers, ends=True)
+
+
 def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
-    """The least seconds (per rank), or rank-seconds, that an item takes on any of its degrees, without constants."""
-    size = problem.sizes[item]
-    seconds = (
-        (degree, problem.lines[degree].quad * size * size + problem.lines[degree].lin * size)
-        for degree in problem.choices(item)
-    )
-    return min(time if per_rank else degree * time for degree, time in seconds)
+    """The least seconds (per rank), or rank-seconds, that an item takes on any of its shapes, without constants."""
+    shapes = [problem.shapes[choice] for choice in problem.choices(item)]
+    return min(shape.line.of(problem.sizes[item]) * (1 if per_rank else shape.degree) for shape in shapes)
 
 
-def degree_line(pricing: Pricing, module: str, degree: int) -> Line:
-    """Both passes on an aligned block of `degree` ranks."""
-    block = Ranks(pricing.layouts[module].ranks[:degree])
-    return pricing.line(module, block, degree, True)[0] + pricing.line(module, block, degree, False)[0]
+def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
+    """Both passes on an aligned block of `degree` ranks, from `first` on."""
+    block = Ranks(range(first, first + degree))
+    parts = Split(**split(pricing.models[module], degree))
+    return pricing.line(module, block, parts, True)[0] + pricing.line(module, block, parts, False)[0]
 
 
 def row_seconds(pricing: Pricing, module: str) -> float:

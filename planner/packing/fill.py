@@ -4,78 +4,97 @@ Longest sequences first, each into the open group where it leaves the least rank
 none has room, a new group of the smallest degree that holds the sequence in memory and in time, in the longest
 micro-batch that still has ranks: long sequences take more time per token of memory, so they go where time is plenty and
 leave the short micro-batches to the tokens. When some sequence finds no room, the makespans were too tight.
+
+Compiled (fill.c) it takes about 50 µs for 512 sequences, in plain Python (plain.py) about 4 ms; the result is the same.
 """
 
+import ctypes
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
-from planner.costs.sequences import Sequences
-from planner.packing.packed import Packed, PackedGroup
+import numpy as np
+from numpy.typing import NDArray
 
-Option = tuple[int, float, int]  # degree, seconds, room in tokens
-OpenGroup = list[Any]  # [seconds left, tokens left, degree, row, items]: a list, because this is the hot loop
+from planner.costs.table import Floats, Ints, Table
+from planner.packing.native import LIB, Shapes
+from planner.packing.packed import Packed, PackedGroup
+from planner.packing.places import Nodes
+from planner.packing.plain import fill_plain
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Items longest first, each with what it costs on every degree that can hold it; made once per problem."""
+class Filled:
+    """A packing as arrays; `packed` makes it readable, which takes longer than making it."""
 
-    items: tuple[tuple[int, int, tuple[Option, ...], dict[int, float]], ...]  # item, size, options, seconds by degree
-    ranks: int
+    table: Table
+    rows: int
+    group_of: Ints  # (items,)
+    shape: Ints  # (groups,)
+    row: Ints
+    first: Ints
+    used: Floats  # seconds, constants included
 
+    def makespans(self) -> Floats:
+        """Seconds of every micro-batch; 0 of those that nothing is in."""
+        lasts = np.zeros(self.rows)
+        np.maximum.at(lasts, self.row, self.used)
+        return lasts
 
-def make_order(problem: Sequences) -> Order:
-    rows = []
-    for item in sorted(problem.sizes, key=lambda i: (-problem.sizes[i], i)):
-        size = problem.sizes[item]
-        options = tuple(
-            (degree, problem.lines[degree].quad * size * size + problem.lines[degree].lin * size, problem.cap * degree)
-            for degree in problem.choices(item)
-        )
-        rows.append((item, size, options, {degree: seconds for degree, seconds, _ in options}))
-    return Order(tuple(rows), problem.ranks)
+    def worth(self) -> float:
+        """Seconds of the step."""
+        problem, opened = self.table.problem, len(np.unique(self.row))
+        return float(self.makespans().sum()) + opened * problem.row_seconds + problem.step_seconds
 
-
-def fill(order: Order, spans: list[float]) -> Packed | None:
-    """A packing whose micro-batches last at most `spans` (seconds without the lines' constants), or None."""
-    free = [order.ranks] * len(spans)
-    longest_first = sorted(range(len(spans)), key=lambda row: (-spans[row], row))
-    open_groups: list[OpenGroup] = []
-    for item, size, options, seconds in order.items:
-        best, least, spent = None, float("inf"), 0.0
-        for group in open_groups:
-            left, room, degree = group[0], group[1], group[2]
-            if room >= size and degree in seconds:
-                rest = left - seconds[degree]
-                if rest >= 0.0 and rest * degree < least:
-                    best, least, spent = group, rest * degree, seconds[degree]
-        if best is None:
-            best = opened(options, spans, free, longest_first)
-            if best is None:
-                return None
-            open_groups.append(best)
-            spent = seconds[best[2]]
-        best[0] -= spent
-        best[1] -= size
-        best[4].append(item)
-    return gather(open_groups, len(spans))
+    def packed(self) -> Packed:
+        held: list[list[int]] = [[] for _ in self.shape]
+        for item, group in zip(self.table.items.tolist(), self.group_of.tolist(), strict=True):
+            held[group].append(item)
+        rows: list[list[PackedGroup]] = [[] for _ in range(self.rows)]
+        for shape, row, first, items in zip(
+            self.shape.tolist(), self.row.tolist(), self.first.tolist(), held, strict=True
+        ):
+            rows[row].append(PackedGroup(shape, tuple(items), first))
+        return tuple(tuple(row) for row in rows if row)
 
 
-def opened(options: tuple[Option, ...], spans: list[float], free: list[int], rows: list[int]) -> OpenGroup | None:
-    """A new group for an item of these options: longest micro-batch first, smallest degree that does it."""
-    for row in rows:
-        for degree, seconds, room in options:
-            if degree > free[row]:
-                break
-            if seconds <= spans[row]:
-                free[row] -= degree
-                return [spans[row], room, degree, row, []]
-    return None
+def fill(table: Table, nodes: Nodes, spans: Floats) -> Filled | None:
+    """A packing whose micro-batches last at most `spans` seconds, or None."""
+    order = np.lexsort((np.arange(len(spans)), -spans))  # longest first
+    return fill_native(table, nodes, spans, order) if LIB else fill_slowly(table, nodes, spans, order)
 
 
-def gather(groups: list[OpenGroup], rows: int) -> Packed:
-    packed: list[list[PackedGroup]] = [[] for _ in range(rows)]
-    for _, _, degree, row, items in sorted(groups, key=itemgetter(3)):
-        packed[row].append(PackedGroup(degree, tuple(items)))
-    return tuple(map(tuple, packed))
+def fill_slowly(table: Table, nodes: Nodes, spans: Floats, row_order: Ints) -> Filled | None:
+    done = fill_plain(table, nodes, spans, row_order.tolist())
+    if done is None:
+        return None
+    groups, group_of = done
+    columns = ([getattr(group, name) for group in groups] for name in ("shape", "row", "first"))
+    shape, row, first = (np.array(column, dtype=np.int64) for column in columns)
+    used = np.array([group.used for group in groups])
+    return Filled(table, len(spans), np.array(group_of, dtype=np.int64), shape, row, first, used)
+
+
+def fill_native(table: Table, nodes: Nodes, spans: Floats, row_order: Ints) -> Filled | None:
+    """The compiled fill; it runs without the interpreter's lock."""
+    assert LIB
+    items = len(table.sizes)
+    group_of, shape, row, first = (np.empty(items, dtype=np.int64) for _ in range(4))
+    used = np.empty(items)
+    spans, row_order = np.ascontiguousarray(spans), np.ascontiguousarray(row_order, dtype=np.int64)
+    shapes = Shapes(
+        len(table.degrees),
+        len(nodes.size),
+        *map(address, (table.degrees, table.rooms, nodes.begin, nodes.end, table.constants, nodes.first, nodes.size)),
+    )
+    given = map(address, (table.sizes, table.seconds, spans, row_order))
+    found = map(address, (group_of, shape, row, first, used))
+    count = LIB.planner_fill(items, len(spans), *given, ctypes.byref(shapes), *found)
+    if count == -2:
+        raise MemoryError
+    if count < 0:
+        return None
+    return Filled(table, len(spans), group_of, shape[:count], row[:count], first[:count], used[:count])
+
+
+def address(array: NDArray[Any]) -> int:
+    return array.ctypes.data

@@ -7,31 +7,49 @@ from planner.costs.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class PackedGroup:
-    degree: int
+    shape: int  # of the problem's shapes
     items: tuple[int, ...]
+    first: int = 0  # rank
 
 
 Packed = tuple[tuple[PackedGroup, ...], ...]  # micro-batches of groups
 
 
 def worth(problem: Sequences, packed: Packed) -> float:
-    """Seconds of the step: every micro-batch lasts as long as its slowest group."""
+    """Seconds of the step."""
+    if problem.sync == "step":
+        return last_end(problem, packed) + problem.step_seconds
     rows = sum(makespan(problem, row) + problem.row_seconds for row in packed)
     return rows + problem.step_seconds
 
 
 def makespan(problem: Sequences, row: tuple[PackedGroup, ...]) -> float:
-    return max((problem.seconds(group.degree, group.items) for group in row), default=0.0)
+    """Seconds of a micro-batch in which all ranks meet: as long as its slowest group."""
+    return max((problem.seconds(group.shape, group.items) for group in row), default=0.0)
+
+
+def last_end(problem: Sequences, packed: Packed) -> float:
+    """When the last rank is done, where ranks go from micro-batch to micro-batch without waiting for all others."""
+    ends: dict[int, float] = {}
+    for row in packed:
+        for group in row:
+            ranks = range(group.first, group.first + problem.shapes[group.shape].degree)
+            end = max(ends.get(rank, 0.0) for rank in ranks) + problem.seconds(group.shape, group.items)
+            ends.update(dict.fromkeys(ranks, end))
+    return max(ends.values(), default=0.0)
 
 
 def ordered(packed: Packed, problem: Sequences) -> Packed:
-    """The same packing in one order: slowest micro-batch first, widest group first, items rising."""
+    """The same packing in one order: in a micro-batch by rank, items rising; where all ranks meet, slowest one first."""
     rows = [
-        tuple(sorted((PackedGroup(g.degree, tuple(sorted(g.items))) for g in row if g.items), key=group_key))
+        tuple(sorted((PackedGroup(g.shape, tuple(sorted(g.items)), g.first) for g in row if g.items), key=by_rank))
         for row in packed
     ]
-    return tuple(sorted((row for row in rows if row), key=lambda row: (-makespan(problem, row), row[0].items)))
+    rows = [row for row in rows if row]
+    if problem.sync == "step":  # a rank's micro-batches are in the order in which it found time for them
+        return tuple(rows)
+    return tuple(sorted(rows, key=lambda row: (-makespan(problem, row), row[0].items)))
 
 
-def group_key(group: PackedGroup) -> tuple[int, tuple[int, ...]]:
-    return -group.degree, group.items
+def by_rank(group: PackedGroup) -> int:
+    return group.first

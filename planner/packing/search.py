@@ -1,21 +1,37 @@
 """Choose how many micro-batches there are and how long each may last, by filling and looking.
 
-The longest micro-batch is tried at the times that matter — those of the longest sequences on each degree — and at
-multiples of the mean; the others share one duration, the shortest that still takes everything (bisection). Work is
-counted in fills, so that the same effort gives the same packing on any machine.
+First the longest micro-batches are tried at the times that matter — those of the longest sequences on each shape — and
+at multiples of the mean, the others sharing one duration; and all in proportion to what sequences sorted and cut into
+chunks would take: always the shortest that still takes everything (bisection). Then all durations are shaken, by much
+or by little, around the best packing so far, and at last its micro-batches are leveled. Work is counted in sequences
+placed, so that the same effort gives the same packing on any machine.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.costs.sequences import Sequences, cheapest
-from planner.packing.fill import Order, fill, make_order
-from planner.packing.packed import Packed, ordered, worth
+import numpy as np
 
-EFFORT_FILLS = {1: 40, 2: 240, 3: 1200, 4: 6000}
+from planner.costs.sequences import Sequences
+from planner.costs.table import Floats, Table, make_table
+from planner.packing.fill import Filled, fill
+from planner.packing.packed import Packed, makespan, ordered, worth
+from planner.packing.places import Nodes, make_nodes
+from planner.packing.polish import polished
+
+PLACED = {0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000}  # sequences that an effort may place
+FEWEST_FILLS = {0: 0, 1: 24, 2: 100, 3: 400, 4: 1600}
+FILL = 200  # sequences: a fill takes as long as placing these, however few it places
+EXCHANGES = {0: 0, 1: 100, 2: 400, 3: 2000, 4: 10_000}
 BISECTIONS = 8
 MICRO_BATCHES = 4  # numbers of them that are tried, from the fewest that hold the tokens
-FIRST_OVER_MEAN = (1.0, 1.1, 1.25, 1.5, 2.0)
-LONGEST = 2  # sequences whose own times are tried as the first duration
+FIRST_OVER_MEAN = (1.1, 1.25, 1.5, 2.0)
+LONG_ROWS = (1, 2)  # micro-batches that last longer than the others
+LONGEST = 2  # sequences whose own times are tried as their duration
+CHUNK_POWERS = (0.0, 0.5, 1.0)  # of the durations of chunks: 0 makes all equal
+TINY = 1e-100  # seconds: what costs nothing has durations too
+SHAKEN_BY = (0.05, 0.0005)  # of their logarithms: standard deviation, at most and at least
+SHORTENED_BY = 2e-3  # at most, of the sum of durations
 
 
 @dataclass(slots=True)
@@ -23,24 +39,23 @@ class Search:
     """The best packing so far, and the fills left to spend."""
 
     problem: Sequences
-    order: Order
+    table: Table
+    nodes: Nodes
     fills: int
-    best: Packed
     value: float
+    best: Filled | None = None  # None: what the search began with
     spent: int = 0
 
-    def offer(self, packed: Packed | None) -> bool:
-        """Take a packing if it is better; says whether there was one."""
-        if packed is None:
-            return False
-        value = worth(self.problem, packed)
-        if value < self.value * (1 - 1e-12):
-            self.best, self.value = packed, value
-        return True
-
-    def try_spans(self, spans: list[float]) -> bool:
+    def try_spans(self, spans: Floats) -> bool:
+        """Fill, and keep what is better; says whether everything found room."""
         self.spent += 1
-        return self.offer(fill(self.order, spans))
+        filled = fill(self.table, self.nodes, spans)
+        if filled is None:
+            return False
+        value = filled.worth()
+        if value < self.value * (1 - 1e-12):
+            self.best, self.value = filled, value
+        return True
 
     @property
     def exhausted(self) -> bool:
@@ -49,86 +64,99 @@ class Search:
 
 def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from `warm` on, and how many fills it took."""
-    run = Search(problem, make_order(problem), EFFORT_FILLS[effort], warm, worth(problem, warm))
-    fewest = max(1, -(-problem.tokens // (problem.ranks * problem.cap)))
+    fills = fills_of(effort, len(problem.sizes))
+    run = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
+    fewest = max(1, -(-problem.tokens // problem.row_tokens))
     rows, fitted = fewest, False
     while not run.exhausted and rows <= len(problem.sizes) and (rows < fewest + MICRO_BATCHES or not fitted):
-        mean = mean_span(problem, rows)
-        for first in first_spans(run.order, mean, rows):
-            fitted |= bisect_rest(run, first, rows)
+        for profile in profiles(run.table, rows):
+            fitted |= bisect(run, profile)
         rows += 1 if rows < fewest + MICRO_BATCHES else 1 + rows // 4  # fixed degrees can need many more
-    refine(run)
-    return ordered(run.best, problem), run.spent
+    lasts = [makespan(problem, row) for row in warm] if run.best is None else []
+    shake(run, np.array(lasts))
+    best = polished(run.table, run.best.packed() if run.best else warm, EXCHANGES[effort])
+    return ordered(best, problem), run.spent
 
 
-def mean_span(problem: Sequences, rows: int) -> float:
-    """What each of `rows` micro-batches lasts if every sequence ran at its cheapest and balance were perfect."""
-    return sum(cheapest(problem, item, per_rank=False) for item in problem.sizes) / problem.ranks / rows
+def fills_of(effort: int, sequences: int) -> int:
+    """How often an effort may fill."""
+    return max(FEWEST_FILLS[effort], PLACED[effort] // max(sequences, FILL))
 
 
-def first_spans(order: Order, mean: float, rows: int) -> list[float]:
-    """Durations worth trying for the longest micro-batch; 0 means: as long as the others."""
-    if rows == 1:
-        return [0.0]
-    critical = {seconds for _, _, options, _ in order.items[:LONGEST] for _, seconds, _ in options if seconds > mean}
-    return [0.0, *sorted(critical), *(mean * factor for factor in FIRST_OVER_MEAN[1:])]
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Durations of micro-batches: some set, the others in proportion to each other."""
+
+    set: Floats  # seconds
+    others: Floats
+
+    def __call__(self, scale: float) -> Floats:
+        return np.concatenate([self.set, self.others * scale])
 
 
-def bisect_rest(run: Search, first: float, rows: int) -> bool:
-    """The shortest duration of the other micro-batches (or of all, when `first` is 0) that takes everything, if any.
+def profiles(table: Table, rows: int) -> Iterator[Profile]:
+    """What durations are tried; how long the others are is bisected."""
+    none = np.empty(0)
+    chunks = chunk_seconds(table, rows)
+    for power in CHUNK_POWERS if rows > 1 else CHUNK_POWERS[:1]:
+        yield Profile(none, chunks**power)
+    mean = float(chunks.mean())
+    alone = table.seconds[:LONGEST] + table.constants
+    critical = {float(seconds) for seconds in alone.ravel() if mean < seconds < np.inf}
+    for first in [*sorted(critical), *(mean * factor for factor in FIRST_OVER_MEAN)]:
+        for count in LONG_ROWS:
+            if count < rows:
+                yield Profile(np.full(count, first), np.ones(rows - count))
+
+
+def chunk_seconds(table: Table, rows: int) -> Floats:
+    """Sequences by length in chunks of equally many tokens: how long each takes in perfect balance."""
+    areas = table.areas.min(axis=1)
+    ends = np.cumsum(table.sizes)
+    chunk = np.minimum((ends - table.sizes) * rows // int(ends[-1]), rows - 1)
+    work = np.bincount(chunk, areas, rows) / table.problem.ranks
+    longest = np.zeros(rows)
+    np.maximum.at(longest, chunk, table.seconds.min(axis=1))
+    return np.maximum(work, longest) + float(table.constants.min()) + TINY
+
+
+def bisect(run: Search, profile: Profile) -> bool:
+    """The shortest durations of the others that take everything, if any do.
 
     It starts from the duration at which the best packing so far would be matched: where that takes too little, nothing
-    is to be gained with this first micro-batch, and one fill has shown it.
+    is to be gained with this profile, and one fill has shown it.
     """
-    low, high = 0.0, matching_span(run, first, rows)
-    if high <= 0 or run.exhausted or not run.try_spans(spans_of(first, high, rows)):
+    low, high = 0.0, matching_scale(run, profile)
+    if high <= 0 or run.exhausted or not run.try_spans(profile(high)):
         return False
     for _ in range(BISECTIONS):
         if run.exhausted:
             break
         middle = (low + high) / 2
-        if run.try_spans(spans_of(first, middle, rows)):
+        if run.try_spans(profile(middle)):
             high = middle
         else:
             low = middle
     return True
 
 
-def matching_span(run: Search, first: float, rows: int) -> float:
-    """How long the other micro-batches may last for the step to be as good as the best one known."""
-    problem = run.problem
-    constant = min(line.const for line in problem.lines.values()) + problem.row_seconds
-    free = run.value - problem.step_seconds - rows * constant
-    return (free - first) / (rows - 1) if first else free / rows
+def matching_scale(run: Search, profile: Profile) -> float:
+    """How long the others may be for the step to be as good as the best one known."""
+    rows = len(profile.set) + len(profile.others)
+    free = run.value - run.problem.step_seconds - rows * run.problem.row_seconds - float(profile.set.sum())
+    return free / float(profile.others.sum())
 
 
-def spans_of(first: float, rest: float, rows: int) -> list[float]:
-    return [first or rest, *[rest] * (rows - 1)]
-
-
-def refine(run: Search) -> None:
-    """Shorten one micro-batch at a time, by less and less, while something is gained."""
-    step = 0.04
-    while step > 1e-3 and not run.exhausted:
-        gained = False
-        for row in range(len(run.best)):
-            for other in range(len(run.best)):
-                if run.exhausted:
-                    return
-                spans = [row_span(run, number) for number in range(len(run.best))]
-                spans[row] *= 1 - step
-                if other != row:
-                    spans[other] *= 1 + step / 2
-                before = run.value
-                run.try_spans(spans)
-                gained |= run.value < before
-        step = step if gained else step / 2
-
-
-def row_span(run: Search, row: int) -> float:
-    """How long a micro-batch of the best packing lasts, without the constants of its lines."""
-    problem = run.problem
-    return max(
-        (problem.seconds(group.degree, group.items) - problem.lines[group.degree].const for group in run.best[row]),
-        default=0.0,
-    )
+def shake(run: Search, lasts: Floats) -> None:
+    """Durations around those of the best packing (at first `lasts`), most of them a little shorter in sum."""
+    chance = np.random.Generator(np.random.PCG64(0))
+    most, least = np.log(SHAKEN_BY[0]), np.log(SHAKEN_BY[1])
+    while not run.exhausted:
+        if run.best:
+            lasts = run.best.makespans()
+        lasts = lasts[lasts > 0]
+        if not len(lasts):
+            return
+        shaken = lasts * np.exp(np.exp(chance.uniform(least, most)) * chance.standard_normal(len(lasts)))
+        shorter = 1 - SHORTENED_BY * chance.random()
+        run.try_spans(shaken * (shorter * lasts.sum() / shaken.sum()))

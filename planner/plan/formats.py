@@ -5,12 +5,20 @@ from typing import Any
 from planner.errors import InputError
 from planner.files import json_schema
 from planner.plan.model import Plan
+from planner.plan.steps import StepFile
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 
-FORMATS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "profile": Profile, "plan": Plan}
+FORMATS: dict[str, type] = {
+    "job": Job,
+    "model": Model,
+    "cluster": Cluster,
+    "profile": Profile,
+    "plan": Plan,
+    "step": StepFile,
+}
 
 
 def schema_of_format(name: str) -> dict[str, Any]:

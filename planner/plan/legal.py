@@ -7,16 +7,18 @@ wait for each other in a circle.
 
 from collections import Counter
 from collections.abc import Iterator
-from math import prod
+from math import ceil, prod
 
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.merge import check_waits
-from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
+from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.names import Violation, names
 from planner.plan.work import stage_ranks
 from planner.specs.base import Ranks
+from planner.specs.cluster import kind_of
 from planner.specs.model import Module
+from planner.specs.shapes import resident_layers
 
 __all__ = ["Violation", "require_legal", "violations"]
 MESH_DIMS = ("dp", "pp", "tp")
@@ -135,6 +137,7 @@ def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violatio
         for rank in group.ranks:
             held[a.module, rank] = held.get((a.module, rank), 0.0) + group.share
         yield from cap_laws(plan, a, group, where)
+        yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
     for module in plan.layouts:
         yield from spread_laws(plan, module, [a for a in row if a.module == module], where)
@@ -183,12 +186,30 @@ def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    cap = plan.uses.limits.tokens_per_rank
-    ways = group.degree * plan.layouts[a.module].mesh.get("tp", 1)
-    tokens = sum(plan.uses.items[a.module][item] for item in a.items)
+    """Of what is offloaded, only what stays on the device counts."""
+    cap, layout = plan.uses.limits.tokens_per_rank, plan.layouts[a.module]
+    layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
+    ways = group.degree * layout.mesh.get("tp", 1)
+    sizes, offload = plan.uses.items[a.module], ratios(a)
+    tokens = sum(sizes[item] * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items)
     if cap is not None and tokens > cap * ways:
-        message = f"group {a.group} holds {tokens} tokens, its {ways} ranks may hold {cap * ways}"
+        message = f"group {a.group} holds {ceil(tokens)} tokens, its {ways} ranks may hold {cap * ways}"
         yield Violation(where, message, "move items to another group or micro-batch")
+
+
+def ratios(a: Assignment) -> dict[int, float]:
+    """Of the items that are offloaded, how much of their activations."""
+    return {entry.item: entry.offload for entry in a.entries if isinstance(entry, Piece) and entry.offload}
+
+
+def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
+    """Activations leave only devices with a known way to their host; whether that hides is a matter of prices."""
+    offload = ratios(a)
+    kinds = sorted({kind_of(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
+    for kind in kinds:
+        if plan.uses.devices[kind].host_gb_per_s is None:
+            message = f"item {min(offload)} is offloaded from `{kind}`, which states no bandwidth to its host"
+            yield Violation(where, message, f"set its offload to 0, or add host_gb_per_s to uses.devices.{kind}")
 
 
 def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:

@@ -37,7 +37,10 @@ class SourceFile(Spec):
 
 
 class Prices(Spec):
-    """The costs the plan was priced with: the part of a profile that it needs."""
+    """The costs the plan was priced with: the part of a profile that it needs.
+
+    Where ranks are of several kinds, names say of which: `llm@h100-80gb` (specs/kinds.py).
+    """
 
     profile: str
     modules: dict[str, ModuleCosts] = {}
@@ -162,6 +165,13 @@ class Step(Spec):
     prediction: Prediction | None = None
 
 
+class Then(Spec, kw_only=True):
+    """Further steps come one by one from a folder: each is planned while earlier ones train."""
+
+    folder: str = msgspec.field(name="from")  # from where the plan lies
+    batches: Index | None = None  # that follow in the data; None: it has no end
+
+
 class Plan(Spec, kw_only=True):
     """`planner.plan/1`."""
 
@@ -176,6 +186,7 @@ class Plan(Spec, kw_only=True):
     groups: dict[Name, Group]
     edges: tuple[Edge, ...] = ()
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
+    then: Then | None = None
     uses: Uses  # last in the file: it is long
 
     @property

@@ -1,7 +1,7 @@
 """The task: what runtime and simulator execute. Derived from a plan, never stored."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from planner.specs.base import Layers, Ranks
 
@@ -23,6 +23,13 @@ STREAMS: dict[Phase, str] = {
 NOBODY = Ranks()
 
 
+class Split(NamedTuple):
+    """How a group shares out each item: heads within sub-groups of consecutive ranks, tokens around a ring of these."""
+
+    ulysses: int = 1  # ranks in a sub-group
+    ring: int = 1  # sub-groups
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One piece of work that its ranks start and end together."""
@@ -37,6 +44,8 @@ class Task:
     items: tuple[int, ...] = ()
     degree: int = 1  # ranks an item's tokens are spread over
     share: float = 1.0  # of each device
+    ring: int = 1  # sub-groups of these ranks that pass keys and values around
+    offload: tuple[float, ...] = ()  # of each item's activations, to host memory; empty: nothing
     of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)
     peers: Ranks = NOBODY  # of a send or recv: the ranks on the other side
     after: tuple[str, ...] = ()  # ids of tasks that must have ended
@@ -50,6 +59,10 @@ class Task:
     @property
     def stream(self) -> str:
         return STREAMS[self.phase]
+
+    @property
+    def split(self) -> Split:
+        return Split(self.degree // self.ring, self.ring)
 
     @property
     def tokens(self) -> int:

@@ -7,7 +7,7 @@ reduction. Idle ranks get a task without tokens, so that collectives match on ev
 
 from dataclasses import dataclass, replace
 
-from planner.plan.model import Group, Layout, Plan, Step, assignments
+from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.schedules import schedule
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
@@ -24,6 +24,8 @@ class Cell:
     sizes: tuple[int, ...]
     degree: int
     share: float
+    ring: int = 1
+    offload: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +51,25 @@ def module_work(plan: Plan, step: Step, module: str) -> Work:
         cells = []
         for assignment in assignments(plan, row):
             if assignment.module == module:
-                cells.append(
-                    cell(
-                        number,
-                        assignment.group,
-                        plan.groups[assignment.group],
-                        assignment.items,
-                        plan.uses.items[module],
-                    )
-                )
+                cells.append(cell(number, assignment, plan.groups[assignment.group], plan.uses.items[module]))
         rows.append((*cells, *idle_cells(number, layout, cells)))
     return Work(module, layout, stages, tuple(rows))
 
 
-def cell(row: int, name: str, group: Group, items: tuple[int, ...], sizes: dict[int, int]) -> Cell:
-    return Cell(row, name, group.ranks, items, tuple(sizes[i] for i in items), group.degree, group.share)
+def cell(row: int, assignment: Assignment, group: Group, sizes: dict[int, int]) -> Cell:
+    items = assignment.items
+    offload = tuple(entry.offload if isinstance(entry, Piece) else 0.0 for entry in assignment.entries)
+    return Cell(
+        row,
+        assignment.group,
+        group.ranks,
+        items,
+        tuple(sizes[i] for i in items),
+        group.degree,
+        group.share,
+        group.split.get("ring", 1),
+        offload if any(offload) else (),
+    )
 
 
 def idle_cells(row: int, layout: Layout, cells: list[Cell]) -> list[Cell]:
@@ -139,8 +145,20 @@ def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
 
 
 def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
-    ranks = work.stage_ranks(stage, c.ranks)
-    return Task(work.module, work.stages[stage], phase, c.row, c.group, ranks, c.sizes, c.items, c.degree, c.share)
+    return Task(
+        work.module,
+        work.stages[stage],
+        phase,
+        c.row,
+        c.group,
+        work.stage_ranks(stage, c.ranks),
+        c.sizes,
+        c.items,
+        c.degree,
+        c.share,
+        c.ring,
+        c.offload,
+    )
 
 
 def transfer(work: Work, source: int, target: int, of: Phase, c: Cell) -> tuple[Task, Task]:

@@ -122,9 +122,8 @@ def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
 def seconds(kind: Kind, spec: Module, costs: ModuleCosts, lengths: Sequence[int]) -> float:
     """What a data sheet expects of one repeat, forward and backward."""
     layers = DEPTH if kind == "layer" else 0
-    squares, tokens = float(sum(length * length for length in lengths)), sum(lengths)
     both = [compute_line(costs, layers, kind == "ends", forward, 1) for forward in (True, False)]
-    return sum(line(squares, tokens) for line in both)
+    return sum(line.seconds(lengths) for line in both)
 
 
 def repeated(context: str, kind: Kind, sizes: tuple[int, ...], number: int, expected_s: float) -> Piece:

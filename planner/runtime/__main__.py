@@ -7,7 +7,8 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, get_args
 
 from planner import files
@@ -51,7 +52,9 @@ def run_rank(path: str, options: RunOptions) -> None:
     require_legal(plan, path)
     from planner.runtime.worker import body
 
+    options = replace(options, base=Path(path).parent)
     require_runnable(plan, options)
+    options.count(plan)
     worker = from_environment(require_machine(plan, 1), send=say)
     if worker.world_size != plan.size:
         more = "more" if plan.size > worker.world_size else "fewer"
@@ -80,6 +83,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "step_seconds": [step.seconds for step in result.steps],
         "losses": [step.loss for step in result.steps],
         "peak_bytes": result.steps[-1].peak_bytes,
+        "planned": [step.planned and asdict(step.planned) for step in result.steps],
         "verify": asdict(result.verify) if result.verify else None,
     }
 

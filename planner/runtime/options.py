@@ -1,17 +1,34 @@
 """What a run is told, and what it tells while it lasts."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from planner.errors import InputError
+from planner.plan.model import Plan
 from planner.specs.job import Dtype
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    steps: int | None = None  # optimizer steps, over and over through the plan's; None: each of them once
+    steps: int | None = None  # optimizer steps, over and over through the plan's or the data; None: each of them once
     verify: bool = False  # hold the plan's first pass against one process
     dtype: Dtype | None = None  # None: the plan's
     seed: int = 0  # of weights and items
     learning_rate: float = 1e-3  # of AdamW
+    base: Path = Path()  # where the plan lies: from there its folder of further steps is named
+
+    def count(self, plan: Plan) -> int:
+        """How many steps the run has. Raises InputError when nothing says it."""
+        if self.steps is not None:
+            return self.steps
+        further = plan.then.batches if plan.then else 0
+        if further is None:
+            raise InputError("the data has no end, and nothing says how many steps to train", fix="give --steps")
+        return len(plan.steps) + further
+
+    def steps_folder(self, plan: Plan) -> Path | None:
+        """From where steps come that are not in the plan; None when the run has none."""
+        return self.base / plan.then.folder if plan.then and self.count(plan) > len(plan.steps) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,26 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """A step that was planned while the run lasted."""
+
+    busy_s: float  # of the planner
+    exposed_s: float  # that the slowest rank waited for it; 0: it was there
+
+    @property
+    def hidden_s(self) -> float:
+        """Of planning that nobody waited for."""
+        return max(0.0, self.busy_s - self.exposed_s)
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     loss: float  # per token, over all ranks
     tokens: int
     seconds: float  # of the slowest rank
     measured: tuple[Measured, ...]
     peak_bytes: tuple[int | None, ...]  # of each rank's tensors; None where torch does not count them: on the CPU
+    planned: Planned | None = None  # None: before the run
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     except ImportError as error:
         raise InputError(f"running a plan needs torch: {error}", fix="pip install 'planner[torch]'") from error
     require_runnable(plan, options)
+    options.count(plan)
     kind = require_machine(plan, plan.size)
     results = launch(body, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind)
     result: RunResult = results[0]

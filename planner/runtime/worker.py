@@ -10,16 +10,18 @@ from planner.launch.worker import Worker, joined
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.plan.task import Task
 from planner.runtime.clock import Clock
 from planner.runtime.executor import Executor, RankStep
 from planner.runtime.machine import machine
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
-from planner.runtime.result import RunResult, StepResult
+from planner.runtime.result import Planned, RunResult, StepResult
 from planner.runtime.sharded import Sharded
+from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
+
+VERIFIED_FURTHER = 3  # of the steps that are planned while the run lasts
 
 
 def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
@@ -31,17 +33,18 @@ def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
 
 def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """Every step, in a world that has been joined."""
-    steps = [expand(plan, number) for number in range(len(plan.steps))]
-    of = options.steps or len(steps)
+    of = options.count(plan)
     executor = prepare(worker, plan, options)
-    warm_up(executor, plan, steps[0])
+    warm_up(executor, plan, expand(plan))
     reference = Reference(executor.sharded, worker.rank == 0, options.seed) if options.verify else None
+    verified_steps = len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
     done = []
-    for number in range(of):
-        step = one_step(executor, steps[number % len(steps)], reference if number < len(steps) else None)
-        if step:
-            done.append(step)
-            worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
+    with upcoming(worker, plan, options) as steps:
+        for number, coming in enumerate(steps):
+            step = one_step(executor, coming, reference if number < verified_steps else None)
+            if step:
+                done.append(step)
+                worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
     if worker.rank:
         return None
     verified = reference.worst if reference else None
@@ -59,30 +62,33 @@ def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
     return Executor(worker, groups, sharded, optimizer, options.seed)
 
 
-def one_step(executor: Executor, tasks: tuple[Task, ...], reference: Reference | None) -> StepResult | None:
+def one_step(executor: Executor, coming: Upcoming, reference: Reference | None) -> StepResult | None:
     """One step on every rank; on the first, what it came to."""
     if reference:
         reference.follow()
-    ranks = collected(executor.step(tasks))
+    gathered = collected((coming.waited_s, executor.step(coming.tasks)))
+    ranks = [step for _, step in gathered]
     if reference:
         executor.worker.begin("verification")
-        reference.compare(tasks, ranks)
+        reference.compare(coming.tasks, ranks)
     if not ranks:
         return None
+    waited = max(waited for waited, _ in gathered)
     return StepResult(
         loss=sum(rank.loss for rank in ranks),
         tokens=sum(rank.tokens for rank in ranks),
         seconds=max(rank.seconds for rank in ranks),
         measured=tuple(records([rank.passes for rank in ranks])),
         peak_bytes=tuple(rank.peak_bytes for rank in ranks),
+        planned=None if coming.planned_s is None else Planned(coming.planned_s, waited),
     )
 
 
-def collected(step: RankStep) -> list[RankStep]:
-    """Every rank's step, by rank, on the first; nothing on the others."""
+def collected(own: tuple[float, RankStep]) -> list[tuple[float, RankStep]]:
+    """Every rank's wait and step, by rank, on the first; nothing on the others."""
     if dist.get_rank():
-        dist.gather_object(step)
+        dist.gather_object(own)
         return []
-    found: list[RankStep | None] = [None] * dist.get_world_size()
-    dist.gather_object(step, found)
+    found: list[tuple[float, RankStep] | None] = [None] * dist.get_world_size()
+    dist.gather_object(own, found)
     return [rank for rank in found if rank is not None]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner import files
 from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import changed
@@ -11,6 +10,7 @@ from planner.specs.cluster import Cluster
 from planner.specs.job import Job
 from planner.specs.lengths import Batch, batches
 from planner.specs.model import Model, Module
+from planner.specs.priced import find_profile
 from planner.specs.profile import Device, Profile
 from planner.specs.workload import LengthsFile, Workload
 
@@ -24,7 +24,7 @@ class Inputs:
     module: str  # whose items the workload's rows are
     cluster: Cluster
     devices: dict[str, Device]
-    profile: Profile
+    profile: Profile  # with several kinds of ranks, its entries say of which: specs/kinds.py
     batches: tuple[Batch, ...]
     sources: dict[str, Path]  # what was read, by role
     seed: int = 0
@@ -68,7 +68,8 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     for kind in cluster.ranks:
         facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base, f"{cluster_path} (ranks)")
         devices[kind.kind] = facts.device
-    profile, sources["profile"] = find_profile(job, cluster, path)
+    profile, found = find_profile(job, cluster, devices, path)
+    sources |= found
     workload = job.workload
     if options.lengths:
         column = workload.lengths.column if isinstance(workload.lengths, LengthsFile) else "tokens"
@@ -92,15 +93,6 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
 
 def replace_lengths(job: Job, path: str, column: str) -> Workload:
     return changed(job.workload, lengths=LengthsFile(path=path, column=column))
-
-
-def find_profile(job: Job, cluster: Cluster, path: Path) -> tuple[Profile, Path]:
-    """`auto`: what was measured here for the cluster's device, else what is shipped for it."""
-    kind = cluster.ranks[0].kind
-    measured = library.cache() / f"{kind}.yaml"
-    if job.profile == "auto" and measured.is_file():
-        return files.read(measured, Profile), measured
-    return library.read(kind if job.profile == "auto" else job.profile, Profile, path.parent, f"{path} (profile)")
 
 
 def choose_module(job: Job, model: Model, path: Path) -> str:

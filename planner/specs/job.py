@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Count, Index, RankCount, Share, Spec
+from planner.specs.base import Amount, Count, Index, RankCount, Share, Spec
 from planner.specs.workload import Workload
 
 Recompute = Literal["none", "selective", "full"]
@@ -37,6 +37,14 @@ class Fix(Spec):
     items: dict[Index, FixedItem] = {}
 
 
+class PerBatch(Spec):
+    """Each batch is planned while earlier ones train."""
+
+    look_ahead: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4  # batches that are planned before their turn
+    deadline_ms: Amount | None = None  # of planning a batch, after which it is improved no more; None: by effort alone
+    wait: bool = False  # no step is taken before its planning has ended: without a deadline, every run trains the same
+
+
 class Job(Spec):
     """`job.yaml`, and `profiles/jobs/*.yaml`."""
 
@@ -52,5 +60,13 @@ class Job(Spec):
     layout: LayoutWish = LayoutWish()
     degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
     sync: Sync = "micro_batch"
+    planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # of the batches after the first
     limits: Limits = Limits()
     fix: Fix = Fix()
+
+    @property
+    def per_batch(self) -> PerBatch | None:
+        """How batches are planned while others train; None when all are planned ahead."""
+        if isinstance(self.planning, PerBatch):
+            return self.planning
+        return PerBatch() if self.planning == "per_batch" else None

@@ -69,6 +69,7 @@ class Device(Spec):
     tflops: Annotated[dict[str, Positive], msgspec.Meta(min_length=1)]  # dense peak by dtype
     memory_gb_per_s: Positive
     reserved_gib: Amount = 0.0  # context and library workspaces
+    host_gb_per_s: Positive | None = None  # to host memory and back, each way at once; None: nothing can be offloaded
     usd_per_hour: Amount | None = None
     price_date: str = ""
 

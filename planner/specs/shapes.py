@@ -48,3 +48,19 @@ def exchange_elements(module: Module, degree: int) -> int:
     """Elements per token that Ulysses moves in one layer and one pass: q, k, v in, the output back."""
     repeated = lcm(kv_heads(module), degree)  # so that few key/value heads spread over many ranks
     return 2 * query_width(module) + 2 * repeated * head_dim(module)
+
+
+def ring_elements(module: Module, ulysses: int, ring: int) -> float:
+    """Elements per token of a sequence that a rank sends around a ring in one layer: the blocks of keys and values of
+    all sub-groups but one, as many heads of them as it has after Ulysses.
+    """
+    repeated = lcm(kv_heads(module), ulysses)
+    return 2 * repeated * head_dim(module) / ulysses * (ring - 1) / ring
+
+
+def resident_layers(layers: int, offload: float) -> float:
+    """Of a rank's layers, how many keep their activations on the device when this share of the others' is offloaded.
+
+    The first layer's and the last's stay: nothing is left to compute that would hide their way out, or back.
+    """
+    return layers - offload * max(0, layers - 2)

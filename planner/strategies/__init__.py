@@ -9,6 +9,7 @@ from planner.specs.inputs import Inputs
 
 STRATEGIES = {
     "sequence_groups": "planner.strategies.sequence_groups",
+    "data_ranks": "planner.strategies.data_ranks",
 }
 
 

@@ -6,22 +6,28 @@ from pathlib import Path
 import planner
 from planner import files
 from planner.costs.prices import price_table
+from planner.costs.sequences import Sequences, split
+from planner.packing.packed import PackedGroup
 from planner.plan.model import (
     Breakdown,
+    Entry,
     Group,
     Layout,
     Made,
     Outcome,
+    Piece,
     Plan,
     Prediction,
     Row,
     SourceFile,
     Step,
     Uses,
+    group_name,
 )
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
+from planner.specs.model import Module
 
 UNKNOWN = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
 UNPRICED = Prediction(
@@ -70,6 +76,24 @@ def source(path: Path, job: Path) -> SourceFile:
     else:
         said = place.as_posix() if base.is_relative_to(shipped) else Path(os.path.relpath(place, base)).as_posix()
     return SourceFile(path=said, sha256=files.digest(path))
+
+
+def row_of(row: tuple[PackedGroup, ...], problem: Sequences, module: Module, groups: dict[str, Group]) -> Row:
+    """A packed micro-batch in the plan's words; its groups join `groups`."""
+    named: Row = {}
+    for group in row:
+        degree = problem.shapes[group.shape].degree
+        ranks = Ranks(range(group.first, group.first + degree))
+        name = group_name(ranks)
+        groups[name] = Group(ranks=ranks, split=split(module, degree))  # type: ignore[arg-type]
+        named[name] = tuple(entry_of(item, group.shape, problem) for item in group.items)
+    return named
+
+
+def entry_of(item: int, shape: int, problem: Sequences) -> Entry:
+    """The item, with what it offloads on a group of this shape."""
+    offload = problem.offloaded(problem.sizes[item], shape)
+    return Piece(item=item, offload=offload) if offload else item
 
 
 def draft(

@@ -6,19 +6,20 @@ slowest group, because ZeRO-3's gathers make all ranks meet; the step is the sum
 
 Unlike the paper's sort-and-chunk, all micro-batches are decided together: construct the best balanced homogeneous plan
 (packing/balanced.py), improve it by longest-first fills over makespans (packing/search.py), bound it (verify/bounds.py)
-and let the exact program (verify/exact.py) settle problems that are small enough for it.
+and let the exact program (verify/exact.py) settle problems that are small enough for it. Where ranks are of several
+kinds, a group lies within one, and each kind alone is a candidate too (packing/one_pool.py).
 """
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, allowed_degrees, sequences, split
+from planner.costs.sequences import Sequences, allowed_degrees, pools, sequences
 from planner.packing.balanced import best_balanced, one_by_one
-from planner.packing.packed import Packed, PackedGroup, ordered, worth
+from planner.packing.one_pool import best_of_each_pool
+from planner.packing.packed import Packed, ordered, worth
+from planner.packing.places import placed
 from planner.packing.search import search
-from planner.plan.model import Group, Plan, Row, group_name
-from planner.specs.base import Ranks
+from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.specs.model import Module
-from planner.strategies.base import data_parallel, draft, uses
+from planner.strategies.base import data_parallel, draft, row_of, uses
 from planner.verify.exact import prove, small_enough
 from planner.verify.score import scored
 
@@ -26,61 +27,34 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Ranks of one kind that meet in every micro-batch."""
+    """Ranks that meet in every micro-batch."""
     if inputs.job.sync != "micro_batch" or inputs.job.layout.zero != 3:
         return "sequence_groups lets all ranks meet in every micro-batch: it needs sync: micro_batch and zero: 3"
-    if len({kind.kind for kind in inputs.cluster.ranks}) > 1:
-        return "sequence_groups needs ranks of one kind"
     return None
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best mixed groups found for one batch. Raises Infeasible, naming what binds."""
     layouts = data_parallel(inputs)
-    degrees = allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
-    used = uses(inputs, layouts, degrees)
+    widest = max(pool.ranks for pool in pools(inputs.cluster, layouts[inputs.module].ranks))
+    used = uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
     (batch,) = inputs.batches
     problem = sequences(pricing, inputs.module, used, batch.items)
     packed, effort = pack(problem, inputs.effort)
-    balanced = best_balanced(problem) if straddling(inputs, degrees) else None
-    plans = []
-    for candidate in [packed, balanced] if balanced else [packed]:
-        groups: dict[str, Group] = {}
-        rows = tuple(place(row, inputs.spec, groups) for row in candidate)
-        plans.append(scored(draft(inputs, used, layouts, groups, rows), effort))
-    return min(plans, key=lambda made: made.outcome.value)
-
-
-def straddling(inputs: Inputs, degrees: tuple[int, ...]) -> bool:
-    """Whether a group can come to lie across a border of nodes, where it takes longer than the aligned one priced here.
-
-    Then only the placed plans say which is better, and the balanced one is placed as well.
-    """
-    return any(size % degree and degree % size for size in [inputs.cluster.levels[0].ranks] for degree in degrees)
+    groups: dict[str, Group] = {}
+    rows = tuple(row_of(row, problem, inputs.spec, groups) for row in packed)
+    return scored(draft(inputs, used, layouts, groups, rows), effort)
 
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:
     """Construct, improve, prove: one step's packing, and the work it took."""
     packed, fills = search(problem, best_balanced(problem) or one_by_one(problem), effort)
-    work = f"{fills} fills"
+    packed, more = best_of_each_pool(problem, packed, effort)
+    work = f"{fills + more} fills"
     if small_enough(problem, worth(problem, packed)):
-        rows = prove(problem, worth(problem, packed)).rows
-        exact: Packed = tuple(tuple(PackedGroup(degree, items) for degree, items in row) for row in rows)
+        exact = placed(problem, prove(problem, worth(problem, packed)).rows)
         if exact and worth(problem, exact) < worth(problem, packed):
             packed = ordered(exact, problem)
         work += " + exact program"
     return packed, work
-
-
-def place(row: tuple[PackedGroup, ...], module: Module, groups: dict[str, Group]) -> Row:
-    """Groups on consecutive ranks, widest first: powers of two then start at multiples of their own size."""
-    placed: Row = {}
-    start = 0
-    for group in row:
-        ranks = Ranks(range(start, start + group.degree))
-        name = group_name(ranks)
-        groups[name] = Group(ranks=ranks, split=split(module, group.degree))  # type: ignore[arg-type]
-        placed[name] = group.items
-        start += group.degree
-    return placed

@@ -4,7 +4,8 @@ For the declared degrees, token cap and kind of sync; never for a simplified mod
 
 area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
           micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
-coupled   While the longest sequence holds its ranks, the others run out of room for tokens (verify/coupled.py).
+streams   How many micro-batches each rank can run, where ranks meet once a step (verify/streams.py).
+coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
@@ -20,6 +21,7 @@ from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
 from planner.verify.exact import prove, small_enough
+from planner.verify.streams import stream_seconds
 
 
 class Bound(NamedTuple):
@@ -27,45 +29,44 @@ class Bound(NamedTuple):
     by: str
 
 
-def lower_bound(problem: Sequences) -> Bound:
-    """The best of the bounds, and its name."""
-    return max(area(problem), longest(problem), coupled(problem), key=lambda bound: bound.seconds)
+def lower_bound(problem: Sequences, value: float, effort: int = 2) -> Bound:
+    """The best of the bounds, and its name; `value` is what a known plan is worth."""
+    bounds = area(problem), longest(problem), coupled(problem, value, effort)
+    return max(bounds, key=lambda bound: bound.seconds)
 
 
 def fewest_rows(problem: Sequences) -> int:
     """Micro-batches that the tokens need at least."""
-    return max(1, -(-problem.tokens // (problem.ranks * problem.cap)))
-
-
-def row_constant(problem: Sequences) -> float:
-    """What every micro-batch costs however little it holds."""
-    return min(line.const for line in problem.lines.values()) + problem.row_seconds
+    return max(1, -(-problem.tokens // problem.row_tokens))
 
 
 def area(problem: Sequences) -> Bound:
     work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes)
-    rows = fewest_rows(problem) * row_constant(problem)
+    rows = fewest_rows(problem) * problem.row_constant
     return Bound(rows + work / problem.ranks + problem.step_seconds, "area")
 
 
 def longest(problem: Sequences) -> Bound:
     alone = max(cheapest(problem, item, per_rank=True) for item in problem.sizes)
-    rows = fewest_rows(problem) * row_constant(problem)
+    rows = fewest_rows(problem) * problem.row_constant
     return Bound(rows + alone + problem.step_seconds, "longest")
 
 
-def coupled(problem: Sequences) -> Bound:
-    return Bound(coupled_seconds(problem, fewest_rows(problem), row_constant(problem)), "coupled")
+def coupled(problem: Sequences, value: float, effort: int) -> Bound:
+    return Bound(coupled_seconds(problem, value, effort), "coupled")
 
 
 def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
-    """Over every packing when ranks meet in micro-batches of one module; else for the layouts that the plan has."""
-    if len(plan.layouts) == 1 and plan.steps[number].sync == "micro_batch":
-        (module,) = plan.layouts
-        if not plan.layouts[module].stages:
-            problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module))
-            return max(lower_bound(problem), exact(problem, timeline.step_seconds), key=lambda bound: bound.seconds)
-    return busiest_rank(tasks, timeline)
+    """Over every packing when one module is spread by data parallelism; else for the layouts that the plan has."""
+    step, value, effort = plan.steps[number], timeline.step_seconds, plan.made.effort
+    (module, layout), *others = plan.layouts.items()
+    offloads = step.sync == "micro_batch" and any(any(task.offload) for task in tasks)  # nobody plans that
+    if others or layout.stages or offloads or not plan.uses.degrees:
+        return busiest_rank(tasks, timeline)
+    problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
+    if step.sync == "step":
+        return Bound(stream_seconds(problem, value, effort), "streams")
+    return max(lower_bound(problem, value, effort), exact(problem, value), key=lambda bound: bound.seconds)
 
 
 def exact(problem: Sequences, value: float) -> Bound:

@@ -1,143 +1,111 @@
-"""A bound that couples tokens in flight with time, for batches in which one sequence dwarfs the rest.
+"""A bound that couples tokens in flight with time, for batches in which a few long sequences dwarf the rest.
 
-The area bound lets ranks work at full tilt from start to end. But while the longest sequence L holds d ranks for
-t_d(L), the other N − d ranks run out of memory for tokens long before they run out of time, and what they cannot hold
-lengthens the other micro-batches. For every degree d of L and number M of micro-batches, each other sequence i goes
+The area bound lets ranks work at full tilt from start to end. But while a long sequence holds d ranks for t_d(L), the
+others run out of memory for tokens long before they run out of time, and what they cannot hold lengthens the other
+micro-batches. So: enumerate where the longest sequences sit (verify/cases.py), and bound each case by letting all other
+sequences flow (verify/dual.py) to
 
-    (a) beside L, on the other N − d ranks    of its cheapest area a_i,   Σ s_i ≤ (N − d)·cap,  Σ a_i ≤ (N − d)·C₁
-    (b) into L's group                        of t_d(i) seconds,          Σ s_i ≤ d·cap − s_L,  t_d(L) + Σ t_d(i) ≤ C₁
-    (c) to the other micro-batches            of its cheapest area a_i,   Σ s_i ≤ (M − 1)·N·cap, Σ a_i ≤ N·C_rest
+    beside them        on the ranks of their micro-batch that they leave, each at its cheapest area
+    into their groups  in seconds of that shape, as far as the tokens go
+    elsewhere          to the micro-batches without them, each at its cheapest area
 
-in parts, if that helps, and C₁ + C_rest is the least there can be. Any multipliers μ, λ ≥ 0 of these rows give a bound
-by duality: every sequence takes the cheapest of its three ways on its own, which is a minimum over an array. A pattern
-search over the four multipliers makes it good; it is valid wherever the search stops. The least over d and M is the
-bound, since a plan has one of them.
+Every plan belongs to one of the cases, so the least over them is a bound. Best-first branch and bound: the case with
+the least bound is split by the next longest sequence, until no case is below the known value, or the work is spent.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.costs.sequences import Sequences
+from planner.costs.table import Table, make_table
+from planner.verify.cases import Case, Held, Row, left, room, roots, split
+from planner.verify.dual import Floats, Fluid, Place, fluid_seconds
 
-Floats = NDArray[np.float64]
-
-EVALUATIONS = 400  # of the dual, for one degree and number of micro-batches
-FINEST = 1e-4  # of the first step of the pattern search
+CASES = {0: 0, 1: 12, 2: 24, 3: 100, 4: 400}  # that an effort bounds
+DEEPEST = 6  # sequences whose places are enumerated
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """All sequences but the longest, for one degree of the longest. Arrays have one entry each."""
+class Whole:
+    """The problem, and its sequences but the longest few, equal ones together."""
 
-    ranks: int  # N
-    degree: int  # d, of the longest
-    longest: float  # t_d(L), seconds
-    tokens: Floats
-    beside: Floats  # cheapest rank-seconds on degrees of at most N − d; inf where there is none
-    within: Floats  # seconds on L's own degree
-    elsewhere: Floats  # cheapest rank-seconds on any degree
-    room: tuple[float, float, float]  # tokens beside, within, elsewhere
+    table: Table
+    constant: float  # seconds of a micro-batch however little it holds, without row_seconds
+    fluids: dict[int, Fluid] = field(default_factory=dict)  # by how many of the longest are left out
 
+    @property
+    def problem(self) -> Sequences:
+        return self.table.problem
 
-def coupled_seconds(problem: Sequences, fewest_rows: int, row_constant: float) -> float:
-    """The least seconds of a step over all degrees of its longest sequence and numbers of micro-batches."""
-    items = sorted(problem.sizes, key=lambda item: (-problem.sizes[item], item))
-    tokens = np.array([problem.sizes[item] for item in items], dtype=np.float64)
-    seconds = {degree: times(problem, degree, items, tokens) for degree in problem.degrees}
-    area = np.min([degree * of_degree for degree, of_degree in seconds.items()], axis=0)
-    least = inf
-    for rows in (fewest_rows, fewest_rows + 1):  # with one more, (c) has room for all: yet more only add constants
-        if rows * row_constant + area.sum() / problem.ranks < least:
-            for degree in problem.choices(items[0]):
-                rest = rest_of(problem, degree, rows, tokens, seconds)
-                least = min(least, rows * row_constant + best_multipliers(rest))
-    return least + problem.step_seconds
+    def fluid(self, without: int) -> Fluid:
+        if without not in self.fluids:
+            rows = np.column_stack([self.table.sizes[without:], self.table.seconds[without:]])
+            kinds, counts = np.unique(rows, axis=0, return_counts=True)
+            self.fluids[without] = Fluid(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:])
+        return self.fluids[without]
 
 
-def times(problem: Sequences, degree: int, items: list[int], tokens: Floats) -> Floats:
-    """Seconds of each sequence alone on a degree, without the constant; inf where it may not run."""
-    line = problem.lines[degree]
-    allowed = np.array([degree in problem.choices(item) for item in items])
-    return np.where(allowed, line.quad * tokens * tokens + line.lin * tokens, inf)
+def coupled_seconds(problem: Sequences, value: float, effort: int) -> float:
+    """The least seconds of a step over all cases; at most `value`, which is known to be possible."""
+    table = make_table(problem)
+    whole = Whole(table, float(table.constants.min()))
+    ticket = count()  # of two equal bounds, the older case first
+    cases = [(seconds(whole, case, value), next(ticket), case) for case in roots(problem, value)]
+    heapq.heapify(cases)
+    spent = 0
+    while cases and cases[0][0] < value and spent < CASES[effort]:
+        least, _, case = cases[0]
+        if case.depth == min(DEEPEST, len(table.items)):
+            break
+        heapq.heappop(cases)
+        for child in split(table, case):
+            spent += 1
+            heapq.heappush(cases, (max(least, seconds(whole, child, value)), next(ticket), child))
+    return min([value, *(least for least, _, _ in cases[:1])])
 
 
-def rest_of(problem: Sequences, degree: int, rows: int, tokens: Floats, seconds: dict[int, Floats]) -> Rest:
-    """The other sequences' ways when the longest has this degree and there are `rows` micro-batches."""
-    areas = {d: d * of_degree[1:] for d, of_degree in seconds.items()}
-    narrow = [of_degree for d, of_degree in areas.items() if d <= problem.ranks - degree]
-    cap = float(problem.cap)
-    return Rest(
-        ranks=problem.ranks,
-        degree=degree,
-        longest=float(seconds[degree][0]),
-        tokens=tokens[1:],
-        beside=np.min(narrow, axis=0) if narrow else np.full(len(tokens) - 1, inf),
-        within=seconds[degree][1:],
-        elsewhere=np.min([*areas.values()], axis=0),
-        room=(
-            (problem.ranks - degree) * cap,
-            degree * cap - float(tokens[0]),
-            (rows - 1) * problem.ranks * cap,
-        ),
-    )
+def seconds(whole: Whole, case: Case, value: float) -> float:
+    """What no plan of this case can beat; infinite when there is none."""
+    fluid, constants = whole.fluid(case.depth), case.rows * whole.problem.row_seconds + whole.problem.step_seconds
+    places = [*elsewhere(whole, fluid, case)]
+    for number, row in enumerate(case.groups):
+        places += [*beside(whole, fluid, number, row), *(within(whole, fluid, number, held) for held in row)]
+    return constants + fluid_seconds(fluid, places, value - constants)
 
 
-def dual(rest: Rest, beside_time: float, prices: Floats) -> float:
-    """The bound that multipliers give: `beside_time` of the row of areas beside L, `prices` of the three rooms.
-
-    C₁ costs 1, so the multiplier of L's own group is what the areas beside it leave of it.
-    """
-    within_time = 1.0 - (rest.ranks - rest.degree) * beside_time
-    if within_time < 0:
-        return -inf
-    beside, within, elsewhere = prices
-    ways = (
-        weighted(beside_time, rest.beside) + beside * rest.tokens,
-        weighted(within_time, rest.within) + within * rest.tokens,
-        rest.elsewhere / rest.ranks + elsewhere * rest.tokens,
-    )
-    paid = float(np.minimum(np.minimum(ways[0], ways[1]), ways[2]).sum())
-    return within_time * rest.longest + paid - float(prices @ np.array(rest.room))
+def beside(whole: Whole, fluid: Fluid, number: int, row: Row) -> Iterator[Place]:
+    """What the groups of a micro-batch leave of each pool. Its ranks may idle, so it costs the least constant."""
+    for pool, ranks in enumerate(left(whole.problem, row)):
+        costs, cap = cheapest_areas(whole, fluid, pool, ranks)
+        if ranks and np.isfinite(costs).any():
+            yield Place(number, costs / ranks, whole.constant, float(cap * ranks))
 
 
-def weighted(weight: float, cost: Floats) -> Floats:
-    """weight·cost, where a way that does not exist stays infinitely dear even at weight 0."""
-    return np.where(np.isinf(cost), inf, weight * np.where(np.isinf(cost), 0.0, cost))
+def within(whole: Whole, fluid: Fluid, number: int, held: Held) -> Place:
+    """The group of some long sequences."""
+    own = float(whole.table.seconds[list(held.longs), held.shape].sum() + whole.table.constants[held.shape])
+    return Place(number, fluid.seconds[:, held.shape], own, float(room(whole.table, held)))
 
 
-def best_multipliers(rest: Rest) -> float:
-    """The best bound found over the multipliers, from both ends of the first one's range."""
-    if not len(rest.tokens):
-        return rest.longest
-    others = rest.ranks - rest.degree
-    scale = float(rest.elsewhere.sum() / rest.tokens.sum()) / rest.ranks  # seconds a token costs
-    steps = np.array([0.25 / rest.ranks if others else 0.0, *[scale / 2] * 3])
-    ends = {0.0, 1.0 / rest.ranks if others else 0.0}
-
-    def bound(x: Floats) -> float:
-        return dual(rest, float(x[0]), x[1:])
-
-    return max(climb(bound, np.array([end, 0.0, 0.0, 0.0]), steps) for end in sorted(ends))
+def elsewhere(whole: Whole, fluid: Fluid, case: Case) -> Iterator[Place]:
+    """The micro-batches without long sequences, taken together: pool by pool."""
+    rows = case.rows - len(case.groups)
+    if not rows and not case.more:
+        return
+    for number, pool in enumerate(whole.problem.pools):
+        costs, cap = cheapest_areas(whole, fluid, number, pool.ranks)
+        tokens = float("inf") if case.more else float(rows * pool.ranks * cap)
+        yield Place(len(case.groups), costs / pool.ranks, max(0, rows) * whole.constant, tokens)
 
 
-def climb(bound: Callable[[Floats], float], start: Floats, steps: Floats) -> float:
-    """Pattern search for the maximum of a concave function over x ≥ 0: one coordinate at a time, then finer."""
-    point, best, evaluations = start, bound(start), 1
-    finest = FINEST * float(steps.max())
-    while evaluations < EVALUATIONS and steps.max() > finest:
-        gained = False
-        for axis in range(len(point)):
-            for sign in (1.0, -1.0):
-                tried = point.copy()
-                tried[axis] = max(0.0, tried[axis] + sign * steps[axis])
-                value = bound(tried)
-                evaluations += 1
-                if value > best:
-                    point, best, gained = tried, value, True
-                    break
-        steps = steps * (1.3 if gained else 0.5)
-    return best
+def cheapest_areas(whole: Whole, fluid: Fluid, pool: int, ranks: int) -> tuple[Floats, int]:
+    """Rank-seconds of each kind on the best shape of a pool within so many ranks, and the tokens of one rank."""
+    chosen = [n for n, s in enumerate(whole.problem.shapes) if s.pool == pool and s.degree <= ranks]
+    if not chosen:
+        return np.full(len(fluid.sizes), np.inf), 0
+    areas = fluid.seconds[:, chosen] * whole.table.degrees[chosen]
+    return areas.min(axis=1), max(whole.problem.shapes[n].cap for n in chosen)

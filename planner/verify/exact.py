@@ -1,21 +1,23 @@
 """The exact program of grouping sequences, for problems small enough to be settled: it proves, and it can improve.
 
-With A_kpm: sequence k on virtual group p (a degree and a copy of it) of micro-batch m; g_pm: the group is used;
+With A_kpm: sequence k on virtual group p (a shape and a copy of it) of micro-batch m; g_pm: the group is used;
 C_m: how long the micro-batch lasts; o_m: it is used (FlexSP's MILP, arXiv 2412.01523, over all micro-batches together):
 
     min  Σ_m C_m + row·o_m + step
     Σ_pm A_kpm = 1                                   every sequence once                  each_once
     β_p g_pm + Σ_k (q_p s_k² + l_p s_k) A_kpm ≤ C_m     the micro-batch outlasts its groups   makespans
     Σ_k s_k A_kpm ≤ cap·d_p·g_pm                     tokens, on open groups only          capacities
-    Σ_p d_p g_pm ≤ N·o_m                             ranks                                ranks
-    g_pm ≥ g_(p+1)m in a degree, C_m ≥ C_(m+1)         of equal solutions, one              symmetry
+    Σ_p d_p g_pm ≤ N·o_m                             ranks of each pool                   ranks
+    g_pm ≥ g_(p+1)m in a shape, C_m ≥ C_(m+1)          of equal solutions, one              symmetry
+
+It places groups on any ranks of a pool: where degrees do not fill the nodes, what it finds need not be possible, and
+what it proves holds all the same.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.lines import Line
 from planner.costs.sequences import Sequences, cheapest
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
@@ -24,14 +26,14 @@ ITEMS, RANKS, BINARIES = 8, 8, 120  # beyond these nothing is proven in reasonab
 UNITS = 1000.0  # of time in a step: solvers' tolerances are absolute, so microseconds would drown in them
 NO_TIME = 1e-100  # seconds: less cannot be divided by
 
-GroupOfItems = tuple[int, tuple[int, ...]]  # degree, items
+GroupOfItems = tuple[int, tuple[int, ...]]  # shape, items
 
 
 class Slot(NamedTuple):
     """A virtual group in a micro-batch."""
 
     row: int
-    degree: int
+    shape: int
     copy: int
 
 
@@ -54,15 +56,20 @@ class Proof:
 
 def small_enough(problem: Sequences, value: float) -> bool:
     """Whether the exact program can be expected to settle the problem."""
-    slots = sum(min(problem.ranks // degree, len(problem.sizes)) for degree in problem.degrees)
+    slots = sum(copies(problem, shape) for shape in range(len(problem.shapes)))
     rows = rows_worth_trying(problem, value)
     return len(problem.sizes) <= ITEMS and problem.ranks <= RANKS and slots * rows * len(problem.sizes) <= BINARIES
 
 
+def copies(problem: Sequences, shape: int) -> int:
+    """How many groups of a shape a micro-batch can have at most."""
+    chosen = problem.shapes[shape]
+    return min(problem.pools[chosen.pool].ranks // chosen.degree, len(problem.sizes))
+
+
 def rows_worth_trying(problem: Sequences, value: float) -> int:
     """More micro-batches than this cost more than `value` with all work in perfect balance, or leave some empty."""
-    constant = min(line.const for line in problem.lines.values()) + problem.row_seconds
-    most = len(problem.sizes)
+    constant, most = problem.row_constant, len(problem.sizes)
     if constant <= 0:
         return most
     work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes) / problem.ranks
@@ -72,41 +79,37 @@ def rows_worth_trying(problem: Sequences, value: float) -> int:
 def prove(problem: Sequences, value: float, backend: str = "mathopt-highs", effort: int = 3) -> Proof:
     """Solve the exact program; `value` is what a known grouping is worth."""
     unit = value / UNITS if value > NO_TIME else 1.0
-    formulation = formulate(in_units(problem, unit), rows_worth_trying(problem, value), value / unit * (1 + 1e-6))
+    formulation = formulate(problem, rows_worth_trying(problem, value), value * (1 + 1e-6), unit)
     solution = solve(formulation.program, backend, effort=effort)
     rows = read(problem, formulation, solution.values) if solution.values is not None else ()
     return Proof(rows, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
 
 
-def in_units(problem: Sequences, unit: float) -> Sequences:
-    """The same problem with times in units of so many seconds."""
-    lines = {
-        degree: Line(line.quad / unit, line.lin / unit, line.const / unit) for degree, line in problem.lines.items()
-    }
-    return replace(problem, lines=lines, row_seconds=problem.row_seconds / unit)
+def formulate(problem: Sequences, rows: int, longest: float, unit: float = 1.0) -> Formulation:
+    """The program over `rows` micro-batches, of which none lasts longer than `longest`: what would is left out.
 
-
-def formulate(problem: Sequences, rows: int, longest: float) -> Formulation:
-    """The program over `rows` micro-batches, of which none lasts longer than `longest`: what would is left out."""
+    Its times are in units of `unit` seconds.
+    """
     b = ProgramBuilder()
-    lasts = [b.variable(upper=longest, name=f"C{row}", cost=1.0) for row in range(rows)]
-    opened = [b.variable(0, 1, True, problem.row_seconds, f"o{row}") for row in range(rows)]
+    lasts = [b.variable(upper=longest / unit, name=f"C{row}", cost=1.0) for row in range(rows)]
+    opened = [b.variable(0, 1, True, problem.row_seconds / unit, f"o{row}") for row in range(rows)]
     slots = [
-        Slot(row, degree, copy)
+        Slot(row, number, copy)
         for row in range(rows)
-        for degree in problem.degrees
-        if problem.lines[degree].const <= longest
-        for copy in range(min(problem.ranks // degree, len(problem.sizes)))
+        for number, shape in enumerate(problem.shapes)
+        if shape.line.const <= longest
+        for copy in range(copies(problem, number))
     ]
     used = {slot: b.variable(0, 1, True, name=f"g{slot}") for slot in slots}
     assigned = {
         (item, slot): b.variable(0, 1, True, name=f"A{item},{slot}")
         for item in problem.sizes
         for slot in slots
-        if slot.degree in problem.choices(item) and problem.seconds(slot.degree, (item,)) <= longest
+        if slot.shape in problem.choices(item) and problem.seconds(slot.shape, (item,)) <= longest
     }
     each_once(b, problem, assigned)
-    makespans_and_capacities(b, problem, assigned, used, lasts)
+    makespans(b, problem, assigned, used, lasts, unit)
+    capacities(b, problem, assigned, used)
     ranks(b, problem, used, opened)
     symmetry(b, used, lasts)
     return Formulation(b.build(), assigned, used)
@@ -117,27 +120,36 @@ def each_once(b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, S
         b.row({variable: 1.0 for (k, _), variable in assigned.items() if k == item}, 1.0, 1.0, f"item {item}")
 
 
-def makespans_and_capacities(
+def makespans(
     b: ProgramBuilder,
     problem: Sequences,
     assigned: dict[tuple[int, Slot], int],
     used: dict[Slot, int],
     lasts: list[int],
+    unit: float,
 ) -> None:
     for slot, group in used.items():
-        line = problem.lines[slot.degree]
+        line = problem.shapes[slot.shape].line
         mine = {item: assigned[item, slot] for item in problem.sizes if (item, slot) in assigned}
-        sizes = {variable: problem.sizes[item] for item, variable in mine.items()}
-        seconds = {variable: line.quad * size * size + line.lin * size for variable, size in sizes.items()}
-        b.row({**seconds, group: line.const, lasts[slot.row]: -1.0}, upper=0.0, name=f"makespan {slot}")
-        room = -float(min(problem.cap * slot.degree, problem.tokens))
-        b.row({**{v: float(size) for v, size in sizes.items()}, group: room}, upper=0.0, name=f"capacity {slot}")
+        seconds = {variable: line.of(problem.sizes[item]) / unit for item, variable in mine.items()}
+        b.row({**seconds, group: line.const / unit, lasts[slot.row]: -1.0}, upper=0.0, name=f"makespan {slot}")
+
+
+def capacities(
+    b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int], used: dict[Slot, int]
+) -> None:
+    for slot, group in used.items():
+        sizes = {assigned[item, slot]: float(s) for item, s in problem.sizes.items() if (item, slot) in assigned}
+        room = -float(min(problem.shapes[slot.shape].room, problem.tokens))
+        b.row({**sizes, group: room}, upper=0.0, name=f"capacity {slot}")
 
 
 def ranks(b: ProgramBuilder, problem: Sequences, used: dict[Slot, int], opened: list[int]) -> None:
     for row, variable in enumerate(opened):
-        held = {group: float(slot.degree) for slot, group in used.items() if slot.row == row}
-        b.row({**held, variable: -float(problem.ranks)}, upper=0.0, name=f"ranks {row}")
+        for number, pool in enumerate(problem.pools):
+            shapes = {slot: problem.shapes[slot.shape] for slot in used if slot.row == row}
+            held = {used[slot]: float(shape.degree) for slot, shape in shapes.items() if shape.pool == number}
+            b.row({**held, variable: -float(pool.ranks)}, upper=0.0, name=f"ranks {row} of pool {number}")
 
 
 def symmetry(b: ProgramBuilder, used: dict[Slot, int], lasts: list[int]) -> None:
@@ -158,5 +170,5 @@ def read(problem: Sequences, formulation: Formulation, values: Floats) -> tuple[
         }
         items = tuple(item for item in problem.sizes if item in chosen)
         if items:
-            rows.setdefault(slot.row, []).append((slot.degree, items))
+            rows.setdefault(slot.row, []).append((slot.shape, items))
     return tuple(tuple(rows[row]) for row in sorted(rows))

@@ -15,6 +15,7 @@ from planner.specs.base import changed
 from planner.specs.cluster import kind_of
 from planner.units import GIB
 from planner.verify.bounds import Bound, step_bound
+from planner.verify.offloaded import offloading_of, require_hidden
 
 CLOSED = 1e-9  # a gap below this is none
 
@@ -37,19 +38,25 @@ def score(plan: Plan, number: int = 0) -> Score:
     """Expand, price, simulate and bound one step."""
     pricing = pricing_of(plan)
     tasks = expand(plan, number)
+    require_hidden(plan, number, pricing, tasks)
     timeline = simulate(tasks, pricing.price, plan.size)
     memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
     return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
 
 
 def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
-    """Bytes that a forward leaves on each of its ranks."""
+    """Bytes that a forward leaves on each of its ranks; what is offloaded has left it."""
 
     def held(task: Task) -> float:
-        costs, module = pricing.prices.modules[task.module], plan.uses.models[task.module]
         ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
-        last = task.layers[-1] == module.layers - 1
-        return activation_bytes(costs, len(task.layers), last, task.tokens / ways)
+        if task.offload:
+            rank = offloading_of(plan, pricing, task)
+            return (
+                sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
+            )
+        last = task.layers[-1] == plan.uses.models[task.module].layers - 1
+        each = (pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks))
+        return max(activation_bytes(costs, len(task.layers), last, task.tokens / ways) for costs in each)
 
     return held
 

@@ -53,6 +53,16 @@ def test_without_a_table_the_level_that_joins_the_ranks_is_taken():
     assert cost(range(8), "all_reduce", tables={}).value == pytest.approx(10e-6 + 1e9 * 2 * 7 / 8 / 100e9)
 
 
+def test_ranks_that_straddle_nodes_take_a_measurement_that_crosses_nodes_too():
+    """A table's sizes are of aligned blocks: 8 ranks of one node, 16 of two."""
+    point = Point(ranks=16, gb_per_s=1)
+    wide = {"all_to_all": Collective(source="measured", spread=0.1, points=(*TABLE["all_to_all"].points, point))}
+    for ranks in ((7, 8), (4, 5, 6, 7, 8, 9), range(4, 12)):
+        assert cost(ranks, tables=wide) == cost(range(16), tables=wide) != cost(range(8), tables=wide)
+    assert cost((7, 8)).value == cost(range(8)).value
+    assert cost((7, 8)).spread == 2 * cost(range(8)).spread  # as far as the table goes, and no farther
+
+
 def test_one_rank_talks_to_nobody():
     assert cost((3,)).value == 0 and cost((3,), tables={}).value == 0
 

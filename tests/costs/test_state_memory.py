@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
-from planner.costs.memory import activation_bytes, memory_cap, state_bytes, token_cap
+from planner.costs.memory import Stage, activation_bytes, memory_cap, state_bytes, token_cap, zero_stages
 from planner.plan.model import Layout
-from planner.specs.base import Ranks
+from planner.specs import library
+from planner.specs.base import Ranks, changed
 from planner.specs.job import Limits
-from planner.specs.model import Decoder
+from planner.specs.model import Decoder, Model
 from planner.specs.parameters import parameters
-from planner.specs.profile import Device
+from planner.specs.profile import Device, Profile
 from planner.units import GIB, KIB
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
@@ -69,3 +70,26 @@ def test_recompute_trades_memory_for_time():
     each = [passes.activation_kib_per_token for passes in kept]
     assert each[0] > each[1] > each[2] == MODULE.hidden * 2 / KIB
     assert kept[2].backward.ms_per_token == pytest.approx(1.5 * kept[0].backward.ms_per_token)
+
+
+def test_each_stage_has_its_sync_and_the_cap_it_leaves():
+    costs, layout = analytic_costs(MODULE, DEVICE, "bf16", "none"), spread_over(3, dp=8)
+    stages = zero_stages(MODULE, costs, layout, DEVICE, Limits())
+    assert [(stage.zero, stage.sync) for stage in stages] == [*((z, "step") for z in range(3)), (3, "micro_batch")]
+    for zero, _, cap in stages:
+        assert cap == token_cap(MODULE, costs, spread_over(zero, dp=8), DEVICE, Limits())
+    assert zero_stages(MODULE, costs, layout, DEVICE, Limits(tokens_per_rank=7))[1] == Stage(1, "step", 7)
+
+
+def test_on_40_gb_lower_stages_cost_flexsp_half_of_its_tokens_and_nearly_all():
+    """GPT-7B on 64 A100 of which 30 GiB are used: ZeRO-3 leaves FlexSP 6449 tokens a rank when nothing is gathered."""
+    profile, _ = library.read("flexsp-a100-40gb", Profile)
+    model, _ = library.read("gpt-7b", Model)
+    module, costs = model.modules["llm"], profile.modules["gpt-7b/llm"]
+    device = changed(profile.device, memory_gib=30.0, reserved_gib=0.0)
+    none, one, two, three = zero_stages(module, costs, spread_over(3, dp=64), device, Limits(memory_margin=0.0))
+    gathered = 6449 - three.cap
+    assert 0 < gathered * costs.layer.activation_kib_per_token * KIB < 4 * GIB
+    assert 0.4 < two.cap / 6449 < 0.6
+    assert 0 <= one.cap < 0.03 * 6449
+    assert none.cap < 0

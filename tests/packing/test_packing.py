@@ -2,34 +2,30 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
 from planner.costs.sequences import Sequences
-from planner.packing.balanced import balanced, best_balanced, one_by_one
-from planner.packing.fill import fill, make_order
+from planner.costs.table import make_table
+from planner.packing.balanced import balanced, best_balanced, best_of_shape, one_by_one, starts
+from planner.packing.fill import fill
 from planner.packing.packed import Packed, PackedGroup, makespan, ordered, worth
-from planner.packing.search import EFFORT_FILLS, search
-from tests.groupings import best, problems
+from planner.packing.places import make_nodes
+from planner.packing.search import fills_of, search
+from tests.groupings import best, problems, require_possible, simple, warm_start
 
 LARGE = {"items": 40, "ranks": (2, 7, 8, 16)}
 
 
 def searched(problem: Sequences, effort: int = 1) -> Packed:
-    return search(problem, best_balanced(problem) or one_by_one(problem), effort)[0]
+    return search(problem, warm_start(problem), effort)[0]
 
 
 def check_possible(problem, packed):
-    """Each item once, ranks, degrees, cap, what was fixed; and in the one order that there is."""
-    assert sorted(item for row in packed for group in row for item in group.items) == sorted(problem.sizes)
-    for row in packed:
-        assert sum(group.degree for group in row) <= problem.ranks
-        for group in row:
-            assert group.degree in problem.degrees
-            assert sum(problem.sizes[item] for item in group.items) <= problem.cap * group.degree
-            assert all(problem.fixed.get(item, group.degree) == group.degree for item in group.items)
+    """Possible, and in the one order that there is."""
+    require_possible(problem, packed)
     assert ordered(packed, problem) == packed
 
 
@@ -42,7 +38,18 @@ def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
     if warm:
         check_possible(problem, warm)
         assert worth(problem, packed) <= worth(problem, warm)
-    assert worth(problem, packed) <= worth(problem, one_by_one(problem))
+        assert len({group.shape for row in warm for group in row}) == 1
+    assert worth(problem, packed) <= worth(problem, warm or one_by_one(problem))
+
+
+@given(problems(**LARGE))
+def test_the_best_balanced_plan_is_the_best_over_all_shapes(problem):
+    """What was left out, because perfect balance would not have made it the best, was not the best."""
+    found = [packed for shape in range(len(problem.shapes)) if (packed := best_of_shape(problem, shape))]
+    warm = best_balanced(problem)
+    assert bool(found) == bool(warm)
+    if warm:
+        assert worth(problem, warm) == min(worth(problem, packed) for packed in found)
 
 
 @given(problems(**LARGE), st.randoms(use_true_random=False))
@@ -53,14 +60,13 @@ def test_the_order_of_items_changes_nothing(problem, chance):
 
 
 @given(problems(**LARGE))
-def test_more_effort_is_never_worse_and_keeps_to_its_fills(problem):
-    warm = best_balanced(problem) or one_by_one(problem)
-    values = []
-    for effort in (1, 2, 3):
+def test_every_effort_keeps_to_its_fills_and_is_no_worse_than_none(problem):
+    warm = warm_start(problem)
+    assert worth(problem, search(problem, warm, 0)[0]) == worth(problem, warm)
+    for effort in (1, 2):
         packed, spent = search(problem, warm, effort)
-        assert spent <= EFFORT_FILLS[effort]
-        values.append(worth(problem, packed))
-    assert values[1] <= values[0] * (1 + 1e-12) and values[2] <= values[0] * (1 + 1e-12)
+        assert spent <= fills_of(effort, len(problem.sizes)) <= fills_of(effort, 1)
+        assert worth(problem, packed) <= worth(problem, warm)
 
 
 @given(problems())
@@ -68,21 +74,15 @@ def test_no_packing_beats_trying_them_all(problem):
     assert worth(problem, searched(problem, 2)) >= best(problem) * (1 - 1e-9)
 
 
-def simple(sizes, ranks, degrees, cap=10**6, row=0.0) -> Sequences:
-    """A group of degree d takes its tokens over d; every micro-batch takes `row` more."""
-    lines = {degree: Line(0.0, 1.0 / degree, 0.0) for degree in degrees}
-    return Sequences(dict(enumerate(sizes)), ranks, degrees, lines, cap, row, 0.0, {})
-
-
 def test_longest_first_balances_within_four_thirds():
     """Graham's bound: LPT over m groups lasts at most 4/3 − 1/(3m) times the best, here 9 + 9 + 9 of tokens."""
     problem = simple([5, 5, 4, 4, 3, 3, 3], 3, (1,))
-    (row,) = balanced(problem, 1, 3, 1)
+    (row,) = balanced(make_table(problem), 0, 1)
     assert makespan(problem, row) == pytest.approx(9 * (4 / 3 - 1 / 9))  # which this instance attains
 
 
 def test_the_constants_decide_how_many_micro_batches():
-    cheap, dear = simple([100] * 8, 2, (1,), cap=200, row=0.0), simple([100] * 8, 2, (1,), cap=400, row=50.0)
+    cheap, dear = simple([100] * 8, 2, (1,), cap=200), simple([100] * 8, 2, (1,), cap=400, row_seconds=50.0)
     assert len(searched(cheap)) >= 2
     assert len(searched(dear)) == 1
 
@@ -91,14 +91,24 @@ def test_long_beside_short():
     """One sequence takes half the ranks; the short ones share the others instead of waiting for it."""
     problem = simple([400, 50, 50, 50, 50], 8, (1, 2, 4))
     packed = searched(problem, 2)
-    assert {group.degree for group in packed[0] if 0 in group.items} == {4}
+    assert {problem.shapes[group.shape].degree for group in packed[0] if 0 in group.items} == {4}
     assert worth(problem, packed) == pytest.approx(100.0)
+
+
+def test_a_slow_pool_takes_less():
+    """A rank that takes four times as long gets a fourth as many tokens, so that both end together."""
+    problem = simple([10] * 20, 1, (1,))
+    (fast,), (pool,) = problem.shapes, problem.pools
+    slow = replace(fast, pool=1, line=replace(fast.line, lin=4.0))
+    problem = replace(problem, pools=(pool, replace(pool, first=1)), shapes=(fast, slow))
+    (row,) = searched(problem, 2)
+    assert [len(group.items) for group in row] == [16, 4]
 
 
 def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():
     sizes = {item: 20 + item for item in range(200)}
     fixed = {item: (1, 4, 8)[item % 3] for item in sizes}
-    problem = replace(simple([], 8, (1, 4, 8), cap=250, row=1.0), sizes=sizes, fixed=fixed)
+    problem = simple(sizes, 8, (1, 4, 8), cap=250, row_seconds=1.0, fixed=fixed)
     assert best_balanced(problem) is None
     packed = searched(problem, 2)
     check_possible(problem, packed)
@@ -107,6 +117,12 @@ def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():
 
 def test_a_fill_that_is_too_tight_says_so():
     problem = simple([100, 100], 2, (1,))
-    order = make_order(problem)
-    assert fill(order, [99.0]) is None
-    assert fill(order, [100.0]) == ((PackedGroup(1, (0,)), PackedGroup(1, (1,))),)
+    table, nodes = make_table(problem), make_nodes(problem)
+    assert fill(table, nodes, np.array([99.0])) is None
+    filled = fill(table, nodes, np.array([100.0]))
+    assert filled.packed() == ((PackedGroup(0, (0,), 0), PackedGroup(0, (1,), 1)),)
+
+
+def test_a_shape_makes_as_many_groups_as_its_nodes_have_room_for():
+    problem = simple([1], 12, (1, 3, 8, 12), per_node=4)
+    assert [starts(problem, shape) for shape in range(4)] == [[*range(12)], [0, 4, 8], [0], [0]]

@@ -10,14 +10,15 @@ from planner.costs.pricing import pricing_of
 from planner.costs.sequences import sequences
 from planner.errors import Infeasible, InputError
 from planner.packing.balanced import best_balanced
-from planner.packing.packed import PackedGroup, worth
+from planner.packing.packed import worth
 from planner.plan.legal import violations
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
 from planner.strategies import STRATEGIES, strategy
-from planner.strategies.sequence_groups import place
+from planner.strategies.base import row_of
 from planner.verify.score import score, scored
+from tests.groupings import any_packing
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
 PLANS = {path.parent.name: files.read(path, Plan) for path in sorted(GOLDEN.glob("*/plan.yaml"))}
@@ -43,26 +44,6 @@ def problem_of(plan: Plan):
     return sequences(pricing_of(plan), module, plan.uses, plan.uses.items[module])
 
 
-def any_packing(problem, chance):
-    """Items in random order, each to a random open group with room, or to a new one."""
-    rows: list[list[list]] = []  # micro-batches of [degree, items, room]
-    for item in chance.sample(sorted(problem.sizes), len(problem.sizes)):
-        size = problem.sizes[item]
-        fitting = [group for row in rows for group in row if group[2] >= size]
-        if fitting and chance.random() < 0.7:
-            chosen = chance.choice(fitting)
-        else:
-            chosen = [chance.choice(problem.choices(item)), [], 0]
-            chosen[2] = chosen[0] * problem.cap
-            with_ranks = [row for row in rows if sum(g[0] for g in row) + chosen[0] <= problem.ranks]
-            row = chance.choice(with_ranks) if with_ranks and chance.random() < 0.8 else rows.append([]) or rows[-1]
-            row.append(chosen)
-        chosen[1].append(item)
-        chosen[2] -= size
-    packed = [sorted((PackedGroup(g[0], tuple(g[1])) for g in row), key=lambda g: -g.degree) for row in rows]
-    return tuple(map(tuple, packed))
-
-
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
@@ -71,7 +52,7 @@ def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
     problem = problem_of(plan)
     packed = any_packing(problem, random.Random(seed))
     groups: dict = {}
-    rows = tuple(place(row, plan.uses.models["llm"], groups) for row in packed)
+    rows = tuple(row_of(row, problem, plan.uses.models["llm"], groups) for row in packed)
     plan = changed(plan, groups=groups, steps=(changed(plan.steps[0], micro_batches=rows),))
     assert violations(plan) == []
     assert score(plan).value == pytest.approx(worth(problem, packed), rel=1e-9)
@@ -167,7 +148,8 @@ def test_what_is_not_supported_is_refused_with_the_reason(tmp_path, extra):
 def test_every_strategy_says_what_it_decides():
     for name in STRATEGIES:
         assert strategy(name).SUMMARY
-        assert strategy(name).supports(load(str(GOLDEN / "demo/job.yaml"), Options())) is None
+        for job in sorted((GOLDEN.parent / name).glob("*/job.yaml")):
+            assert strategy(name).supports(load(str(job), Options())) is None
 
 
 @pytest.mark.parametrize("degrees", [(5,), (5, 6), (1, 3, 5), (3, 6, 12)])
@@ -177,8 +159,8 @@ def test_never_worse_than_balanced_where_groups_straddle_nodes(degrees, tmp_path
     path = tmp_path / "job.yaml"
     path.write_text(job.replace("tiny-decoder", "llama-3-8b") + f"degrees: {[*degrees]}\n")
     plan = pipeline.solve(str(path)).plan
-    groups: dict = {}
-    rows = tuple(place(row, plan.uses.models["llm"], groups) for row in best_balanced(problem_of(plan)))
+    problem, groups = problem_of(plan), {}
+    rows = tuple(row_of(row, problem, plan.uses.models["llm"], groups) for row in best_balanced(problem))
     (step,) = plan.steps
     placed = scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), "")
     assert plan.outcome.value <= placed.outcome.value

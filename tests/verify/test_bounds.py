@@ -1,55 +1,102 @@
 """No bound is above what is best, on any problem that can be tried out; none above what is found, on larger ones."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
-from planner.costs.lines import Line
-from planner.costs.sequences import Sequences
-from planner.packing.balanced import best_balanced, one_by_one
+from planner.costs.lines import Line, Ring
 from planner.packing.packed import worth
 from planner.packing.search import search
 from planner.plan.task import Task
 from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
-from planner.verify.bounds import area, busiest_rank, coupled, longest, lower_bound
-from tests.groupings import best, problems
+from planner.verify.bounds import area, busiest_rank, coupled, exact, longest, lower_bound
+from tests.groupings import best, one_pool, problems, simple, warm_start
 from tests.programs import programs
 
 
-@settings(max_examples=200)
-@given(problems())
-def test_bounds_hold_for_the_best_grouping(problem):
-    least = best(problem) * (1 + 1e-9)
-    for bound in (area, longest, coupled, lower_bound):
-        assert bound(problem).seconds <= least, bound.__name__
+def found(problem):
+    """What a short search is worth."""
+    return worth(problem, search(problem, warm_start(problem), 1)[0])
+
+
+@settings(max_examples=150)
+@given(problems(), st.sampled_from((1.0, 1.01, 1.5, 20.0)))
+def test_bounds_hold_for_the_best_grouping(problem, known):
+    """Whatever the grouping that was known took."""
+    least = best(problem)
+    for bound in (area(problem), longest(problem), exact(problem, least * known)):
+        assert bound.seconds <= least * (1 + 1e-7), bound.by
+    for effort in (1, 3):
+        assert coupled(problem, least * known, effort).seconds <= least * (1 + 1e-9)
+        assert lower_bound(problem, least * known, effort).seconds <= least * (1 + 1e-9)
 
 
 @given(problems(items=40, ranks=(2, 7, 8, 16)))
 def test_bounds_hold_for_what_is_found(problem):
-    packed, _ = search(problem, best_balanced(problem) or one_by_one(problem), 1)
-    assert lower_bound(problem).seconds <= worth(problem, packed) * (1 + 1e-9)
+    value = found(problem)
+    assert lower_bound(problem, value).seconds <= value * (1 + 1e-9)
+
+
+@settings(max_examples=50)
+@given(problems(items=20, ranks=(2, 4, 8)))
+def test_more_effort_bounds_no_worse(problem):
+    value = found(problem)
+    bounds = [lower_bound(problem, value, effort).seconds for effort in (0, 1, 2, 3)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] >= max(area(problem).seconds, longest(problem).seconds)
+
+
+@settings(max_examples=50)
+@given(problems(items=4, nodes=False), st.integers(2, 3))
+def test_bounds_grow_with_the_unit_of_time(problem, factor):
+    """Seconds are seconds: every price times `factor` is every bound times `factor`."""
+
+    def dearer(line):
+        rings = tuple(Ring(ring.moved * factor, ring.hidden * factor) for ring in line.rings)
+        return Line(line.quad * factor, line.lin * factor, line.const * factor, rings=rings)
+
+    shapes = tuple(replace(shape, line=dearer(shape.line)) for shape in problem.shapes)
+    row, step = problem.row_seconds * factor, problem.step_seconds * factor
+    times = replace(problem, shapes=shapes, row_seconds=row, step_seconds=step)
+    for bound in (area, longest):
+        assert bound(times).seconds == pytest.approx(factor * bound(problem).seconds)
+    assert best(times) == pytest.approx(factor * best(problem))
 
 
 def test_one_sequence_is_bounded_by_its_best_degree():
     lines = {1: Line(0.0, 1.0, 0.1), 2: Line(0.0, 0.7, 0.2)}
-    problem = Sequences({0: 100}, 2, (1, 2), lines, 1000, 3.0, 5.0, {})
+    problem = one_pool([100], 2, lines, 1000, row_seconds=3.0, step_seconds=5.0)
     assert best(problem) == pytest.approx(0.2 + 70 + 3 + 5)
     assert longest(problem).seconds == pytest.approx(0.1 + 70 + 3 + 5)
+    assert coupled(problem, best(problem), 2).seconds == pytest.approx(best(problem))
 
 
 def test_perfect_balance_is_bounded_tightly_by_area():
-    problem = Sequences(dict(enumerate([100] * 8)), 4, (1,), {1: Line(0.0, 1.0, 1.0)}, 200, 3.0, 5.0, {})
-    assert lower_bound(problem).seconds == pytest.approx(best(problem)) == pytest.approx(200 + 1 + 3 + 5)
+    problem = one_pool([100] * 8, 4, {1: Line(0.0, 1.0, 1.0)}, 200, row_seconds=3.0, step_seconds=5.0)
+    assert area(problem).seconds == pytest.approx(best(problem)) == pytest.approx(200 + 1 + 3 + 5)
+    assert lower_bound(problem, best(problem) * 1.1).seconds == pytest.approx(best(problem))
 
 
 def test_a_sequence_that_dwarfs_the_rest_is_bounded_by_coupling():
     """It holds half the ranks for long; what they cannot hold beside it needs another micro-batch."""
     lines = {degree: Line(0.01 / degree, 0.0, 0.0) for degree in (1, 4)}
-    sizes = {0: 400, **{i: 100 for i in range(1, 9)}}
-    problem = Sequences(sizes, 8, (1, 4), lines, 100, 0.0, 0.0, {})
+    problem = one_pool([400] + [100] * 8, 8, lines, 100)
     assert (area(problem).seconds, longest(problem).seconds, best(problem)) == pytest.approx((300, 400, 450))
-    assert coupled(problem).seconds == pytest.approx(450, rel=1e-3)
+    assert coupled(problem, 460.0, 2).seconds == pytest.approx(450, rel=1e-3)
+
+
+def test_ranks_of_two_kinds_are_bounded_by_what_both_can_do():
+    """One of two takes four times as long: together they do five tokens in four seconds."""
+    problem = simple([10] * 20, 1, (1,))
+    (fast,), (pool,) = problem.shapes, problem.pools
+    slow = replace(fast, pool=1, line=Line(0.0, 4.0, 0.0))
+    problem = replace(problem, pools=(pool, replace(pool, first=1)), shapes=(fast, slow))
+    assert found(problem) == pytest.approx(160.0)
+    assert lower_bound(problem, 165.0).seconds == pytest.approx(160.0, rel=1e-3)
 
 
 @given(programs())

@@ -1,0 +1,24 @@
+"""`planner why`: the reasons of a plan."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json, PlanFile
+
+
+def why(
+    plan: PlanFile,
+    what: Annotated[str | None, typer.Argument(metavar="[ITEM|GROUP]", help="An item, or a group like g0-7.")] = None,
+    step: Annotated[int, typer.Option(help="Of a plan of several batches.", min=0)] = 0,
+    json: Json = False,
+) -> None:
+    """Why an item or a group is as it is; without one, what would make the step shorter.
+
+    Everything is recomputed and solved again from the plan alone.
+    """
+    from planner import pipeline
+    from planner.cli import render, why_tables
+
+    answer = pipeline.why(pipeline.read_plan(plan), what, step)
+    render.emit(json, why_tables.summary(answer), *why_tables.shown(answer))

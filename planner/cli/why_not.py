@@ -1,0 +1,25 @@
+"""`planner why-not`: what another plan would cost, and why."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json, PlanFile
+
+
+def why_not(
+    plan: PlanFile,
+    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", help="Like items.17.degree=64 or zero=2.")],
+    step: Annotated[int, typer.Option(help="Of a plan of several batches.", min=0)] = 0,
+    json: Json = False,
+) -> None:
+    """Solve a plan's own problem with something fixed or changed: what that costs, and why.
+
+    Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
+    nodes, effort.
+    """
+    from planner import pipeline
+    from planner.cli import render, why_tables
+
+    answer = pipeline.why_not(pipeline.read_plan(plan), tuple(changes), step)
+    render.emit(json, why_tables.summary(answer), *why_tables.shown(answer))

@@ -1,0 +1,220 @@
+"""What `why`, `why-not` and `solve --static` answer with, for people. All seconds are simulated."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.tables import table
+from planner.units import duration, percent
+from planner.why import Static, WhyGroup, WhyItem, WhyNot, WhyPlan
+from planner.why.facts import Facts
+from planner.why.loads import Load
+
+Answer = WhyPlan | WhyItem | WhyGroup | WhyNot | Static
+CLOSE = 1e-6  # of the step: less than this is the same
+
+
+def shown(answer: Answer) -> Iterator[RenderableType]:
+    """Any answer as lines and tables."""
+    if isinstance(answer, WhyNot):
+        return why_not(answer)
+    if isinstance(answer, WhyItem):
+        return why_item(answer)
+    if isinstance(answer, WhyGroup):
+        return why_group(answer)
+    if isinstance(answer, WhyPlan):
+        return why_plan(answer)
+    return static(answer)
+
+
+# ---------------------------------------------------------------------------------------------------------- why-not
+
+
+def why_not(answer: WhyNot) -> Iterator[RenderableType]:
+    """The cost, its reasons, both steps."""
+    asked = ", ".join(answer.changes)
+    if answer.infeasible:
+        yield Text.assemble((asked, "bold"), " is not possible: ", answer.infeasible.message)
+        if answer.infeasible.where:
+            yield Text(f"  what binds: {answer.infeasible.where.removesuffix(' (what binds)')}")
+        if answer.infeasible.fix:
+            yield Text(f"  what would free it: {answer.infeasible.fix}")
+    elif answer.after:
+        yield verdict(answer, asked)
+        reasons = table("", "")
+        for number, clause in enumerate(answer.because):
+            reasons.add_row("" if number else "  because", clause.text)
+        yield reasons
+        yield Text()
+        yield beside(answer.before, answer.after)
+    if answer.follows:
+        yield Text(f"with it comes {', '.join(answer.follows)}", style="dim")
+    yield from solved_again(answer.again, answer.before)
+
+
+def verdict(answer: WhyNot, asked: str) -> Text:
+    seconds, share = answer.seconds or 0.0, answer.share or 0.0
+    after = answer.after.value if answer.after else 0.0
+    line = Text.assemble((asked, "bold"))
+    if abs(share) < CLOSE:
+        return line.append(f" changes nothing: the step takes {duration(after)} either way, simulated")
+    if seconds > 0:
+        return line.append(f" adds {duration(seconds)}, {percent(share)}: {steps(answer.before.value, after)}")
+    return line.append(
+        f" is better than the plan: it saves {duration(-seconds)}, {percent(-share)}: "
+        f"{steps(answer.before.value, after)}",
+        style="green",
+    )
+
+
+def steps(before: float, after: float) -> str:
+    return f"{duration(before)} → {duration(after)} a step, simulated"
+
+
+def solved_again(again: float | None, before: Facts) -> Iterator[RenderableType]:
+    """Said only where today's solver, asked the plan's own question, gives another value."""
+    if again is not None and abs(again - before.value) > CLOSE * before.value:
+        yield Text(
+            f"the unchanged problem, solved again, takes {duration(again)}: the plan takes {duration(before.value)}",
+            style="yellow",
+        )
+
+
+def beside(before: Facts, after: Facts) -> RenderableType:
+    rows = table("", ">plan", ">changed")
+    for (name, old), (_, new) in zip(fact_lines(before), fact_lines(after), strict=True):
+        rows.add_row(name, old, new)
+    return rows
+
+
+def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Where the mean rank's time goes, and the counts behind it."""
+    yield "step", duration(facts.value)
+    yield f"bound ({facts.bound_by})", duration(facts.bound)
+    yield "compute", duration(facts.compute)
+    yield "exchanges across nodes", duration(facts.exchange_across)
+    yield "exchanges inside nodes", duration(facts.exchange_within)
+    yield "gathers, reductions, transfers", duration(facts.other_comm)
+    yield "idle", duration(facts.idle)
+    yield "micro-batches", str(facts.micro_batches)
+    yield "groups", f"⟨{facts.groups}⟩"
+    yield "tokens of what its groups can hold", percent(facts.held / facts.room if facts.room else 0.0)
+    yield "memory of the fullest rank", f"{facts.peak_memory_gib:.2f} GiB"
+
+
+# -------------------------------------------------------------------------------------------------------------- why
+
+
+def why_plan(answer: WhyPlan) -> Iterator[RenderableType]:
+    """Where the time goes, and what would shorten it."""
+    facts = answer.facts
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, seconds of the mean rank, simulated")
+    parts = table("", "")
+    for line in fact_lines(facts):
+        parts.add_row(*line)
+    yield parts
+    yield Text()
+    rows = table("with", ">step", ">saves", ">share")
+    for s in answer.sensitivities:
+        if s.seconds is None or s.saved is None or s.share is None:
+            rows.add_row(s.what, s.because, "", "")
+        else:
+            rows.add_row(s.what, duration(s.seconds), duration(s.saved), percent(s.share))
+    yield rows
+    yield from solved_again(answer.again, facts)
+
+
+def why_item(answer: WhyItem) -> Iterator[RenderableType]:
+    """Where the item is, and each degree that it could have."""
+    load = answer.load
+    yield Text.assemble(
+        (f"item {answer.item}", "bold"),
+        f"  {answer.tokens:,} tokens, in group {load.group} ⟨{load.degree}⟩ of micro-batch {load.micro_batch}",
+    )
+    yield Text(f"{load_text(load)}\n")
+    rows = table(
+        "degree", ">alone", ">tokens a rank", ">room a rank", "fits", "nodes", ">step with it", ">against the plan"
+    )
+    for c in answer.choices:
+        step, difference = c.because, ""
+        if c.step_seconds is not None:
+            step = duration(c.step_seconds)
+            difference = "chosen" if c.chosen else f"{signed(c.step_seconds - answer.value)}"
+        rows.add_row(
+            f"⟨{c.degree}⟩",
+            duration(c.seconds),
+            f"{c.tokens_per_rank:,.0f}",
+            f"{c.room_per_rank:,}",
+            "yes" if c.fits else "no",
+            "several" if c.crosses_nodes else "one",
+            step,
+            difference,
+        )
+    yield rows
+
+
+def signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '−'}{duration(abs(seconds))}"
+
+
+def load_text(load: Load) -> str:
+    """`its group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
+    pace = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "sets the pace"
+    share = percent(load.held / load.room) if load.room else "none"
+    return (
+        f"the group takes {duration(load.seconds)} and {pace}; "
+        f"it holds {load.tokens:,} of {load.room:,} tokens ({share})"
+    )
+
+
+def why_group(answer: WhyGroup) -> Iterator[RenderableType]:
+    """Its load in every micro-batch, and its items."""
+    first = answer.loads[0]
+    where = "several nodes" if first.crosses_nodes else "one node"
+    yield Text.assemble((answer.group, "bold"), f"  ⟨{first.degree}⟩ on ranks {first.ranks}, {where}")
+    for load in answer.loads:
+        yield Text(f"\nmicro-batch {load.micro_batch}: {load_text(load)}")
+        rows = table("item", ">tokens")
+        for item in sorted(load.items, key=lambda i: (-answer.sizes[i], i)):
+            rows.add_row(str(item), f"{answer.sizes[item]:,}")
+        yield rows
+
+
+# ----------------------------------------------------------------------------------------------------- solve --static
+
+
+def static(answer: Static) -> Iterator[RenderableType]:
+    """One configuration for all batches beside one for each."""
+    count, total = len(answer.static_seconds), sum(answer.static_seconds)
+    yield Text.assemble(
+        (answer.name, "bold"), f"  {count} batches, simulated; one degree for everything, the best is ⟨{answer.degree}⟩"
+    )
+    rows = table("", ">seconds", ">a batch", "")
+    for tried in answer.degrees:
+        seconds = (duration(tried.seconds), duration(tried.seconds / count)) if tried.seconds is not None else ("", "")
+        rows.add_row(f"static ⟨{tried.degree}⟩", *seconds, tried.because)
+    planned = sum(answer.per_batch_seconds)
+    rows.add_row("per-batch plans", duration(planned), duration(planned / count), "")
+    rows.add_row("bound of per-batch plans", duration(sum(answer.per_batch_bounds)), "", "")
+    yield rows
+    yield Text(
+        f"\nper-batch planning saves {percent(answer.gain_total)} of {duration(total)}; of a batch "
+        f"{percent(answer.gain_median)} (median), {percent(answer.gain_p10)} to {percent(answer.gain_p90)} (p10 to p90)"
+    )
+    if answer.deferral:
+        yield Text(
+            f"static with deferral: {len(answer.deferral.items)} items ({answer.deferral.tokens:,} tokens) wait one "
+            f"batch, which saves {percent(answer.deferral.saved)}; modelled greedily, without what it does to training",
+        )
+
+
+def static_written(path: Path) -> RenderableType:
+    return Text(f"static plan written to {path}", style="dim")
+
+
+def summary(answer: Answer) -> dict[str, Any]:
+    """The same as one JSON object."""
+    return {name: getattr(answer, name) for name in answer.__struct_fields__}

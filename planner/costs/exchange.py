@@ -1,0 +1,86 @@
+"""What the ranks of a group send each other within a pass: Ulysses' all-to-alls, and the ring of key/value blocks.
+
+A degree of u·r is Ulysses (arXiv 2309.14509) inside r sub-groups of u consecutive ranks, and a ring (arXiv 2310.01889)
+through these: rank j of each sub-group sends to rank j of the next, and the last ones to the first. A sequence of s
+tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a rank computes attention with the block of
+keys and values that it has, it receives the next, r − 1 times.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from planner.costs.comm import collective_cost
+from planner.costs.cost import Cost
+from planner.costs.lines import Line, Ring
+from planner.plan.task import Split
+from planner.specs.base import Ranks
+from planner.specs.cluster import Cluster
+from planner.specs.job import Dtype
+from planner.specs.model import Module
+from planner.specs.profile import Collective, ModuleCosts
+from planner.specs.shapes import BYTES, exchange_elements, ring_elements
+
+
+class Part(NamedTuple):
+    """One pass over some layers of a module on a group."""
+
+    module: str
+    layers: int
+    ends: bool
+    ranks: Ranks
+    split: Split
+    forward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What carries a group's data: its ranks, and what is known of the wires between them."""
+
+    ranks: Ranks
+    cluster: Cluster
+    tables: dict[str, Collective]
+
+    def cost(self, kind: str, size_bytes: float, calls: int) -> Cost:
+        return collective_cost(kind, size_bytes, calls, self.ranks, self.cluster, self.tables)
+
+    def parts(self, count: int) -> list["Network"]:
+        """Equal parts of consecutive ranks."""
+        size = len(self.ranks) // count
+        cuts = (self.ranks[first : first + size] for first in range(0, count * size, size))
+        return [Network(Ranks(ranks), self.cluster, self.tables) for ranks in cuts]
+
+
+def exchange_line(part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, network: Network) -> tuple[Line, Cost]:
+    """The all-to-alls of one pass, in the slowest of the sub-groups; and one token's cost, for its source."""
+    groups, share = network.parts(part.split.ring), part.layers / module.layers
+    if costs.a2a_mb_per_token is not None:
+        per_token = costs.a2a_mb_per_token * 1e6 / 2 * share  # in both passes, over all layers
+    else:
+        per_token = float(exchange_elements(module, len(groups[0].ranks)) * part.layers * BYTES[dtype])
+    calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2
+    costs_of = [
+        (
+            group.cost("all_to_all", per_token / len(network.ranks), 0),
+            group.cost("all_to_all", 0.0, round(calls * share)),
+        )
+        for group in groups
+    ]
+    moved, fixed = max(costs_of, key=lambda pair: (pair[0].value, pair[1].value))
+    return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
+
+
+def ring_line(part: Part, module: Module, dtype: Dtype, network: Network, hidden: float) -> tuple[Line, Cost]:
+    """The ring of one pass, and one token's cost, for its source. `hidden`: seconds of the pass's attention per token².
+
+    Backward takes the blocks around again, and their gradients with them. Latencies count in full: a block that is
+    late delays all behind it.
+
+    The slowest link is the level that joins all ranks of the group. For if each link lay within one block of a nearer
+    level, the first ranks of all sub-groups would be in the same block, with all ranks that are numbered between them;
+    and these are linked to the rest, the last sub-group's.
+    """
+    ring = part.split.ring
+    elements = ring_elements(module, len(network.ranks) // ring, ring) * part.layers
+    moved = network.cost("p2p", elements * BYTES[dtype] * (1 if part.forward else 2), 0)
+    fixed = network.cost("p2p", 0.0, (ring - 1) * part.layers)
+    return Line(const=fixed.value, comm_const=fixed.value, rings=(Ring(moved.value, hidden),)), moved

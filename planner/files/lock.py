@@ -1,0 +1,52 @@
+"""A lock that lives as long as the process that holds it, however that ends: whether somebody is there can be asked."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from planner.errors import InputError
+
+PATIENCE_S = 1.0  # who asks whether it is held holds it for a moment
+
+
+@contextmanager
+def hold(path: Path, who: str) -> Iterator[None]:
+    """Hold the lock inside the block. Raises InputError when another process does; `who` says what that would be."""
+    handle = open_lock(path)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not locked(handle, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise InputError(f"{who} already", where=str(path.parent), fix="end that one, or use another folder")
+            time.sleep(PATIENCE_S / 100)
+        yield
+    finally:
+        os.close(handle)
+
+
+def held(path: Path) -> bool:
+    """Whether a living process holds the lock."""
+    handle = open_lock(path)
+    try:
+        return not locked(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def open_lock(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
+
+
+def locked(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""Planning beside a run that somebody else launches: `python -m planner.online plan.yaml`, on one machine of it.
+
+It ends when the run does. Ended before and started again, it goes on where the folder stands.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError, PlannerError
+from planner.online.origin import inputs_of
+from planner.online.process import beside
+from planner.plan.legal import require_legal
+from planner.plan.model import Plan
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m planner.online", description=__doc__)
+    parser.add_argument("plan", type=Path, help="a plan file whose steps come from a folder")
+    parser.add_argument("--job", help="its job, if not shipped and not beside it")
+    parser.add_argument("--steps", type=int, help="of the run; without it, planning goes on as long as the run does")
+    asked = parser.parse_args()
+    try:
+        serve(asked.plan, asked.job, asked.steps)
+    except PlannerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def serve(path: Path, job: str | None, steps: int | None) -> None:
+    plan = files.read(path, Plan)
+    require_legal(plan, str(path))
+    if plan.then is None:
+        raise InputError(
+            "all steps of this plan are in it", where=f"{path} (then)", fix="solve a job with planning: per_batch"
+        )
+    beside(inputs_of(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Batch after batch of a job's data, over and over: of a file all rows are kept, of what is sampled one block."""
+
+from planner.specs.inputs import Inputs
+from planner.specs.lengths import MAX_ROWS, Batch, make_batch, read_lengths, read_rows
+from planner.specs.workload import LengthsFile
+
+BLOCK = 64  # batches that are sampled at once: all before them are drawn again, since a seed gives the whole sequence
+
+
+class Batches:
+    """By the number of a step: the first begins at the job's first row, and after the last one comes the first."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.workload, self.first_row, self.seed = inputs.job.workload, inputs.first_row, inputs.seed
+        self.base = inputs.sources["job"].parent
+        self.rows: dict[int, int] = {}  # row → length
+        end = MAX_ROWS
+        self.total: int | None = None  # batches in the data; None: more than anyone trains
+        if "lengths" in inputs.sources:
+            lengths = self.workload.lengths
+            column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
+            self.rows = dict(enumerate(read_lengths(inputs.sources["lengths"], column)))
+            end = len(self.rows)
+        self.period = (end - self.first_row) // self.workload.batch_rows
+        if self.rows:
+            self.total = self.period
+
+    def row(self, number: int) -> int:
+        """At which the batch of a step begins."""
+        return self.first_row + number % self.period * self.workload.batch_rows
+
+    def __getitem__(self, number: int) -> Batch:
+        """Raises InputError when every row of it is too long."""
+        row = self.row(number)
+        if row not in self.rows:
+            self.sample(row)
+        return make_batch(self.workload, self.rows, row)  # type: ignore[arg-type]  # it asks for rows by number alone
+
+    def sample(self, row: int) -> None:
+        size = self.workload.batch_rows * BLOCK
+        begin = self.first_row + (row - self.first_row) // size * size
+        drawn = read_rows(self.workload, min(begin + size, MAX_ROWS), self.seed, self.base)
+        self.rows = dict(enumerate(drawn[begin:], begin))

@@ -1,0 +1,28 @@
+"""The plan that others continue: it names every group that a later batch may be put on, so that all exist at load."""
+
+import re
+
+from planner.costs.sequences import split
+from planner.online.batches import Batches
+from planner.online.catalogue import blocks, pools
+from planner.plan.model import Group, Plan, Then, group_name
+from planner.specs.base import changed
+from planner.specs.inputs import Inputs
+
+
+def headed(plan: Plan, inputs: Inputs) -> Plan:
+    """A plan of the job's first batches, made ready to be continued."""
+    groups = {
+        group_name(block): Group(ranks=block, split=split(inputs.spec, len(block)))  # type: ignore[arg-type]
+        for pool in pools(inputs.cluster)
+        for block in blocks(pool, plan.uses.degrees)
+    } | plan.groups
+    total = Batches(inputs).total
+    return changed(
+        plan,
+        groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks), entry[0]))),
+        then=Then(
+            folder=re.sub(r"[^\w.+-]", "_", plan.name) + ".steps",
+            batches=None if total is None else total - len(plan.steps),
+        ),
+    )

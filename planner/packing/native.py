@@ -1,0 +1,35 @@
+"""fill.c, compiled when the package was built; None where it was not, and plain.py does the same, slower."""
+
+import ctypes
+from pathlib import Path
+
+LIBRARY = Path(__file__).with_name("libfill.so")
+
+
+class Shapes(ctypes.Structure):
+    """`Shapes` of fill.c; pointers are addresses of numpy arrays."""
+
+    _fields_ = [
+        ("shapes", ctypes.c_int64),
+        ("nodes", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("degree", "room", "first_node", "end_node", "constant")),
+        *((name, ctypes.c_void_p) for name in ("node_first", "node_size")),
+    ]
+
+
+def load() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        return None
+    library.planner_fill.restype = ctypes.c_int64
+    library.planner_fill.argtypes = [
+        *[ctypes.c_int64] * 2,
+        *[ctypes.c_void_p] * 4,
+        ctypes.POINTER(Shapes),
+        *[ctypes.c_void_p] * 5,
+    ]
+    return library
+
+
+LIB = load()

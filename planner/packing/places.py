@@ -1,0 +1,76 @@
+"""Where a group may lie: within one node if it fits there, else on whole nodes side by side.
+
+So no group of at most a node's ranks straddles two nodes, and what a group takes does not depend on where it lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.sequences import Sequences
+from planner.costs.table import Ints
+from planner.packing.packed import Packed, PackedGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of all pools, one after another."""
+
+    first: Ints  # rank
+    size: Ints  # ranks
+    begin: Ints  # (shapes,): the first node of the shape's pool
+    end: Ints  # (shapes,): the node after its last
+
+
+def make_nodes(problem: Sequences) -> Nodes:
+    first: list[int] = []
+    size: list[int] = []
+    begin: list[int] = []
+    for pool in problem.pools:
+        begin.append(len(first))
+        for start in range(0, pool.ranks, pool.per_node):
+            first.append(pool.first + start)
+            size.append(min(pool.per_node, pool.ranks - start))
+    begin.append(len(first))
+    pools = [shape.pool for shape in problem.shapes]
+    ranges = [[begin[pool] for pool in pools], [begin[pool + 1] for pool in pools]]
+    return Nodes(*(np.array(column, dtype=np.int64) for column in (first, size, *ranges)))
+
+
+def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
+    """The first rank of a new group, taken from `free` (ranks of each node); None when it fits nowhere."""
+    begin, end = int(nodes.begin[shape]), int(nodes.end[shape])
+    if degree <= nodes.size[begin]:
+        fitting = [node for node in range(begin, end) if free[node] >= degree]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda node: (free[node], node))  # which it fills best
+        first = int(nodes.first[best] + nodes.size[best]) - free[best]
+        free[best] -= degree
+        return first
+    left, run = degree, begin
+    for node in range(begin, end):
+        if free[node] < nodes.size[node]:
+            left, run = degree, node + 1
+            continue
+        left -= int(nodes.size[node])
+        if left <= 0:
+            free[run:node] = [0] * (node - run)
+            free[node] = -left
+            return int(nodes.first[run])
+    return None
+
+
+def placed(problem: Sequences, rows: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packed | None:
+    """Groups of (shape, items) on ranks, widest first; None when they do not fit the nodes so."""
+    nodes, packed = make_nodes(problem), []
+    for row in rows:
+        free, groups = nodes.size.tolist(), []
+        for shape, items in sorted(row, key=lambda group: -problem.shapes[group[0]].degree):
+            first = place(nodes, shape, problem.shapes[shape].degree, free)
+            if first is None:
+                return None
+            groups.append(PackedGroup(shape, items, first))
+        packed.append(tuple(groups))
+    return tuple(packed)

@@ -1,0 +1,147 @@
+"""Where a run's steps come from: its plan, over and over; or a folder, each planned while earlier ones train.
+
+The first rank takes a step out of the folder and sends it to the others, beside the step before it, over a group of its
+own: ranks that find it there when they need it have waited for nothing.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from planner import files
+from planner.errors import RunFailed
+from planner.files.lock import held, hold
+from planner.files.slots import Slots
+from planner.launch.worker import Worker
+from planner.plan.expand import expand
+from planner.plan.model import Plan
+from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK, SPENT, STEP, Head, Spent, StepFile
+from planner.plan.task import Task
+from planner.runtime.options import RunOptions
+
+POLL_S = 0.002  # between two tries to take a step that is not there
+START_S = 30.0  # how long a planner may take to appear
+RESTART_S = 3.0  # how long one that ended may take to be back
+PATIENCE_S = 600.0  # how long one may live without giving a step
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """The tasks of the next step, what planning them took, and how long this rank waited for them."""
+
+    tasks: tuple[Task, ...]
+    planned_s: float | None = None  # None: planned before the run
+    waited_s: float = 0.0
+
+
+@contextmanager
+def upcoming(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[Iterator[Upcoming]]:
+    """The steps of a run, one by one, the same on every rank."""
+    count, folder = options.count(plan), options.steps_folder(plan)
+    own = [Upcoming(expand(plan, number)) for number in range(len(plan.steps))]
+    if folder is None:
+        yield (own[number % len(own)] for number in range(count))
+        return
+    inbox = Inbox(worker, plan, folder)
+    with inbox.opened():
+        yield inbox.steps(own, count)
+
+
+class Inbox:
+    """One rank's end of the folder of steps."""
+
+    def __init__(self, worker: Worker, plan: Plan, folder: Path) -> None:
+        self.first, self.head, self.slots = worker.rank == 0, Head(plan), Slots(folder)
+        timeout = timedelta(seconds=2 * PATIENCE_S)
+        self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
+        self.failed = folder / FAILED
+        self.seen = False  # that somebody plans
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """On the first rank: nobody else takes from the folder, and nothing has been taken."""
+        if not self.first:
+            yield
+            return
+        with hold(self.slots.folder / RUN_LOCK, "another run takes steps from this folder"):
+            self.slots.rewind()
+            yield
+
+    def steps(self, own: list[Upcoming], count: int) -> Iterator[Upcoming]:
+        """While one step is worked on, the next one is fetched."""
+        yield from own[:-1]
+        step = own[-1]
+        for number in range(len(own), count):
+            fetching = Fetching(self, number)
+            yield step
+            step = fetching.result()
+        yield step
+
+    def fetch(self, number: int) -> Upcoming:
+        """Take the step on the first rank, and have it on all."""
+        said: list[Any] = [None]
+        if self.first:
+            slot = self.take(number)
+            said = [(files.read_text(slot / STEP), files.read(slot / SPENT, Spent).seconds)]
+        dist.broadcast_object_list(said, src=0, group=self.group)
+        text, seconds = said[0]
+        name = f"{self.slots.folder} (step {number})"
+        return Upcoming(expand(self.head.whole(files.parse(text, StepFile, name), name)), seconds)
+
+    def take(self, number: int) -> Path:
+        """Raises RunFailed when nobody is there who would plan it."""
+        begun = gone = time.monotonic()
+        while True:
+            alive = held(self.slots.folder / PLANNER_LOCK)  # asked first: what it offered before it ended is there
+            self.seen |= alive
+            slot = self.slots.take(number)
+            if slot:
+                return slot
+            if alive:
+                gone = time.monotonic()
+            elif self.failed.exists():
+                raise self.nothing(number, files.read_text(self.failed).partition("\n")[0])
+            elif time.monotonic() - gone > (RESTART_S if self.seen else START_S):
+                raise self.nothing(number, "no planner is left" if self.seen else "there is no planner")
+            if time.monotonic() - begun > PATIENCE_S:
+                raise self.nothing(number, "the planner lives and gave nothing")
+            time.sleep(POLL_S)
+
+    def nothing(self, number: int, why: str) -> RunFailed:
+        fix = "what ended it is above; beside a launcher of your own, start python -m planner.online PLAN"
+        return RunFailed(f"nobody planned step {number}: {why}", where=str(self.slots.folder), fix=fix)
+
+
+class Fetching(threading.Thread):
+    """A step on its way. The thread is a daemon: a rank that fails leaves without it."""
+
+    def __init__(self, inbox: Inbox, number: int) -> None:
+        super().__init__(name=f"step {number}", daemon=True)
+        self.inbox, self.number = inbox, number
+        self.found: Upcoming | None = None
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.found = self.inbox.fetch(self.number)
+        except BaseException as error:
+            self.error = error
+
+    def result(self) -> Upcoming:
+        """Wait for it, and say how long that was; what is there already was not waited for."""
+        begun = time.perf_counter()
+        there = not self.is_alive()
+        self.join()
+        waited = 0.0 if there else time.perf_counter() - begun
+        if self.error:
+            raise self.error
+        assert self.found is not None, "fetched, or failed"
+        return Upcoming(self.found.tasks, self.found.planned_s, waited)

@@ -1,0 +1,33 @@
+"""Does what a plan offloads hide behind its computing? Its time is priced as if it did."""
+
+from collections.abc import Sequence
+
+from planner.costs.offload import Offloading, offloading
+from planner.costs.pricing import Pricing
+from planner.errors import InputError
+from planner.plan.model import Plan
+from planner.plan.task import Task
+
+
+def require_hidden(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> None:
+    """Raises InputError for the first item of a step whose activations would keep its ranks waiting."""
+    for task in tasks:
+        if task.phase != "F" or not task.offload:
+            continue
+        rank = offloading_of(plan, pricing, task)
+        for item, size, ratio in zip(task.items, task.sizes, task.offload, strict=True):
+            most = rank.most(size)
+            if ratio > most:
+                raise InputError(
+                    f"offload would not hide: item {item} asks for {ratio:g}, at most {most:g} here",
+                    where=f"steps[{number}].micro_batches[{task.micro_batch}]",
+                    fix=f"offload: {most:g}, or less",
+                )
+
+
+def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
+    """From the ranks of a task; where they differ, by the slowest way to a host."""
+    devices = plan.uses.devices
+    kind = min(pricing.kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
+    ends = task.layers[-1] == plan.uses.models[task.module].layers - 1
+    return offloading(pricing.costs(task.module, kind), devices[kind], len(task.layers), ends)

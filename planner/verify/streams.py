@@ -1,0 +1,157 @@
+"""A lower bound for ranks that meet once a step: how many micro-batches each rank runs is what binds.
+
+A rank that runs m micro-batches pays the constant β for each, so it works at most C − m·β of the C seconds that the step
+lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, sequences as a fluid, in rank-seconds
+a_i at their cheapest and s_i tokens:
+
+    Σ_i a_i x_im ≤ f_m (C − m·β),   Σ_i s_i x_im ≤ f_m·m·cap,   Σ_m f_m ≤ N,   Σ_m x_im = n_i
+
+By Farkas' lemma no C is enough for which some θ in [0, 1] and μ ≥ 0 give
+
+    Σ_i n_i·min_m μ (θ_m a_i / (C − m·β) + (1 − θ_m) s_i / (m·cap))  >  μ·N
+
+and C is then bisected. Ranks of several pools are of different types; so are those that hold the longest sequence, for
+each shape that it may have: they have its time less, and room for what is left beside it. One of these shapes it has, so
+the least over them is a bound.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.sequences import Sequences
+from planner.costs.table import Floats, Table, make_table
+
+MICRO_BATCHES = 8  # of a rank, that are told apart
+BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
+STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # shares of time that all types begin with: the search moves one at a time
+FINEST = 0.005  # of the multipliers' range: where the search for better ones ends
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Ranks of one pool in one role."""
+
+    count: int
+    pool: int
+    spent: float  # seconds, on the longest sequence
+    room: float  # tokens beside it
+    fewest: int  # micro-batches besides
+
+
+@dataclass(frozen=True, slots=True)
+class Fluid:
+    """Sequences, equal ones together."""
+
+    tokens: Floats  # (kinds,): that they take at least
+    counts: Floats  # (kinds,)
+    areas: Floats  # (pools, kinds): rank-seconds at their cheapest
+
+
+def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
+    """Seconds of a step that no plan can beat; at most `value`, which is known to be possible."""
+    table = make_table(problem)
+    high = value - problem.step_seconds
+    whole = least_span(table, fluid_of(table, 0), everyone(problem), high, effort)
+    rest, least = fluid_of(table, 1), high
+    for shape in np.flatnonzero(np.isfinite(table.seconds[0])).tolist():
+        own = float(table.seconds[0, shape] + table.constants[shape])
+        if own < least:
+            least = max(own, least_span(table, rest, [*roles(table, shape, own)], least, effort))
+    return problem.step_seconds + max(whole, least)
+
+
+def everyone(problem: Sequences) -> list[Ranks]:
+    return [Ranks(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
+
+
+def roles(table: Table, shape: int, own: float) -> Iterator[Ranks]:
+    """The ranks that hold the longest sequence, which takes so long, and all others."""
+    problem, chosen = table.problem, table.problem.shapes[shape]
+    beside = max(0.0, chosen.room - problem.least_tokens(int(table.sizes[0]))) / chosen.degree
+    yield Ranks(chosen.degree, chosen.pool, own, beside, 0)
+    for number, pool in enumerate(problem.pools):
+        count = pool.ranks - (chosen.degree if number == chosen.pool else 0)
+        if count:
+            yield Ranks(count, number, 0.0, 0.0, 1)
+
+
+def fluid_of(table: Table, without: int) -> Fluid:
+    """All sequences but the longest few."""
+    problem = table.problem
+    areas = []
+    for pool in range(len(problem.pools)):
+        mine = [n for n, shape in enumerate(problem.shapes) if shape.pool == pool]
+        areas.append(table.areas[without:, mine].min(axis=1, initial=np.inf))
+    tokens = [problem.least_tokens(size) for size in table.sizes[without:].tolist()]
+    kinds, counts = np.unique(np.column_stack([tokens, *areas]), axis=0, return_counts=True)
+    return Fluid(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
+
+
+def least_span(table: Table, fluid: Fluid, ranks: list[Ranks], high: float, effort: int) -> float:
+    """The longest time that is proven too short; `high` if all up to it are."""
+    low = 0.0
+    if too_short(table, fluid, ranks, high):
+        return high
+    for _ in range(BISECTIONS[effort]):
+        middle = (low + high) / 2
+        if too_short(table, fluid, ranks, middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bool:
+    """Whether multipliers prove that ranks cannot be done in this time."""
+    types = [*types_of(table, ranks, span)]
+    if not types:
+        return bool(len(fluid.counts))
+    time = np.array([fluid.areas[ranks[role].pool] / seconds for role, seconds, _ in types])
+    room = np.array([fluid.tokens / tokens for _, _, tokens in types])
+    of = np.array([role for role, _, _ in types])
+    counts = np.array([role.count for role in ranks], dtype=np.float64)
+    time = np.where(np.isinf(time), 1e9, time)
+
+    def excess(point: Floats) -> float:
+        shares, prices = point[: len(types), None], np.append(1.0, point[len(types) :])
+        paid = prices[of][:, None] * (shares * time + (1 - shares) * room)
+        return float(fluid.counts @ paid.min(axis=0) - prices @ counts)
+
+    starts = [np.append(np.full(len(types), share), np.ones(len(ranks) - 1)) for share in STARTS]
+    return proves(excess, max(starts, key=excess), len(types))
+
+
+def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[tuple[int, float, float]]:
+    """(role, seconds of work, tokens) of a rank for every number of micro-batches; the last one stands for more."""
+    problem = table.problem
+    for number, role in enumerate(ranks):
+        mine = [shape for shape in problem.shapes if shape.pool == role.pool]
+        if not mine:
+            continue
+        constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
+        for batches in range(role.fewest, role.fewest + MICRO_BATCHES):
+            seconds = span - role.spent - batches * constant
+            tokens = role.room + batches * cap
+            if batches == role.fewest + MICRO_BATCHES - 1 or constant <= 0:
+                tokens = float("inf")
+            if seconds > 0 and tokens > 0:
+                yield number, seconds, tokens
+
+
+def proves(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
+    """Whether some multipliers make it positive: a pattern search from `point`, a coordinate at a time."""
+    best, step = excess(point), 0.25
+    while best <= 0 and step > FINEST:
+        gained = False
+        for axis in range(len(point)):
+            for sign in (step, -step):
+                tried = point.copy()
+                tried[axis] = min(1.0, max(0.0, point[axis] + sign)) if axis < shares else point[axis] * (1 + sign)
+                value = excess(tried)
+                if value > best:
+                    best, point, gained = value, tried, True
+                    break
+        step = step if gained else step / 2
+    return bool(best > 0)

@@ -1,0 +1,71 @@
+"""Why one step takes longer or less long than another: the parts of the mean rank's time that differ, with numbers.
+
+The parts of both add up to their steps, so the differences add up to the difference.
+"""
+
+from planner.specs.base import Spec
+from planner.units import duration, percent
+from planner.why.facts import Facts
+
+SMALL = 0.02  # of all differences: what is less is not said
+
+
+class Clause(Spec, omit_defaults=False):
+    """One part of the time: seconds of the mean rank in both steps, and what in the plans goes with it."""
+
+    part: str
+    before: float
+    after: float
+    text: str
+
+
+def explain(before: Facts, after: Facts) -> tuple[Clause, ...]:
+    """The parts that differ, largest difference first."""
+    clauses = [
+        Clause(part=name, before=old, after=new, text=f"{name} {change(old, new)}{because}")
+        for name, old, new, because in parts(before, after)
+    ]
+    total = sum(abs(clause.after - clause.before) for clause in clauses)
+    told = [clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * before.value)]
+    return tuple(sorted(told, key=lambda clause: -abs(clause.after - clause.before)))
+
+
+def parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
+    """Name, seconds before and after, and the counts behind them."""
+    crossing = f"{b.crossing_groups:,} → {a.crossing_groups:,} groups cross nodes, with {b.crossing_tokens:,} → "
+    return [
+        ("exchanges across nodes", b.exchange_across, a.exchange_across, f": {crossing}{a.crossing_tokens:,} tokens"),
+        ("exchanges inside nodes", b.exchange_within, a.exchange_within, f": groups ⟨{b.groups}⟩ → ⟨{a.groups}⟩"),
+        ("compute", b.compute, a.compute, compute_text(b, a)),
+        ("gathers, reductions and transfers", b.other_comm, a.other_comm, f": {rows_text(b, a)}"),
+        ("idle ranks", b.idle, a.idle, idle_text(b, a)),
+    ]
+
+
+def change(old: float, new: float) -> str:
+    sign = "+" if new >= old else "−"
+    return f"{sign}{duration(abs(new - old))} ({duration(old)} → {duration(new)})"
+
+
+def rows_text(b: Facts, a: Facts) -> str:
+    if b.micro_batches == a.micro_batches:
+        return f"{a.micro_batches} micro-batch{'es' if a.micro_batches > 1 else ''} in both"
+    return f"{b.micro_batches} → {a.micro_batches} micro-batches"
+
+
+def compute_text(b: Facts, a: Facts) -> str:
+    """The fixed part of every micro-batch, or the work itself: what differs more."""
+    fixed, work = (b.fixed, a.fixed), (b.compute - b.fixed, a.compute - a.fixed)
+    if abs(fixed[1] - fixed[0]) >= abs(work[1] - work[0]):
+        return f": {duration(fixed[0])} → {duration(fixed[1])} of it is the fixed part of {rows_text(b, a)}"
+    ranks = f"{b.ranks} → {a.ranks} ranks" if b.ranks != a.ranks else f"{a.ranks} ranks in both"
+    return f": {duration(work[0])} → {duration(work[1])} of it is the work of {a.tokens:,} tokens on {ranks}"
+
+
+def idle_text(b: Facts, a: Facts) -> str:
+    """Ranks without a group, against those that wait for a slower one."""
+    shares = f"{percent(b.idle / (b.value or 1))} → {percent(a.idle / (a.value or 1))} of the time"
+    if not b.unheld and not a.unheld:
+        return f": {shares}, all of it waiting for slower groups"
+    waits = f"{duration(b.idle - b.unheld)} → {duration(a.idle - a.unheld)} waiting for slower groups"
+    return f": {shares}, {duration(b.unheld)} → {duration(a.unheld)} without a group and {waits}"

@@ -1,0 +1,107 @@
+"""What one step is made of, in seconds of the mean rank that add up to it; and how its groups use ranks and memory."""
+
+from collections import Counter
+from dataclasses import replace
+
+from planner.costs.pricing import pricing_of
+from planner.plan.model import Plan
+from planner.specs.base import Spec
+from planner.units import GIB
+from planner.verify.score import Score
+from planner.why.loads import Load, loads
+
+
+class Facts(Spec, omit_defaults=False):
+    """compute + exchange_across + exchange_within + other_comm + idle = value: seconds of the mean rank."""
+
+    value: float
+    bound: float
+    bound_by: str
+    compute: float
+    fixed: float  # the part of compute that any micro-batch takes, however little is in it
+    exchange_across: float  # inside groups that cross nodes, with nothing to hide it
+    exchange_within: float
+    other_comm: float  # gathers, reductions and transfers that no work hides
+    idle: float
+    unheld: float  # the part of idle in which no group holds the rank
+    ranks: int
+    micro_batches: int
+    groups: str  # degrees of all groups: `64, 8×3`
+    crossing_groups: int
+    crossing_tokens: int
+    tokens: int
+    held: int  # of these, on the devices: offloaded activations count less
+    room: int  # tokens that all groups together could hold
+    peak_memory_gib: float
+
+
+def facts(plan: Plan, score: Score) -> Facts:
+    """Of a plan of one step."""
+    parts = score.timeline.breakdown()
+    placed = loads(plan, score)
+    across, within = exchanges(plan, score, placed)
+    crossing = [load for load in placed if load.crosses_nodes]
+    return Facts(
+        value=score.value,
+        bound=min(score.bound.seconds, score.value),
+        bound_by=score.bound.by,
+        compute=parts.compute,
+        fixed=fixed_seconds(plan, score),
+        exchange_across=across,
+        exchange_within=within,
+        other_comm=max(0.0, parts.exposed_comm - across - within),
+        idle=parts.idle,
+        unheld=min(parts.idle, unheld_seconds(plan, placed)),
+        ranks=plan.size,
+        micro_batches=len(plan.steps[0].micro_batches),
+        groups=degrees_text(placed),
+        crossing_groups=len(crossing),
+        crossing_tokens=sum(load.tokens for load in crossing),
+        tokens=sum(load.tokens for load in placed),
+        held=sum(load.held for load in placed),
+        room=sum(load.room for load in placed),
+        peak_memory_gib=max(score.memory.peaks) / GIB,
+    )
+
+
+def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, float]:
+    """Waiting inside forward and backward, in groups that cross nodes and in others."""
+    crossing = {load.group for load in placed if load.crosses_nodes}
+    across = within = 0.0
+    for event in score.timeline.events:
+        if event.phase in ("F", "B"):
+            seconds = event.comm * len(event.ranks) / plan.size
+            if event.id.rpartition("/")[2] in crossing:
+                across += seconds
+            else:
+                within += seconds
+    return across, within
+
+
+def fixed_seconds(plan: Plan, score: Score) -> float:
+    """What the groups' forwards and backwards would compute with a single token each."""
+    price = pricing_of(plan).price
+    total = 0.0
+    for task in score.tasks:
+        if task.phase in ("F", "B") and task.sizes:
+            cost = price(replace(task, sizes=(1,), items=task.items[:1], offload=()))
+            total += (cost.value - cost.comm) * len(task.ranks)
+    return total / plan.size
+
+
+def unheld_seconds(plan: Plan, placed: list[Load]) -> float:
+    """Where ranks meet in every micro-batch: how long no group holds a rank. Elsewhere ranks go on by themselves: 0."""
+    if plan.steps[0].sync != "micro_batch":
+        return 0.0
+    total = 0.0
+    for row in {load.micro_batch for load in placed}:
+        mine = [load for load in placed if load.micro_batch == row]
+        held = {rank for load in mine for rank in load.ranks}
+        total += max(load.seconds for load in mine) * (plan.size - len(held))
+    return total / plan.size
+
+
+def degrees_text(placed: list[Load]) -> str:
+    """Degrees of all groups over all micro-batches: `64, 8×3`."""
+    counts = Counter(load.degree for load in placed)
+    return ", ".join(f"{d}×{n}" if n > 1 else str(d) for d, n in sorted(counts.items(), reverse=True))

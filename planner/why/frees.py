@@ -1,0 +1,62 @@
+"""The smallest step back from an impossible change that is possible, found by trying: more is never less possible."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.errors import Infeasible
+from planner.specs.inputs import Inputs
+from planner.why.change import with_changes, with_what_follows
+from planner.why.keys import ITEM
+from planner.why.resolve import Resolve
+
+
+def nearest(unchanged: Inputs, words: tuple[str, ...], resolve: Resolve) -> str:
+    """`nodes=4` instead of `nodes=1`, the other changes as they are; empty when no single change can give way."""
+    for at, word in enumerate(words):
+        key, _, value = (part.strip() for part in word.partition("="))
+        tries = [f"{key}={other}" for other in towards_the_plan(unchanged, key, int(value) if value.isdigit() else 0)]
+        others = (words[:at], words[at + 1 :])
+        first = first_possible(unchanged, tries, others, resolve)
+        if first:
+            return first
+    return ""
+
+
+def towards_the_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
+    """Values between what was asked and what the plan has, or what an item may have at most, rising."""
+    if key == "ranks":
+        return range(asked + 1, inputs.cluster.size + 1)
+    if key == "nodes":
+        return range(asked + 1, inputs.cluster.size // inputs.cluster.ranks[0].per_node + 1)
+    if ITEM.fullmatch(key):
+        return [degree for degree in sorted(inputs.job.degrees) if degree > asked]
+    return ()
+
+
+def first_possible(
+    inputs: Inputs, tries: list[str], others: tuple[tuple[str, ...], tuple[str, ...]], resolve: Resolve
+) -> str:
+    """By bisection; empty when the last is impossible too."""
+    before, after = others
+    if not tries or not possible(inputs, (*before, tries[-1], *after), resolve):
+        return ""
+    low, high = 0, len(tries) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if possible(inputs, (*before, tries[middle], *after), resolve):
+            high = middle
+        else:
+            low = middle + 1
+    return tries[high]
+
+
+def possible(inputs: Inputs, words: tuple[str, ...], resolve: Resolve) -> bool:
+    """Whether anything satisfies these changes; the least effort shows it."""
+    changed, _, unable = with_what_follows(with_changes(inputs, words), words)
+    if unable:
+        return False
+    try:
+        resolve(replace(changed, effort=1))
+    except Infeasible:
+        return False
+    return True

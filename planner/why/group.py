@@ -1,0 +1,36 @@
+"""Why a group takes as long as it does: its load in every micro-batch that it works in."""
+
+from planner.errors import InputError
+from planner.plan.model import Plan
+from planner.specs.base import Spec
+from planner.verify.score import score
+from planner.why.loads import Load, loads
+from planner.why.problem import of_step
+
+
+class WhyGroup(Spec, omit_defaults=False):
+    plan: str
+    step: int
+    group: str
+    value: float  # seconds of the step
+    sizes: dict[int, int]  # of its items, tokens
+    loads: tuple[Load, ...]  # one for every micro-batch that it works in
+
+
+def why_group(plan: Plan, number: int, name: str) -> WhyGroup:
+    """The answer for one group of a step. Raises InputError when the step has no such group."""
+    step = of_step(plan, number)
+    if name not in step.groups:
+        names = ", ".join(step.groups)
+        raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=f"one of {names}")
+    scored = score(step)
+    found = tuple(load for load in loads(step, scored) if load.group == name)
+    (items,) = step.uses.items.values()
+    return WhyGroup(
+        plan=plan.name,
+        step=number,
+        group=name,
+        value=scored.value,
+        sizes={item: items[item] for load in found for item in load.items},
+        loads=found,
+    )

@@ -1,0 +1,135 @@
+"""The keys of a plan's problem that can be changed, one function each: from inputs, key and value to other inputs."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
+
+from planner.errors import InputError
+from planner.specs.base import MAX_RANKS, changed
+from planner.specs.inputs import Inputs
+from planner.specs.job import Dtype, FixedItem, Job, Recompute, Sync
+from planner.strategies import STRATEGIES
+from planner.why.machine import only_kind, with_ranks
+
+ITEM = re.compile(r"items\.(\d{1,9})\.degree")
+Apply = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
+
+
+def fix_item(inputs: Inputs, key: str, value: str) -> Inputs:
+    match = ITEM.fullmatch(key)
+    if not match:
+        raise InputError(f"`{key}` is nothing of an item", where=key, fix="write items.N.degree")
+    item = int(match[1])
+    (batch,) = inputs.batches
+    if item not in batch.items:
+        raise InputError(f"the step has no item {item}", where=key, fix=f"one of {some(sorted(batch.items))}")
+    fixed = {**inputs.job.fix.items, item: FixedItem(degree=whole(value, key, inputs.cluster.size))}
+    return on_job(inputs, fix=changed(inputs.job.fix, items=dict(sorted(fixed.items()))))
+
+
+def set_degrees(inputs: Inputs, key: str, value: str) -> Inputs:
+    return on_job(inputs, degrees=tuple(sorted({whole(part, key, inputs.cluster.size) for part in value.split(",")})))
+
+
+def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
+    """`none`: by memory."""
+    limit = None if value == "none" else whole(value, key, 10**9)
+    return on_job(inputs, limits=changed(inputs.job.limits, tokens_per_rank=limit))
+
+
+def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
+    if inputs.job.limits.tokens_per_rank is not None:
+        message = "the plan's memory is limited in tokens, so its margin changes nothing"
+        raise InputError(message, where=key, fix="say tokens_per_rank=none before it, or another tokens_per_rank")
+    if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
+    return on_job(inputs, limits=changed(inputs.job.limits, memory_margin=float(value)))
+
+
+def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
+    return on_job(inputs, layout=changed(inputs.job.layout, zero=int(one_of(value, key, ("0", "1", "2", "3")))))
+
+
+def set_sync(inputs: Inputs, key: str, value: str) -> Inputs:
+    return on_job(inputs, sync=one_of(value, key, get_args(Sync)))
+
+
+def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
+    return on_job(inputs, strategy=one_of(value, key, tuple(STRATEGIES)))
+
+
+def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
+    return priced_anew(inputs, key, recompute=one_of(value, key, get_args(Recompute)))
+
+
+def set_dtype(inputs: Inputs, key: str, value: str) -> Inputs:
+    return priced_anew(inputs, key, dtype=one_of(value, key, get_args(Dtype)))
+
+
+def set_ranks(inputs: Inputs, key: str, value: str) -> Inputs:
+    only_kind(inputs.cluster, key)
+    return with_ranks(inputs, 0, whole(value, key, MAX_RANKS))
+
+
+def set_nodes(inputs: Inputs, key: str, value: str) -> Inputs:
+    per_node = only_kind(inputs.cluster, key).per_node
+    return with_ranks(inputs, 0, whole(value, key, MAX_RANKS // per_node) * per_node)
+
+
+def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
+    return replace(inputs, effort=whole(value, key, 4))
+
+
+APPLY: dict[str, Apply] = {
+    "degrees": set_degrees,
+    "strategy": set_strategy,
+    "sync": set_sync,
+    "zero": set_zero,
+    "recompute": set_recompute,
+    "dtype": set_dtype,
+    "tokens_per_rank": set_limit,
+    "memory_margin": set_margin,
+    "ranks": set_ranks,
+    "nodes": set_nodes,
+    "effort": set_effort,
+}
+
+
+def on_job(inputs: Inputs, **fields: Any) -> Inputs:
+    job: Job = changed(inputs.job, **fields)
+    return replace(inputs, job=job)
+
+
+def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
+    """Another layout, whose costs only the shape can tell: what was measured or published is of the old one."""
+    layout = changed(inputs.job.layout, **wish)
+    if layout == inputs.job.layout:
+        return inputs
+    (costs,) = inputs.profile.modules.values()
+    if costs.source != "analytic":
+        raise InputError(
+            f"the plan's costs of `{inputs.module}` are {costs.source}, and say nothing of another {key}",
+            where=key,
+            fix="profile the model that way and solve its job with that profile",
+        )
+    return replace(on_job(inputs, layout=layout), profile=changed(inputs.profile, modules={}))
+
+
+def whole(value: str, key: str, most: int) -> int:
+    text = value.strip()
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"a whole number from 1 to {most}")
+    return int(text)
+
+
+def one_of(value: str, key: str, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"one of {', '.join(allowed)}")
+    return value
+
+
+def some(numbers: list[int]) -> str:
+    """The first few of many."""
+    shown = ", ".join(map(str, numbers[:8]))
+    return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

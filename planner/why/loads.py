@@ -1,0 +1,125 @@
+"""What each group of a step is loaded with, and what it waits for."""
+
+from collections.abc import Iterable
+from math import ceil
+
+from planner.costs.memory import token_cap
+from planner.costs.pricing import pricing_of
+from planner.plan.model import Assignment, Layout, Piece, Plan, assignments
+from planner.simulate import Timeline
+from planner.specs.base import Ranks, Spec
+from planner.specs.cluster import kind_of
+from planner.specs.shapes import resident_layers
+from planner.verify.score import Score
+from planner.why.machine import crosses
+from planner.why.problem import only_module
+
+SAME = 1e-9  # seconds of slack, over the load, below which a group waits for nobody
+
+
+class Load(Spec, omit_defaults=False):
+    """One group in one micro-batch."""
+
+    micro_batch: int
+    group: str
+    ranks: Ranks
+    degree: int
+    crosses_nodes: bool
+    items: tuple[int, ...]
+    tokens: int
+    held: int  # of these, on the devices: offloaded activations count less
+    room: int  # tokens that its ranks can hold
+    seconds: float  # forward and backward
+    slack: float  # seconds that it could take longer without anything ending later
+    waits_for: str  # the group that sets the pace; empty when this one does
+
+
+def loads(plan: Plan, score: Score) -> list[Load]:
+    """Every group of a plan of one step, in its order.
+
+    Where ranks meet in every micro-batch, its slowest group sets the pace; where they meet once a step, the group whose
+    rank is busy longest over the step.
+    """
+    busy = group_seconds(score.timeline)
+    cells = [(row, a) for row, placed in enumerate(plan.steps[0].micro_batches) for a in assignments(plan, placed)]
+    cells = [(row, a) for row, a in cells if a.items]
+    seconds = {(row, a.group): busy.get((row, a.group), 0.0) for row, a in cells}
+    paces = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(plan, seconds)
+    return [load(plan, row, a, seconds[row, a.group], paces[row, a.group]) for row, a in cells]
+
+
+Key = tuple[int, str]  # micro-batch, group
+
+
+def by_row(seconds: dict[Key, float]) -> dict[Key, tuple[str, float]]:
+    """Of each group: the slowest of its micro-batch, and how much longer that takes."""
+    slowest = {row: max((s, group) for (r, group), s in seconds.items() if r == row) for row, _ in seconds}
+    return {key: (slowest[key[0]][1], slowest[key[0]][0] - spent) for key, spent in seconds.items()}
+
+
+def over_step(plan: Plan, seconds: dict[Key, float]) -> dict[Key, tuple[str, float]]:
+    """Of each group: a group on the rank that is busy longest, and how much less its own busiest rank is."""
+    of_rank: dict[int, float] = {}
+    for (_, group), spent in seconds.items():
+        for rank in plan.groups[group].ranks:
+            of_rank[rank] = of_rank.get(rank, 0.0) + spent
+    most = max(of_rank.values(), default=0.0)
+    pace = next((g for _, g in seconds if max(of_rank[rank] for rank in plan.groups[g].ranks) == most), "")
+    return {
+        (row, group): (pace, most - max(of_rank[rank] for rank in plan.groups[group].ranks)) for row, group in seconds
+    }
+
+
+def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: tuple[str, float]) -> Load:
+    group = plan.groups[a.group]
+    slowest, slack = pace
+    waits = slack > SAME * (seconds + slack)
+    return Load(
+        micro_batch=row,
+        group=a.group,
+        ranks=group.ranks,
+        degree=group.degree,
+        crosses_nodes=crosses(plan.uses.cluster, group.ranks),
+        items=a.items,
+        tokens=sum(plan.uses.items[a.module][item] for item in a.items),
+        held=held_tokens(plan, a),
+        room=group.degree * rank_room(plan, group.ranks),
+        seconds=seconds,
+        slack=slack if waits else 0.0,
+        waits_for=slowest if waits else "",
+    )
+
+
+def held_tokens(plan: Plan, a: Assignment) -> int:
+    """Tokens whose activations stay on the devices, where a part of them means a part of the token."""
+    layers = plan.uses.models[a.module].layers
+    total = 0.0
+    for entry in a.entries:
+        item, offload = (entry.item, entry.offload) if isinstance(entry, Piece) else (entry, 0.0)
+        total += plan.uses.items[a.module][item] * resident_layers(layers, offload) / layers
+    return ceil(total)
+
+
+def rank_room(plan: Plan, ranks: Ranks) -> int:
+    """Tokens of a micro-batch that the fullest of these ranks can hold."""
+    module, layout = only_module(plan)
+    return min(kind_room(plan, module, layout, kind) for kind in kinds(plan, ranks))
+
+
+def kind_room(plan: Plan, module: str, layout: Layout, kind: str) -> int:
+    costs = pricing_of(plan).costs(module, kind)
+    return max(0, token_cap(plan.uses.models[module], costs, layout, plan.uses.devices[kind], plan.uses.limits))
+
+
+def kinds(plan: Plan, ranks: Iterable[int]) -> set[str]:
+    return {kind_of(plan.uses.cluster, rank) for rank in ranks}
+
+
+def group_seconds(timeline: Timeline) -> dict[Key, float]:
+    """Forward and backward seconds of each group in each micro-batch."""
+    busy: dict[Key, float] = {}
+    for event in timeline.events:
+        if event.phase in ("F", "B"):
+            _, _, row, group = event.id.rsplit("/", 3)
+            busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
+    return busy

@@ -1,0 +1,87 @@
+"""Another machine than the plan's: more or fewer ranks, a faster network between nodes, more memory."""
+
+from dataclasses import replace
+from math import ceil
+
+from planner.costs.memory import activation_bytes
+from planner.errors import InputError
+from planner.specs.base import Ranks, changed
+from planner.specs.cluster import Cluster, RankKind
+from planner.specs.inputs import Inputs
+from planner.specs.profile import Collective
+from planner.units import GIB
+
+
+def node_of(cluster: Cluster, rank: int) -> int:
+    """The node that a rank is on: nodes hold ranks of one kind."""
+    first = 0
+    for entry in cluster.ranks:
+        if rank < entry.count:
+            return first + rank // entry.per_node
+        first += ceil(entry.count / entry.per_node)
+        rank -= entry.count
+    return first
+
+
+def crosses(cluster: Cluster, ranks: Ranks) -> bool:
+    """Whether these ranks are on several nodes."""
+    return node_of(cluster, ranks[0]) != node_of(cluster, ranks[-1])
+
+
+def only_kind(cluster: Cluster, key: str) -> RankKind:
+    """The one kind of rank there is. Raises InputError where there are several."""
+    if len(cluster.ranks) > 1:
+        kinds = ", ".join(f"{entry.count} × {entry.kind}" for entry in cluster.ranks)
+        message = f"`{key}` does not say of which kind: the plan has {kinds}"
+        raise InputError(message, where=key, fix="change the job's cluster and solve it")
+    return cluster.ranks[0]
+
+
+def with_ranks(inputs: Inputs, at: int, count: int) -> Inputs:
+    """So many ranks of the kind at this place of the cluster; its widest level grows with them."""
+    entries = list(inputs.cluster.ranks)
+    entries[at] = changed(entries[at], count=count)
+    size = sum(entry.count for entry in entries)
+    *nearer, widest = inputs.cluster.levels
+    levels = (*nearer, changed(widest, ranks=max(widest.ranks, size)))
+    return inputs_on(inputs, changed(inputs.cluster, ranks=tuple(entries), levels=levels))
+
+
+def inputs_on(inputs: Inputs, cluster: Cluster) -> Inputs:
+    return replace(inputs, cluster=cluster)
+
+
+def with_faster_links(inputs: Inputs, times: float) -> Inputs | None:
+    """The network between nodes so many times as fast, in the cluster's levels and in tables; None: it has no such.
+
+    A table's sizes are of aligned groups: those of more ranks than a node holds cross nodes.
+    """
+    node = max(entry.per_node for entry in inputs.cluster.ranks)
+    if inputs.cluster.size <= node:
+        return None
+    levels = tuple(
+        changed(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level
+        for level in inputs.cluster.levels
+    )
+    tables = {kind: faster(table, node, times) for kind, table in inputs.profile.collectives.items()}
+    return replace(
+        inputs_on(inputs, changed(inputs.cluster, levels=levels)), profile=changed(inputs.profile, collectives=tables)
+    )
+
+
+def faster(table: Collective, node: int, times: float) -> Collective:
+    points = (changed(p, gb_per_s=p.gb_per_s * times) if p.ranks > node else p for p in table.points)
+    return changed(table, points=tuple(points))
+
+
+def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
+    """So much more memory on each rank, and what that was taken to be: tokens, where the job limits these instead."""
+    limits = inputs.job.limits
+    if limits.tokens_per_rank is None:
+        devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
+        return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
+    costs = next(iter(inputs.profile.modules.values()))
+    per_token = activation_bytes(costs, inputs.spec.layers, True, 1.0)
+    more = int(gib * GIB / per_token) if per_token else 0
+    limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
+    return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"

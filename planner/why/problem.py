@@ -1,0 +1,113 @@
+"""A plan's own problem: one step of it turned back into what a strategy starts from, with no other file."""
+
+from planner.errors import InputError
+from planner.plan.model import Layout, Plan, assignments
+from planner.specs.base import changed
+from planner.specs.inputs import Inputs
+from planner.specs.job import FixedItem, Job, LayoutWish
+from planner.specs.lengths import Batch
+from planner.specs.model import Model
+from planner.specs.profile import ModuleCosts, Profile, Provenance
+from planner.specs.workload import LengthsFile, Workload
+
+
+def only_module(plan: Plan) -> tuple[str, Layout]:
+    """The module of a plan that spreads a single one over all its ranks. Raises InputError for any other."""
+    name, layout = next(iter(plan.layouts.items()))
+    if len(plan.layouts) > 1 or layout.stages or len(layout.ranks) < plan.size or set(layout.mesh) != {"dp"}:
+        what = ", ".join(plan.layouts)
+        raise InputError(
+            "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
+            where=f"layouts ({what})",
+            fix="ask about a plan that `planner solve` made from a job of one module",
+        )
+    return name, layout
+
+
+def of_step(plan: Plan, number: int) -> Plan:
+    """One step of a plan as a plan of its own. Raises InputError when there is no such step."""
+    if not 0 <= number < len(plan.steps):
+        raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
+    module, _ = only_module(plan)
+    step = plan.steps[number]
+    placed = [a for row in step.micro_batches for a in assignments(plan, row)]
+    items = {item for a in placed for item in a.items}
+    groups = {a.group for a in placed}
+    return changed(
+        plan,
+        made=changed(plan.made, batches=1),
+        outcome=step.outcome or plan.outcome,
+        prediction=step.prediction or plan.prediction,
+        groups={name: group for name, group in plan.groups.items() if name in groups},
+        steps=(changed(step, outcome=None, prediction=None),),
+        then=None,
+        uses=changed(
+            plan.uses,
+            items={module: {item: size for item, size in plan.uses.items[module].items() if item in items}},
+            dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
+            fix=changed(plan.uses.fix, items=fixed_among(plan, items)),
+        ),
+    )
+
+
+def fixed_among(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
+    return {item: fixed for item, fixed in plan.uses.fix.items.items() if item in items}
+
+
+def inputs_of(plan: Plan) -> Inputs:
+    """What a strategy needs to decide a plan of one step again: everything stands in `uses`."""
+    module, layout = only_module(plan)
+    uses = plan.uses
+    cluster = changed(uses.cluster, ranks=plan.ranks)
+    batch = Batch(dict(uses.items[module]), uses.dropped)
+    return Inputs(
+        job=job_of(plan, layout, batch),
+        model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),
+        module=module,
+        cluster=cluster,
+        devices=uses.devices,
+        profile=Profile(
+            format=Profile.FORMAT,
+            name=uses.prices.profile,
+            device=uses.devices[cluster.ranks[0].kind],
+            provenance=Provenance(source="the plan"),
+            modules={f"{plan.name}/{module}": costs_of(plan, module)},
+            collectives=uses.prices.collectives,
+        ),
+        batches=(batch,),
+        sources={},
+        seed=plan.made.seed,
+        effort=plan.made.effort,
+        first_row=plan.made.first_row,
+    )
+
+
+def costs_of(plan: Plan, module: str) -> ModuleCosts:
+    """What the plan was priced with. Raises InputError when it says nothing of the module."""
+    if module not in plan.uses.prices.modules:
+        message, fix = f"the plan has no prices for `{module}`", "add them, or solve its job again"
+        raise InputError(message, where="uses.prices.modules", fix=fix)
+    return plan.uses.prices.modules[module]
+
+
+def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
+    """The wishes that the plan fulfils. Its workload is only named: the batch is there already."""
+    lengths = plan.uses.sources.get("lengths")
+    return Job(
+        format=Job.FORMAT,
+        name=plan.name,
+        model=plan.name,
+        cluster=plan.uses.cluster.name,
+        workload=Workload(
+            lengths=LengthsFile(path=lengths.path if lengths else plan.name),
+            batch_rows=len(batch.items) + len(batch.dropped),
+            max_tokens=max(batch.items.values()),
+        ),
+        profile=plan.uses.prices.profile,
+        strategy=plan.made.strategy,
+        layout=LayoutWish(zero=layout.zero, recompute=layout.recompute, dtype=layout.dtype),
+        degrees=plan.uses.degrees,
+        sync=plan.steps[0].sync,
+        limits=plan.uses.limits,
+        fix=plan.uses.fix,
+    )

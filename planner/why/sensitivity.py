@@ -1,0 +1,82 @@
+"""What a step would gain from more memory, more ranks, a faster network: its own problem solved again with each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.errors import InputError
+from planner.plan.model import Plan
+from planner.specs.base import Spec
+from planner.specs.inputs import Inputs
+from planner.verify.score import score
+from planner.why.change import with_what_follows
+from planner.why.facts import Facts, facts
+from planner.why.machine import with_faster_links, with_memory, with_ranks
+from planner.why.problem import inputs_of, of_step
+from planner.why.resolve import Binding, Resolve, solved
+
+
+class Sensitivity(Spec, omit_defaults=False):
+    """One more of something, and the step with it."""
+
+    what: str
+    seconds: float | None  # of the step; None: nothing satisfies it
+    saved: float | None  # negative: it takes longer
+    share: float | None  # of the step
+    because: str  # what binds where there is no such step
+
+
+class WhyPlan(Spec, omit_defaults=False):
+    plan: str
+    step: int
+    facts: Facts
+    again: float  # the step when its unchanged problem is solved again
+    sensitivities: tuple[Sensitivity, ...]
+
+
+def why_plan(plan: Plan, number: int, resolve: Resolve) -> WhyPlan:
+    """What one step is made of and what would help it. Raises InputError where no strategy can."""
+    step = of_step(plan, number)
+    unchanged, _, unable = with_what_follows(inputs_of(step), ())
+    if unable:
+        fix = "ask about one of its items or groups"
+        raise InputError(f"no strategy can decide the plan's problem again: {unable}", where=plan.name, fix=fix)
+    own, again = facts(step, score(step)), solved(unchanged, resolve)
+    base = min(own.value, again.value) if isinstance(again, Facts) else own.value
+    found = [sensitivity(machine, solved(machine.inputs, resolve), base) for machine in better_machines(unchanged)]
+    return WhyPlan(
+        plan=plan.name,
+        step=number,
+        facts=own,
+        again=again.value if isinstance(again, Facts) else own.value,
+        sensitivities=tuple(found),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A better machine; `keeps`: the plan's own decisions are possible there, and take no longer."""
+
+    what: str
+    inputs: Inputs
+    keeps: bool
+
+
+def better_machines(inputs: Inputs) -> Iterator[Machine]:
+    """Each with one more of something."""
+    more, what = with_memory(inputs, 1.0)
+    yield Machine(what, more, True)
+    for at, entry in enumerate(inputs.cluster.ranks):
+        wider = with_ranks(inputs, at, entry.count + entry.per_node)
+        yield Machine(f"one more node ({entry.per_node} × {entry.kind})", wider, False)
+    faster = with_faster_links(inputs, 2.0)
+    if faster:
+        yield Machine("twice the bandwidth between nodes", faster, True)
+
+
+def sensitivity(machine: Machine, found: Facts | Binding, base: float) -> Sensitivity:
+    """Against `base`, the plan's seconds; a search that found less than the plan's own decisions give falls back."""
+    if isinstance(found, Binding):
+        return Sensitivity(what=machine.what, seconds=None, saved=None, share=None, because=found.message)
+    seconds = min(base, found.value) if machine.keeps else found.value
+    saved = base - seconds
+    return Sensitivity(what=machine.what, seconds=seconds, saved=saved, share=saved / base if base else 0.0, because="")

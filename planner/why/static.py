@@ -1,0 +1,113 @@
+"""The best single configuration for some batches, beside planning each batch by itself.
+
+Static: every group of every batch has one degree d, the same for all batches; how many micro-batches a batch takes and
+which items share one is still decided batch by batch, as well as the strategy can. All allowed degrees are tried.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from planner.errors import Infeasible
+from planner.plan.model import Plan
+from planner.specs.base import Spec, changed
+from planner.specs.inputs import Inputs
+from planner.specs.lengths import Batch
+from planner.why.deferral import Deferral, defer
+from planner.why.resolve import Resolve
+
+OnDegree = Callable[[int, int, str], None]  # done, of how many, which
+
+
+class OfDegree(Spec, omit_defaults=False):
+    """What one degree for everything takes."""
+
+    degree: int
+    seconds: float | None  # of all batches; None: nothing satisfies it
+    because: str  # what binds where there is no such plan
+
+
+class Static(Spec, omit_defaults=False):
+    """One configuration against one for each batch, over the same batches, in seconds."""
+
+    name: str
+    degree: int
+    degrees: tuple[OfDegree, ...]
+    static_seconds: tuple[float, ...]  # of each batch
+    per_batch_seconds: tuple[float, ...]
+    per_batch_bounds: tuple[float, ...]
+    gain_median: float  # of what per-batch planning saves of a batch, as shares of the static plan's seconds
+    gain_p10: float
+    gain_p90: float
+    gain_total: float  # of all batches together
+    deferral: Deferral | None  # None: a single batch
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPlan:
+    """The static plan, and what it is compared with."""
+
+    plan: Plan
+    beside: Static
+
+
+def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
+    """Try every degree for all batches, which are decided now. Raises Infeasible when none holds every item."""
+    inputs = replace(inputs, job=changed(inputs.job, planning="ahead"))
+    free = resolve(inputs)
+    plans, tried, refusal = {}, [], None
+    for done, degree in enumerate(free.uses.degrees):
+        on_degree(done, len(free.uses.degrees), f"degree {degree}")
+        try:
+            plans[degree] = resolve(of_degree(inputs, degree))
+        except Infeasible as error:
+            refusal = error
+        value = sum(values(plans[degree])) if degree in plans else None
+        tried.append(
+            OfDegree(degree=degree, seconds=value, because=refusal.message if value is None and refusal else "")
+        )
+    if refusal and not plans:
+        raise refusal
+    best = min(plans, key=lambda degree: (sum(values(plans[degree])), degree))
+
+    def decide(batch: Batch) -> Plan:
+        return resolve(replace(of_degree(inputs, best), batches=(batch,)))
+
+    on_degree(len(free.uses.degrees), len(free.uses.degrees), "deferral")
+    deferral = defer(inputs.batches, values(plans[best]), decide) if len(inputs.batches) > 1 else None
+    return StaticPlan(plans[best], compared(plans[best], free, tuple(tried), deferral))
+
+
+def of_degree(inputs: Inputs, degree: int) -> Inputs:
+    """The job with a single degree for everything."""
+    return replace(inputs, job=changed(inputs.job, degrees=(degree,)))
+
+
+def values(plan: Plan) -> tuple[float, ...]:
+    """Seconds of each step."""
+    return tuple((step.outcome or plan.outcome).value for step in plan.steps)
+
+
+def compared(plan: Plan, free: Plan, tried: tuple[OfDegree, ...], deferral: Deferral | None) -> Static:
+    alone, planned = values(plan), values(free)
+    gains = sorted(1 - new / old if old else 0.0 for old, new in zip(alone, planned, strict=True))
+    return Static(
+        name=plan.name,
+        degree=plan.uses.degrees[0],
+        degrees=tried,
+        static_seconds=alone,
+        per_batch_seconds=planned,
+        per_batch_bounds=tuple((step.outcome or free.outcome).bound for step in free.steps),
+        gain_median=quantile(gains, 0.5),
+        gain_p10=quantile(gains, 0.1),
+        gain_p90=quantile(gains, 0.9),
+        gain_total=1 - sum(planned) / sum(alone) if sum(alone) else 0.0,
+        deferral=deferral,
+    )
+
+
+def quantile(rising: list[float], share: float) -> float:
+    """Between the nearest two, linearly."""
+    place = share * (len(rising) - 1)
+    below = int(place)
+    above = min(below + 1, len(rising) - 1)
+    return rising[below] + (place - below) * (rising[above] - rising[below])

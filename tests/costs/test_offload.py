@@ -1,0 +1,106 @@
+"""Offload: what hides, what stays, and the fewest ranks that hold an item, each against brute force."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.analytic import analytic_costs
+from planner.costs.lines import compute_line
+from planner.costs.memory import activation_bytes, token_cap
+from planner.costs.offload import STEPS, Offloading, offloading
+from planner.plan.model import Layout
+from planner.specs import library
+from planner.specs.base import Ranks, changed
+from planner.specs.job import Limits
+from planner.specs.model import Model
+from planner.specs.profile import Profile
+from planner.specs.shapes import resident_layers
+
+DEVICE = library.read("h100-80gb", Profile)[0].device
+MODULE = library.read("gpt-7b", Model)[0].modules["llm"]
+COSTS = analytic_costs(MODULE, DEVICE, "bf16", "none")
+RANK = offloading(COSTS, DEVICE, MODULE.layers, True)
+SIZES = st.integers(1, 3_000_000)
+
+
+@given(SIZES, st.integers(1, 64))
+def test_the_largest_ratio_hides_on_any_number_of_ranks_and_no_larger_one_does(size, ranks):
+    """T(s)/d against the bytes of the s/d tokens that each rank has, in the faster pass."""
+    most = RANK.most(size)
+    seconds = min(compute_line(COSTS, 1, False, forward, ranks).of(size) for forward in (True, False))
+    bytes_a_rank = activation_bytes(COSTS, 1, False, size / ranks)
+    bandwidth = DEVICE.host_gb_per_s * 1e9
+    assert most * bytes_a_rank / bandwidth <= seconds * (1 + 1e-9)
+    assert most == 1 or (most + 1 / STEPS) * bytes_a_rank / bandwidth > seconds * (1 - 1e-9)
+
+
+def test_longer_items_hide_more_and_long_ones_all():
+    ratios = [RANK.most(size) for size in (1024, 16_384, 65_536, 262_144, 2**21)]
+    assert ratios == sorted(ratios) and 0 < ratios[0] < ratios[-1] == 1
+
+
+@pytest.mark.parametrize("name", ["a100-40gb", "a100-80gb", "h100-80gb", "h200"])
+def test_gpus_have_a_way_to_their_host_and_the_cpu_has_none(name):
+    assert library.read(name, Profile)[0].device.host_gb_per_s > 20
+    cpu = library.read("cpu", Profile)[0].device
+    assert cpu.host_gb_per_s is None
+    assert offloading(COSTS, cpu, MODULE.layers, True).most(2**21) == 0
+
+
+def test_the_first_layer_and_the_last_stay():
+    """ByteScale's count: 2 layers whole, and 1 − r of the l − 2 others; of two layers nothing can go."""
+    for layers in (1, 2, 3, 32):
+        for ratio in (0.0, 0.25, 1.0):
+            counted = sum(1.0 if layer in (0, layers - 1) else 1 - ratio for layer in range(layers))
+            assert resident_layers(layers, ratio) == pytest.approx(counted)
+    assert offloading(COSTS, DEVICE, 2, True).most(2**21) == 0
+
+
+@given(st.floats(0, 1), st.integers(1, 40), st.booleans())
+def test_what_is_kept_is_what_the_memory_model_counts(ratio, layers, ends):
+    rank = offloading(COSTS, DEVICE, layers, ends)
+    assert rank.held_bytes(0.0) == pytest.approx(activation_bytes(COSTS, layers, ends, 1.0))
+    gone = activation_bytes(COSTS, max(0, layers - 2), False, 1.0) * ratio
+    assert rank.kept(ratio) == pytest.approx(1 - gone / rank.held_bytes(0.0))
+    assert 0 < rank.kept(1.0) <= rank.kept(ratio) <= 1
+
+
+@given(SIZES, st.integers(1, 20_000), st.lists(st.integers(1, 300), min_size=1, max_size=40))
+def test_the_fewest_ranks_are_those_of_a_search_over_all(size, cap, allowed):
+    def holds(ranks: int) -> bool:
+        return any(RANK.kept(ratio) * size <= ranks * cap for ratio in (0.0, RANK.most(size)))
+
+    found = RANK.fewest(size, cap, allowed)
+    best = min(filter(holds, allowed), default=None)
+    assert (found.ranks if found else None) == best
+    if found:
+        assert found.offload <= RANK.most(size)
+        assert RANK.kept(found.offload) * size <= found.ranks * cap
+        less = found.offload - 2 / STEPS
+        assert found.offload == 0 or less < 0 or RANK.kept(less) * size > found.ranks * cap
+
+
+def test_offload_saves_ranks_only_where_it_hides():
+    """Any number of ranks, not powers of two; without a way to the host, as many as the tokens need."""
+    stuck = offloading(COSTS, changed(DEVICE, host_gb_per_s=None), MODULE.layers, True)
+    cap, everyone = 8192, range(1, 257)
+    for size in (1000, 8192, 20_000, 100_000, 2**21):
+        plain, helped = stuck.fewest(size, cap, everyone), RANK.fewest(size, cap, everyone)
+        assert plain == (-(-size // cap), 0.0)
+        assert helped.ranks <= plain.ranks and (helped.offload > 0) == (helped.ranks < plain.ranks)
+    assert RANK.fewest(2**21, cap, everyone).ranks < 256 / 5
+    assert RANK.fewest(2**21, cap, [1, 2, 4]) is None
+
+
+def test_what_is_placed_fits_the_memory_that_the_cap_stands_for():
+    layout = Layout(ranks=Ranks(range(64)), mesh={"dp": 64}, zero=1)
+    cap = token_cap(MODULE, COSTS, layout, DEVICE, Limits())
+    whole = activation_bytes(COSTS, MODULE.layers, True, cap)
+    for size in (50_000, 123_457, 700_001):
+        found = RANK.fewest(size, cap, range(1, 65))
+        assert RANK.held_bytes(found.offload) * size / found.ranks <= whole * (1 + 1e-12)
+
+
+def test_activations_of_nothing_need_no_way():
+    free = Offloading(8, 0.0, 0.0, ((0.0, 0.0),), 1.0)
+    assert (free.most(5), free.kept(1.0)) == (1.0, 1.0)

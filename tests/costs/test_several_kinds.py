@@ -1,0 +1,171 @@
+"""Ranks of several kinds: each is priced as what it is, a group as its slowest, and pools are of one kind."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import files
+from planner.costs.pricing import Pricing, pricing_of
+from planner.costs.sequences import Pool, pools, sequences
+from planner.errors import Infeasible, InputError
+from planner.plan.expand import expand
+from planner.plan.model import Plan
+from planner.specs.base import Ranks, changed
+from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.profile import Collective, Point
+from planner.verify.score import score
+
+GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
+DEMO, TWO = (files.read(GOLDEN / name / "plan.yaml", Plan) for name in ("demo", "two-kinds"))
+FAST, SLOW = "h100-80gb", "a100-40gb"
+
+
+def renamed(plan: Plan, kinds: tuple[str, str], times: float = 1.0) -> Plan:
+    """The same plan with the second half of its ranks of a kind of their own, that many times as slow."""
+    uses, half = plan.uses, plan.size // 2
+    ranks = tuple(RankKind(kind=kind, count=half, per_node=half) for kind in kinds)
+    (device,), (costs,) = uses.devices.values(), uses.prices.modules.values()
+    passes = {name: slower(getattr(costs, name), times) for name in ("layer", "ends")}
+    slow = changed(costs, update_ns_per_parameter=costs.update_ns_per_parameter * times, **passes)
+    each = {f"llm@{kinds[0]}": costs, f"llm@{kinds[1]}": slow}
+    return changed(
+        plan,
+        ranks=ranks,
+        uses=changed(
+            uses,
+            cluster=changed(uses.cluster, ranks=ranks),
+            devices=dict.fromkeys(kinds, device),
+            prices=changed(uses.prices, modules=each),
+        ),
+    )
+
+
+def slower(passes, times: float):
+    fits = {
+        name: changed(fit, **{key: getattr(fit, key) * times for key in ("ms_per_token2", "ms_per_token", "ms")})
+        for name in ("forward", "backward", "both")
+        if (fit := getattr(passes, name)) is not None
+    }
+    return changed(passes, **fits)
+
+
+def test_two_kinds_that_are_the_same_cost_what_one_does():
+    plain, split = score(DEMO), score(renamed(DEMO, ("a", "b")))
+    assert split.value == plain.value
+    assert split.memory == plain.memory
+
+
+@given(st.floats(1, 10), st.data())
+def test_a_task_takes_what_it_would_on_its_slowest_rank(times, data):
+    """Whatever ranks it has: of either kind, or of both."""
+    plain, both = DEMO, renamed(DEMO, ("a", "b"), times)
+    all_slow = changed(both, uses=changed(both.uses, prices=changed(both.uses.prices, modules={"llm": slow_of(both)})))
+    task = data.draw(st.sampled_from(expand(plain)))
+    ours, fast, slow = (pricing_of(plan).price(task).value for plan in (both, plain, all_slow))
+    assert fast <= slow
+    assert ours == (slow if task.ranks[-1] >= DEMO.size // 2 else fast)
+
+
+def slow_of(plan: Plan):
+    return plan.uses.prices.modules["llm@b"]
+
+
+def test_collectives_over_two_kinds_take_what_the_slower_wires_do():
+    def table(gb_per_s: float) -> Collective:
+        return Collective(source="measured", spread=0.0, points=(Point(ranks=8, gb_per_s=gb_per_s),))
+
+    tables = {f"p2p@{FAST}": table(4.0), f"p2p@{SLOW}": table(2.0)}
+    prices = changed(TWO.uses.prices, collectives=tables)
+    priced = Pricing(TWO.uses.models, TWO.layouts, TWO.uses.cluster, prices)
+    pairs = [Ranks(pair) for pair in ((0, 1), (0, 4), (4, 5))]
+    assert [priced.collective("p2p", 8e9, 1, pair).value for pair in pairs] == [2.0, 4.0, 4.0]
+
+
+def test_prices_that_one_kind_lacks_are_missed_by_name():
+    prices = changed(TWO.uses.prices, modules={f"llm@{FAST}": TWO.uses.prices.modules[f"llm@{FAST}"]})
+    with pytest.raises(InputError, match=f"no prices for `llm` on {SLOW}") as caught:
+        pricing_of(changed(TWO, uses=changed(TWO.uses, prices=prices)))
+    assert caught.value.where == "uses.prices.modules"
+
+
+# ---------------------------------------------------------------------------------------------------- pools
+
+
+@st.composite
+def clusters(draw):
+    kinds = st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.integers(1, 4))
+    entries = draw(st.lists(kinds, min_size=1, max_size=5))
+    ranks = tuple(RankKind(kind=kind, count=count, per_node=node) for kind, count, node in entries)
+    level = Level(name="all", ranks=64, gb_per_s=1, latency_us=1)
+    return Cluster(format=Cluster.FORMAT, name="any", source="made up", ranks=ranks, levels=(level,))
+
+
+def nodes(first: int, count: int, per_node: int) -> list[tuple[int, ...]]:
+    ends = range(first, first + count, per_node)
+    return [tuple(range(start, min(start + per_node, first + count))) for start in ends]
+
+
+@given(clusters())
+def test_pools_have_every_rank_once_on_the_nodes_of_the_cluster(cluster):
+    found = pools(cluster, Ranks(range(cluster.size)))
+    assert [rank for pool in found for rank in range(pool.first, pool.first + pool.ranks)] == [*range(cluster.size)]
+    first, expected = 0, []
+    for entry in cluster.ranks:
+        expected += nodes(first, entry.count, entry.per_node)
+        first += entry.count
+    assert [node for pool in found for node in nodes(pool.first, pool.ranks, pool.per_node)] == expected
+
+
+@given(clusters(), st.data())
+def test_pools_of_some_ranks_are_what_these_have_of_all_pools(cluster, data):
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, cluster.size - 1)] * 2)))
+    found = pools(cluster, Ranks(range(first, last + 1)))
+    assert [rank for pool in found for rank in range(pool.first, pool.first + pool.ranks)] == [*range(first, last + 1)]
+
+
+def test_neighbours_of_one_kind_are_one_pool_when_their_nodes_are_alike():
+    def of(*entries):
+        ranks = tuple(RankKind(kind=kind, count=count, per_node=node) for kind, count, node in entries)
+        cluster = changed(TWO.uses.cluster, ranks=ranks, levels=(changed(TWO.uses.cluster.levels[1], ranks=64),))
+        return pools(cluster, Ranks(range(cluster.size)))
+
+    assert of(("a", 8, 4), ("a", 4, 4), ("b", 4, 4)) == (Pool(0, 12, 4), Pool(12, 4, 4))
+    assert len(of(("a", 8, 4), ("a", 4, 2))) == len(of(("a", 6, 4), ("a", 4, 4))) == 2
+    assert len(of(("a", 4, 4), ("b", 4, 4), ("a", 4, 4))) == 3
+
+
+# ------------------------------------------------------------------------------------------- shapes and their caps
+
+
+def problem_of(plan: Plan, sizes: dict[int, int] | None = None, **changes):
+    used = changed(plan.uses, **changes)
+    return sequences(Pricing(used.models, plan.layouts, used.cluster, used.prices), "llm", used, sizes or {0: 128})
+
+
+def test_each_pool_has_its_own_shapes_lines_and_caps():
+    problem = problem_of(TWO)
+    assert problem.pools == (Pool(0, 4, 4), Pool(4, 4, 4))
+    assert [(shape.degree, shape.pool) for shape in problem.shapes] == [(d, p) for d in (1, 2, 4) for p in (0, 1)]
+    for fast, slow in zip(problem.shapes[::2], problem.shapes[1::2], strict=True):
+        assert fast.cap > slow.cap > 0 and fast.line.of(1024) < slow.line.of(1024)
+    limited = problem_of(TWO, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+    assert {shape.cap for shape in limited.shapes} == {700}
+
+
+def test_what_a_kind_cannot_hold_names_the_kind():
+    small = {**TWO.uses.devices, SLOW: changed(TWO.uses.devices[SLOW], memory_gib=16.0)}
+    with pytest.raises(Infeasible, match=f"one of {SLOW} may use 14.0 GiB") as caught:
+        problem_of(TWO, devices=small)
+    assert "ranks" in caught.value.fix
+
+
+def test_a_sequence_that_only_all_ranks_could_hold_says_that_groups_lie_within_one_kind():
+    problem = problem_of(TWO, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+    room = max(shape.room for shape in problem.shapes)
+    for size, across in ((room + 1, True), (2 * room, True), (2 * room + 1, False)):
+        with pytest.raises(Infeasible, match=f"4 ranks of {FAST} hold {room}") as caught:
+            problem_of(TWO, {5: size}, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+        assert ("all ranks together would hold it" in caught.value.message) == across
+        assert f"{-(-size // 700)} ranks of {FAST}, or workload.max_tokens: {room}" in caught.value.fix

@@ -1,0 +1,48 @@
+"""A small job whose batches are planned one by one, as files in a folder."""
+
+from pathlib import Path
+
+from planner import pipeline
+from planner.files.slots import Slots
+from planner.online.ahead import Ahead
+from planner.online.origin import inputs_of
+from planner.plan.model import Plan
+from planner.specs.inputs import Options
+
+JOB = """\
+format: planner.job/1
+name: small
+model: tiny-decoder
+cluster: cpu-4
+profile: cpu
+workload:
+  lengths: {lengths}
+  batch_rows: {rows}
+  max_tokens: 1024
+layout: {{zero: 3, dtype: float32}}
+degrees: [1, 2, 4]
+limits: {{tokens_per_rank: 384}}
+planning: {planning}
+"""
+MIX = "{from: mix, parts: [{weight: 0.8, median: 60, sigma: 0.5}, {weight: 0.2, median: 300, sigma: 0.3}]}"
+FILE = "{from: file, path: lengths.txt}"
+
+
+def write_job(folder: Path, planning: str = "per_batch", lengths: str = MIX, rows: int = 24) -> Path:
+    """A job; of the file of lengths there are four whole batches."""
+    (folder / "lengths.txt").write_text("\n".join(str(20 + 37 * row % 400) for row in range(4 * rows + 5)))
+    path = folder / "job.yaml"
+    path.write_text(JOB.format(lengths=lengths, planning=planning, rows=rows))
+    return path
+
+
+def head_of(folder: Path, planning: str = "per_batch", effort: int = 1, lengths: str = MIX) -> Plan:
+    return pipeline.solve(str(write_job(folder, planning, lengths)), Options(effort=effort)).plan
+
+
+def ahead_of(folder: Path, head: Plan, until: int | None = None) -> Ahead:
+    """A planner of steps into `folder/steps`, where nothing has been taken unless there was a planner before."""
+    slots = Slots(folder / "steps")
+    if not slots.folder.exists():
+        slots.rewind()
+    return Ahead(inputs_of(head, folder), head, slots, until)

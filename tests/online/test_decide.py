@@ -1,0 +1,68 @@
+"""A step lies on groups that its head has: laid anew where it does not, and worth what is then simulated."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner.errors import InputError
+from planner.online.batches import Batches
+from planner.online.decide import decide, on_catalogue
+from planner.online.origin import inputs_of
+from planner.plan.model import Group
+from planner.plan.steps import Head
+from planner.specs.base import Ranks, changed
+from planner.specs.profile import Fit
+from planner.verify.score import score
+from tests.online.small import head_of
+
+
+def shifted(plan):
+    """The same plan with its pairs on the two ranks in the middle: a block that no catalogue has."""
+    middle = Group(ranks=Ranks((1, 2)), split={"ulysses": 2})
+    (step,) = plan.steps
+    names = {"g0-1": "g1-2", "g2-3": "g1-2"}
+    row = next(row for row in step.micro_batches if "g0-3" not in row)
+    pair, alone = (0, 1), 2
+    items = [item for group in row.values() for item in group]
+    moved = {"g1-2": tuple(items[i] for i in pair), "g0": (items[alone],), "g3": tuple(items[3:])}
+    rows = tuple(moved if each is row else each for each in step.micro_batches)
+    groups = {name: group for name, group in plan.groups.items() if name not in names} | {"g1-2": middle}
+    used = {name for each in rows for name in each}
+    full = {**plan.groups, **groups}
+    return changed(
+        plan,
+        then=None,
+        groups={name: full[name] for name in full if name in used},
+        steps=(changed(step, micro_batches=rows),),
+    )
+
+
+def test_what_is_not_in_the_catalogue_is_laid_anew(tmp_path):
+    head = head_of(tmp_path)
+    plan = shifted(head)
+    laid = on_catalogue(head, plan)
+    assert all(head.groups[name] == group for name, group in laid.groups.items())
+    before, after = ([sorted(map(len, row.values())) for row in p.steps[0].micro_batches] for p in (plan, laid))
+    assert before == after
+    assert laid.outcome.value == pytest.approx(score(laid).value, rel=1e-8)
+    assert laid.outcome.value == pytest.approx(score(plan).value, rel=1e-8)  # the ranks are alike
+
+
+def test_what_lies_in_the_catalogue_stays(tmp_path):
+    head = head_of(tmp_path)
+    assert on_catalogue(head, head) is head
+
+
+def test_prices_that_changed_are_refused(tmp_path):
+    head = head_of(tmp_path)
+    inputs = inputs_of(head, tmp_path)
+    batch = Batches(inputs)[1]
+    assert decide(inputs, Head(head), 1, batch).number == 1
+    costs = head.uses.prices.modules["llm"]
+    dearer = changed(
+        costs, layer=changed(costs.layer, forward=Fit(ms_per_token=9.0), backward=Fit(ms_per_token=9.0), both=None)
+    )
+    known = replace(inputs, profile=changed(inputs.profile, modules={"tiny-decoder/llm": dearer}))
+    with pytest.raises(InputError, match="changed since the plan was made") as failed:
+        decide(known, Head(head), 7, batch)
+    assert failed.value.where.startswith("step 7")

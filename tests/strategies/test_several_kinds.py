@@ -1,0 +1,100 @@
+"""A job on H100 and A100 at once: groups within one kind, each within its memory, better than either alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.memory import memory_cap
+from planner.costs.pricing import Pricing
+from planner.costs.sequences import Sequences, allowed_degrees, sequences
+from planner.errors import Infeasible
+from planner.packing.one_pool import only_pool
+from planner.packing.packed import worth
+from planner.plan.legal import violations
+from planner.plan.model import Plan
+from planner.specs.base import changed
+from planner.specs.cluster import kind_of
+from planner.specs.inputs import Inputs, Options, load
+from planner.strategies.base import data_parallel, uses
+from planner.strategies.sequence_groups import pack
+from planner.verify.score import score
+
+GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds"
+JOBS = [str(GOLDEN / "job.yaml"), "llama-3-8b-h100x32-a100x32"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def problem_of(inputs: Inputs) -> Sequences:
+    layouts = data_parallel(inputs)
+    used = uses(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    return sequences(pricing, inputs.module, used, inputs.batches[0].items)
+
+
+def all_of(inputs: Inputs, kind: str) -> Inputs:
+    """Every rank of one kind."""
+    ranks = tuple(changed(entry, kind=kind) for entry in inputs.cluster.ranks)
+    return replace(inputs, cluster=changed(inputs.cluster, ranks=ranks))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_groups_lie_within_one_kind_and_its_memory(job):
+    plan = pipeline.solve(job).plan
+    assert violations(plan) == []
+    kind = {rank: kind_of(plan.uses.cluster, rank) for rank in range(plan.size)}
+    assert set(kind.values()) == set(plan.uses.devices) and len(plan.uses.devices) == 2
+    assert all(len({kind[rank] for rank in group.ranks}) == 1 for group in plan.groups.values())
+    peaks, caps = score(plan).memory.peaks, {k: memory_cap(d, plan.uses.limits) for k, d in plan.uses.devices.items()}
+    assert all(peak <= caps[kind[rank]] for rank, peak in enumerate(peaks))
+    assert plan.outcome.bound <= plan.outcome.value
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_better_than_either_kind_alone(job):
+    inputs = load(job, Options())
+    problem = problem_of(inputs)
+    value = worth(problem, pack(problem, 2)[0])
+    for number in range(len(problem.pools)):
+        alone = only_pool(problem, number)
+        if all(map(alone.choices, alone.sizes)):  # on the smaller devices the longest sequence fits nowhere
+            assert value < worth(alone, pack(alone, 2)[0])
+
+
+def test_better_than_taking_every_rank_for_the_slower_kind():
+    small, large = (load(job, Options()) for job in JOBS)
+    slow = problem_of(all_of(large, "a100-80gb"))
+    assert len(slow.pools) == 1
+    problem = problem_of(large)
+    assert worth(problem, pack(problem, 2)[0]) < worth(slow, pack(slow, 2)[0])
+    with pytest.raises(Infeasible):  # and the longest sequence needs the larger one's memory
+        problem_of(all_of(small, "a100-40gb"))
+
+
+def test_each_kind_faster_makes_no_plan_longer():
+    """The stored decisions, on ranks of which one kind is the other's equal or better."""
+    inputs = load(JOBS[0], Options())
+    fast, slow = (entry.kind for entry in inputs.cluster.ranks)
+    plan = files.read(GOLDEN / "plan.yaml", Plan)
+    prices = plan.uses.prices
+    values = []
+    for kinds in ((slow, slow), (slow, fast), (fast, slow), (fast, fast)):
+        modules = {f"llm@{k}": prices.modules[f"llm@{like}"] for k, like in zip((fast, slow), kinds, strict=True)}
+        values.append(score(changed(plan, uses=changed(plan.uses, prices=changed(prices, modules=modules)))).value)
+    all_slow, one, other, all_fast = values
+    assert all_fast <= min(one, other) and max(one, other) <= all_slow
+    assert other == pytest.approx(plan.outcome.value)
+
+
+def test_what_fits_no_kind_says_so(tmp_path):
+    text = (GOLDEN / "job.yaml").read_text()
+    (tmp_path / "cluster.yaml").write_text((GOLDEN / "cluster.yaml").read_text())
+    (tmp_path / "job.yaml").write_text(text + "limits: {tokens_per_rank: 5000}\n")
+    with pytest.raises(Infeasible, match="4 ranks of h100-80gb hold 20000; all ranks together would hold it") as caught:
+        pipeline.solve(str(tmp_path / "job.yaml"))
+    assert "6 ranks of h100-80gb" in caught.value.fix

@@ -1,0 +1,73 @@
+"""Offloaded activations leave the memory of their ranks, take no time, and are refused where they would."""
+
+import pytest
+
+from planner.check.verified import price
+from planner.costs.analytic import analytic_costs
+from planner.costs.memory import activation_bytes, state_bytes
+from planner.costs.pricing import pricing_of
+from planner.errors import InputError
+from planner.plan.expand import expand
+from planner.plan.model import Group, Layout, Piece, Plan, Prices, Step
+from planner.specs import library
+from planner.specs.base import Ranks, changed
+from planner.specs.model import Decoder
+from planner.specs.profile import Profile
+from planner.verify.offloaded import offloading_of
+from planner.verify.score import score
+from tests.plans import plan_of, uses
+
+LLM = Decoder(layers=8, hidden=1024, heads=16, ffn=4096, vocab=1000)
+DEVICE = library.read("h100-80gb", Profile)[0].device
+COSTS = analytic_costs(LLM, DEVICE, "bf16", "none")
+SIZES = {0: 40_000, 1: 3_000}
+
+
+def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
+    """A long item, offloaded, and a short one on a ring of three ranks."""
+    facts = changed(
+        uses(3, {"llm": LLM}, {"llm": SIZES}),
+        devices={"toy": changed(DEVICE, host_gb_per_s=host_gb_per_s)},
+        prices=Prices(profile="data sheet", modules={"llm": COSTS}),
+    )
+    ranks = Ranks(range(3))
+    return plan_of(
+        3,
+        facts,
+        {"llm": Layout(ranks=ranks, mesh={"dp": 3}, zero=1)},
+        {"g": Group(ranks=ranks, split={"ring": 3})},
+        Step(sync="step", micro_batches=({"g": (Piece(item=0, offload=ratio), 1)},)),
+    )
+
+
+def most(plan: Plan) -> float:
+    forward = next(task for task in expand(plan) if task.phase == "F")
+    return offloading_of(plan, pricing_of(plan), forward).most(SIZES[0])
+
+
+def test_memory_falls_by_what_is_offloaded_and_time_stays():
+    plain = score(offloaded(0.0))
+    states = state_bytes(LLM, offloaded(0.0).layouts["llm"])
+    whole = activation_bytes(COSTS, LLM.layers, True, sum(SIZES.values()) / 3)
+    assert max(plain.memory.peaks) == pytest.approx(states + whole)
+    for ratio in (0.1, most(offloaded(0.1))):
+        helped = score(offloaded(ratio))
+        gone = activation_bytes(COSTS, LLM.layers - 2, False, SIZES[0] / 3) * ratio
+        assert max(helped.memory.peaks) == pytest.approx(states + whole - gone)
+        assert helped.value == plain.value
+
+
+def test_more_than_hides_is_refused_with_what_would_hide():
+    limit = most(offloaded(0.5))
+    assert 0.1 < limit < 1
+    score(offloaded(limit))
+    with pytest.raises(InputError, match=f"item 0 asks for 1, at most {limit:g} here") as caught:
+        score(offloaded(1.0))
+    assert caught.value.where == "steps[0].micro_batches[0]"
+    assert caught.value.fix == f"offload: {limit:g}, or less"
+    score(offloaded(1.0, host_gb_per_s=1000.0))
+
+
+def test_the_gate_sees_a_broken_law():
+    (found,) = price(offloaded(1.0)).broken
+    assert "offload would not hide" in found.message
