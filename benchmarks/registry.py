@@ -15,6 +15,7 @@ CASES = {
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
     "baselines": "benchmarks.baselines_table",
+    "data-ranks": "benchmarks.data_ranks",
 }
 
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from planner import files, pipeline
 from planner.check import Finding, Tolerances
-from planner.pipeline import OnProgress, Ran, Solved
+from planner.deciding import Solved
+from planner.pipeline import OnProgress, Ran
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs, Options, resolve

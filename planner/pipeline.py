@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from planner import files, online
+from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
+from planner.deciding import Solved
 from planner.errors import InputError
 from planner.ledger import Kind, Record, beside, measured_timeline
 from planner.plan.expand import expand
-from planner.plan.join import join
 from planner.plan.legal import require_legal
 from planner.plan.model import Made, Plan
 from planner.plan.task import Task
@@ -30,7 +29,6 @@ from planner.specs.inputs import Inputs, Options, load
 from planner.specs.job import Dtype
 from planner.specs.model import Model
 from planner.specs.profile import Profile
-from planner.strategies import strategy
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
 from planner.why import static as best_static
@@ -48,40 +46,17 @@ def unheard(done: int, of: int, what: str) -> None:
     """For those who do not listen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A plan, and how long solving alone took, step by step."""
-
-    plan: Plan
-    step_seconds: tuple[float, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.step_seconds)
-
-
 def solve(job: str, options: Options = DEFAULTS, on_batch: OnProgress = unheard) -> Solved:
     """The plan of a job, verified. Raises InputError and Infeasible."""
     return decide(load(job, options), on_batch)
 
 
 def decide(inputs: Inputs, on_batch: OnProgress = unheard) -> Solved:
-    """Let the job's strategy decide batch by batch, and trust nothing until it is verified."""
-    chosen = strategy(inputs.job.strategy)
-    reason = chosen.supports(inputs)
-    if reason:
-        raise InputError(reason, where="strategy", fix="change the job, or its strategy")
-    plans, seconds = [], []
-    for number, batch in enumerate(inputs.batches):
-        on_batch(number, len(inputs.batches), "")
-        start = perf_counter()
-        plans.append(chosen.plan(replace(inputs, batches=(batch,)), None))
-        seconds.append(perf_counter() - start)
-    plan = join(plans)
-    if inputs.job.per_batch:
-        plan = online.headed(plan, inputs)
+    """Decide, and trust nothing until it is verified."""
+    solved = deciding.decide(inputs, on_batch)
+    plan = online.headed(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
-    return Solved(plan, tuple(seconds))
+    return replace(solved, plan=plan)
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -251,4 +226,5 @@ def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgre
 def solve_again(job: Path, made: Made) -> Plan:
     """The plan of a job, made the way another one was."""
     inputs = load(str(job), Options(made.batches, made.first_row, made.seed, made.effort))
-    return decide(replace(inputs, job=changed(inputs.job, strategy=made.strategy))).plan
+    named = made.strategy if inputs.job.strategy != deciding.BEST else deciding.BEST
+    return decide(replace(inputs, job=changed(inputs.job, strategy=named))).plan

@@ -14,8 +14,9 @@ from rich.text import Text
 from planner.cli import picture
 from planner.cli.render import canvas, console
 from planner.cli.tables import ran as ran_table
+from planner.deciding import Solved
 from planner.demo import Told
-from planner.pipeline import OnProgress, Solved
+from planner.pipeline import OnProgress
 from planner.plan.model import Plan
 from planner.units import duration, percent
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.check import Finding, verdict
+from planner.deciding import Solved
 from planner.demo import Told
-from planner.pipeline import Ran, Solved
+from planner.pipeline import Ran
 from planner.plan.model import Plan
 from planner.specs.profile import Profile
 from planner.units import GIB

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
-from planner.pipeline import Ran, Solved
+from planner.deciding import Solved
+from planner.pipeline import Ran
 from planner.plan.model import Outcome, Plan
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
@@ -66,6 +67,9 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     allowed = f"{limit:,} tokens a rank, the job's limit" if limit else f"{cap:.2f} GiB allowed"
     rows.add_row("memory", f"{p.peak_memory_gib:.2f} GiB on the fullest rank, {allowed}")
     rows.add_row("rests on", rests_on(plan))
+    for other in plan.instead:
+        what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
+        rows.add_row("instead", f"{other.strategy} with zero: {other.zero}, sync: {other.sync}: {what}")
     if plan.uses.dropped:
         rows.add_row("dropped", f"{len(plan.uses.dropped)} rows longer than the job allows (uses.dropped names them)")
     yield Text()

@@ -8,6 +8,7 @@ from planner.plan.model import Group, Plan, Row, assignments
 from planner.plan.steps import Head, StepFile
 from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs
+from planner.specs.job import Job
 from planner.specs.lengths import Batch
 from planner.strategies import strategy
 from planner.verify.score import scored
@@ -17,7 +18,9 @@ def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
     """The step of a batch, checked as the runtime will check it. Raises InputError, or Infeasible naming the step."""
     sources = {"job": inputs.sources["job"]}  # the head has the others' digests, and they can be large
     try:
-        plan = strategy(inputs.job.strategy).plan(replace(inputs, batches=(batch,), sources=sources), None)
+        job = as_decided(inputs.job, head.plan)
+        asked = replace(inputs, job=job, batches=(batch,), sources=sources)
+        plan = strategy(job.strategy).plan(asked, None)
         require_same_question(head.plan, plan)
         plan = on_catalogue(head.plan, plan)
     except PlannerError as error:
@@ -35,6 +38,13 @@ def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
     )
     head.whole(made, f"step {number}")
     return made
+
+
+def as_decided(job: Job, plan: Plan) -> Job:
+    """The job with what the head has settled: which strategy, and when ranks meet."""
+    (layout,) = plan.layouts.values()
+    wish = changed(job.layout, zero=layout.zero)
+    return changed(job, strategy=plan.made.strategy, sync=plan.steps[0].sync, layout=wish)
 
 
 def require_same_question(head: Plan, plan: Plan) -> None:

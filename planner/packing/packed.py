@@ -40,7 +40,7 @@ def last_end(problem: Sequences, packed: Packed) -> float:
 
 
 def ordered(packed: Packed, problem: Sequences) -> Packed:
-    """The same packing in one order: in a micro-batch by rank, items rising; where all ranks meet, slowest one first."""
+    """The same packing in one order: in a micro-batch by rank, items rising; where all ranks meet, slowest first."""
     rows = [
         tuple(sorted((PackedGroup(g.shape, tuple(sorted(g.items)), g.first) for g in row if g.items), key=by_rank))
         for row in packed

@@ -62,6 +62,12 @@ def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
     return None
 
 
+def aligned(problem: Sequences, packed: Packed) -> Packed:
+    """The same groups widest first, which puts powers of two on multiples of themselves, wherever they fit so."""
+    rows = [placed(problem, [[(group.shape, group.items) for group in row]]) or (row,) for row in packed]
+    return tuple(row for (row,) in rows)
+
+
 def placed(problem: Sequences, rows: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packed | None:
     """Groups of (shape, items) on ranks, widest first; None when they do not fit the nodes so."""
     nodes, packed = make_nodes(problem), []

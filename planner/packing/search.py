@@ -16,7 +16,7 @@ from planner.costs.sequences import Sequences
 from planner.costs.table import Floats, Table, make_table
 from planner.packing.fill import Filled, fill
 from planner.packing.packed import Packed, makespan, ordered, worth
-from planner.packing.places import Nodes, make_nodes
+from planner.packing.places import Nodes, aligned, make_nodes
 from planner.packing.polish import polished
 
 PLACED = {0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000}  # sequences that an effort may place
@@ -75,7 +75,7 @@ def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     lasts = [makespan(problem, row) for row in warm] if run.best is None else []
     shake(run, np.array(lasts))
     best = polished(run.table, run.best.packed() if run.best else warm, EXCHANGES[effort])
-    return ordered(best, problem), run.spent
+    return ordered(aligned(problem, best), problem), run.spent
 
 
 def fills_of(effort: int, sequences: int) -> int:

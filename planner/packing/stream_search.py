@@ -12,8 +12,7 @@ import numpy as np
 from planner.costs.sequences import Sequences
 from planner.costs.table import Table, make_table
 from planner.packing.packed import Packed, ordered, worth
-from planner.packing.places import Nodes, make_nodes
-from planner.packing.streams import Rules, fill_streams
+from planner.packing.streams import Rules, Takes, fill_streams, takes_of
 
 PLACED = {0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000}  # sequences that an effort may place
 FEWEST_FILLS = {0: 0, 1: 10, 2: 30, 3: 100, 4: 400}
@@ -28,7 +27,7 @@ class Search:
     """The best packing so far, and the fills left to spend."""
 
     table: Table
-    nodes: Nodes
+    takes: list[Takes]
     fills: int
     value: float
     best: Packed
@@ -36,7 +35,7 @@ class Search:
 
     def attempt(self, span: float, rules: Rules, order: list[int]) -> bool:
         self.spent += 1
-        packed = fill_streams(self.table, self.nodes, span, rules, order)
+        packed = fill_streams(self.table, self.takes, span, rules, order)
         if packed is None:
             return False
         value = worth(self.table.problem, packed)
@@ -56,7 +55,8 @@ class Search:
 def stream_search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from `warm` on, and how many fills it took."""
     fills = max(FEWEST_FILLS[effort], PLACED[effort] // len(problem.sizes))
-    run = Search(make_table(problem), make_nodes(problem), fills, worth(problem, warm), warm)
+    table = make_table(problem)
+    run = Search(table, takes_of(table), fills, worth(problem, warm), warm)
     for rules in RULES:
         bisect(run, rules)
     shake(run)

@@ -13,8 +13,10 @@ from math import inf
 from typing import NamedTuple
 
 from planner.costs.table import Table
+from planner.packing.idle import Idle
 from planner.packing.packed import Packed, PackedGroup
-from planner.packing.places import Nodes
+
+Takes = dict[int, float]  # shape → seconds that a sequence adds to a group of it, of rising degree
 
 
 class Rules(NamedTuple):
@@ -36,14 +38,6 @@ class Stream:
     batches: list[list[int]] = field(default_factory=list)  # rows of the table
 
 
-class Free(NamedTuple):
-    """Ranks of one node without a group."""
-
-    first: int
-    count: int
-    left: float  # seconds
-
-
 class Choice(NamedTuple):
     """A group that could take a sequence."""
 
@@ -56,16 +50,16 @@ class Choice(NamedTuple):
 class Streams:
     """The state of one fill."""
 
-    def __init__(self, table: Table, nodes: Nodes, span: float, rules: Rules) -> None:
-        self.table, self.nodes, self.rules = table, nodes, rules
+    def __init__(self, table: Table, span: float, rules: Rules) -> None:
+        self.rules = rules
         self.degrees, self.rooms = table.degrees.tolist(), table.rooms.tolist()
         self.constants: list[float] = table.constants.tolist()
-        whole = zip(nodes.first.tolist(), nodes.size.tolist(), strict=True)
-        self.free = [Free(first, count, span) for first, count in whole]
+        self.pools = [shape.pool for shape in table.problem.shapes]
+        self.idle = [Idle(pool, span) for pool in table.problem.pools]
         self.streams: list[Stream] = []
         self.open: dict[int, list[tuple[float, int]]] = {}  # of each shape: (seconds left, stream), rising
 
-    def take(self, item: int, size: int, takes: dict[int, float]) -> bool:
+    def take(self, item: int, size: int, takes: Takes) -> bool:
         """Give a sequence, which takes so long on each shape, to some group."""
         choice = self.best_open(size, takes)
         number = None
@@ -86,7 +80,7 @@ class Streams:
         insort(self.open.setdefault(stream.shape, []), (stream.left, number))
         return True
 
-    def best_open(self, size: int, takes: dict[int, float]) -> Choice | None:
+    def best_open(self, size: int, takes: Takes) -> Choice | None:
         """The open group where it leaves the least rank-time free, another micro-batch counted in."""
         best = None
         for shape, known in self.open.items():
@@ -104,15 +98,15 @@ class Streams:
                 best = better(best, Choice(rest * degree, at, shape, True))
         return best
 
-    def too_dear(self, choice: Choice, takes: dict[int, float]) -> bool:
+    def too_dear(self, choice: Choice, takes: Takes) -> bool:
         cheapest = min(seconds * self.degrees[shape] for shape, seconds in takes.items())
         constant = min(self.constants[shape] * self.degrees[shape] for shape in takes)
         return takes[choice.shape] * self.degrees[choice.shape] - cheapest > self.rules.dear * constant
 
-    def opened(self, takes: dict[int, float]) -> int | None:
+    def opened(self, takes: Takes) -> int | None:
         """A new group on free ranks: the smallest degree that does."""
         for shape, seconds in takes.items():
-            place = self.carved(shape, seconds + self.constants[shape])
+            place = self.idle[self.pools[shape]].carve(self.degrees[shape], seconds + self.constants[shape])
             if place:
                 self.streams.append(Stream(shape, place.first, place.left, 0))
                 self.begin(self.streams[-1])
@@ -125,70 +119,37 @@ class Streams:
         stream.room = self.rooms[stream.shape]
         stream.batches.append([])
 
-    def broken_up(self, takes: dict[int, float]) -> int | None:
+    def broken_up(self, takes: Takes) -> int | None:
         """A new group on ranks of a wider one, the one with most time left."""
         for shape, seconds in takes.items():
-            needed = seconds + self.constants[shape]
-            wider = [known[-1] for s, known in self.open.items() if known and self.degrees[s] > self.degrees[shape]]
-            if wider and max(wider)[0] >= needed:
+            wider = [known[-1] for other, known in self.open.items() if known and self.is_wider(other, shape)]
+            if wider and max(wider)[0] >= seconds + self.constants[shape]:
                 left, number = max(wider)
-                self.open[self.streams[number].shape].remove((left, number))
-                self.release(self.streams[number])
+                ended = self.streams[number]
+                self.open[ended.shape].remove((left, number))
+                self.idle[self.pools[shape]].give_back(ended.first, self.degrees[ended.shape], left)
                 return self.opened({shape: seconds})
         return None
 
-    def release(self, stream: Stream) -> None:
-        """Its ranks are free, node by node."""
-        first, end = stream.first, stream.first + self.degrees[stream.shape]
-        for begin, size in zip(self.nodes.first.tolist(), self.nodes.size.tolist(), strict=True):
-            low, high = max(first, begin), min(end, begin + size)
-            if low < high:
-                self.free.append(Free(low, high - low, stream.left))
-
-    def carved(self, shape: int, needed: float) -> Free | None:
-        """Free ranks for a group, with the time that all of them have left: within a node, or whole nodes side by side.
-
-        Of the places with enough time the one with least.
-        """
-        degree = self.degrees[shape]
-        nodes = range(int(self.nodes.begin[shape]), int(self.nodes.end[shape]))
-        low, per_node = int(self.nodes.first[nodes[0]]), int(self.nodes.size[nodes[0]])
-        high = int(self.nodes.first[nodes[-1]] + self.nodes.size[nodes[-1]])
-        enough = [free for free in self.free if free.left >= needed and low <= free.first < high]
-        if degree <= per_node:
-            fitting = [free for free in enough if free.count >= degree]
-            return self.cut([min(fitting, key=lambda f: (f.left, f.count, f.first))], degree) if fitting else None
-        whole = sorted(free for free in enough if free.count == per_node)
-        count = -(-degree // per_node)
-        for start in range(len(whole) - count + 1):
-            run = whole[start : start + count]
-            if run[-1].first - run[0].first == (count - 1) * per_node:
-                return self.cut(run, degree)
-        return None
-
-    def cut(self, run: list[Free], degree: int) -> Free:
-        """Take the first `degree` ranks of a run of free ones; the others stay free."""
-        for free in run:
-            self.free.remove(free)
-        first, end, last = run[0].first, run[0].first + degree, run[-1]
-        if last.first + last.count > end:
-            self.free.append(Free(end, last.first + last.count - end, last.left))
-        return Free(first, degree, min(free.left for free in run))
+    def is_wider(self, other: int, shape: int) -> bool:
+        return self.pools[other] == self.pools[shape] and self.degrees[other] > self.degrees[shape]
 
 
 def better(best: Choice | None, other: Choice) -> Choice:
     return other if best is None or other < best else best
 
 
-def fill_streams(table: Table, nodes: Nodes, span: float, rules: Rules, order: list[int]) -> Packed | None:
+def takes_of(table: Table) -> list[Takes]:
+    """What every row of the table takes on the shapes that may hold it."""
+    return [{shape: s for shape, s in enumerate(seconds) if s < inf} for seconds in table.seconds.tolist()]
+
+
+def fill_streams(table: Table, takes: list[Takes], span: float, rules: Rules, order: list[int]) -> Packed | None:
     """A packing that is done within `span` seconds, or None. `order`: rows of the table, about longest first."""
-    state = Streams(table, nodes, span, rules)
-    sizes, seconds = table.sizes.tolist(), table.seconds.tolist()
-    for item in order:
-        takes = {shape: s for shape, s in enumerate(seconds[item]) if s < inf}
-        if not state.take(item, sizes[item], takes):
-            return None
-    return rows_of(table, state.streams)
+    state, sizes = Streams(table, span, rules), table.sizes.tolist()
+    if all(state.take(item, sizes[item], takes[item]) for item in order):
+        return rows_of(table, state.streams)
+    return None
 
 
 def rows_of(table: Table, streams: list[Stream]) -> Packed:

@@ -13,7 +13,7 @@ import msgspec
 
 from planner.specs.base import Amount, Count, Index, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
-from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync
+from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync, Zero
 from planner.specs.model import Module
 from planner.specs.profile import Collective, Device, ModuleCosts
 
@@ -75,6 +75,16 @@ class Outcome(Spec, kw_only=True):
     effort: str = ""  # work spent, in the strategy's own count
 
 
+class Instead(Spec):
+    """Another way that was tried, and what it would have given."""
+
+    strategy: str
+    zero: Zero
+    sync: Sync
+    value: Amount | None = None  # seconds; None: there is no such plan
+    because: str = ""  # what binds
+
+
 class Breakdown(Spec):
     """Seconds of the mean rank; they add up to the step."""
 
@@ -97,7 +107,7 @@ class Layout(Spec):
     ranks: Ranks
     mesh: dict[str, RankCount]  # ordered dims → sizes, slowest first; their product is the number of ranks
     stages: tuple[Layers, ...] = ()  # layers of each pipeline stage; empty: one stage holds all
-    zero: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
+    zero: Zero = 0
     recompute: Recompute = "none"
     dtype: Dtype = "bf16"
 
@@ -181,6 +191,7 @@ class Plan(Spec, kw_only=True):
     made: Made
     outcome: Outcome
     prediction: Prediction
+    instead: tuple[Instead, ...] = ()
     ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
     layouts: Annotated[dict[Name, Layout], msgspec.Meta(min_length=1)]
     groups: dict[Name, Group]

@@ -10,6 +10,7 @@ from planner.specs.workload import Workload
 Recompute = Literal["none", "selective", "full"]
 Sync = Literal["micro_batch", "step"]
 Dtype = Literal["bf16", "float32", "float64"]
+Zero = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
 
 
 class Limits(Spec):
@@ -22,7 +23,7 @@ class Limits(Spec):
 class LayoutWish(Spec):
     """How the module's states are kept; the strategy decides the rest."""
 
-    zero: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
+    zero: Zero = 3
     recompute: Recompute = "none"
     dtype: Dtype = "bf16"
 

@@ -28,5 +28,6 @@ class Strategy(Protocol):
 def strategy(name: str) -> Strategy:
     """The strategy of this name. Raises InputError listing those there are."""
     if name not in STRATEGIES:
-        raise InputError(f"no strategy is called `{name}`", where="strategy", fix=f"one of {', '.join(STRATEGIES)}")
+        fix = f"one of {', '.join(STRATEGIES)}, best"
+        raise InputError(f"no strategy is called `{name}`", where="strategy", fix=fix)
     return import_module(STRATEGIES[name])

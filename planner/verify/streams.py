@@ -53,12 +53,12 @@ def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
     """Seconds of a step that no plan can beat; at most `value`, which is known to be possible."""
     table = make_table(problem)
     high = value - problem.step_seconds
-    whole = least_span(table, fluid_of(table, 0), everyone(problem), high, effort)
+    whole = least_span(table, fluid_of(table, 0), everyone(problem), (0.0, high), effort)
     rest, least = fluid_of(table, 1), high
     for shape in np.flatnonzero(np.isfinite(table.seconds[0])).tolist():
         own = float(table.seconds[0, shape] + table.constants[shape])
-        if own < least:
-            least = max(own, least_span(table, rest, [*roles(table, shape, own)], least, effort))
+        if own < least and least > whole:
+            least = max(own, least_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
     return problem.step_seconds + max(whole, least)
 
 
@@ -89,11 +89,13 @@ def fluid_of(table: Table, without: int) -> Fluid:
     return Fluid(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
 
 
-def least_span(table: Table, fluid: Fluid, ranks: list[Ranks], high: float, effort: int) -> float:
-    """The longest time that is proven too short; `high` if all up to it are."""
-    low = 0.0
+def least_span(table: Table, fluid: Fluid, ranks: list[Ranks], between: tuple[float, float], effort: int) -> float:
+    """The longest time that is proven too short, of those that matter: the upper end if all up to it are."""
+    low, high = between
     if too_short(table, fluid, ranks, high):
         return high
+    if low > 0 and not too_short(table, fluid, ranks, low):
+        return low
     for _ in range(BISECTIONS[effort]):
         middle = (low + high) / 2
         if too_short(table, fluid, ranks, middle):

@@ -1,0 +1,85 @@
+"""A job decided batch by batch by its strategy; or by every strategy that could, for the best of them.
+
+`strategy: best` leaves it open when ranks meet: in every micro-batch, which ZeRO-3's gathers make them, or once a step
+under a lower ZeRO stage, which leaves less memory for tokens. Every way is tried, and the plan says what the others
+give.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from planner.errors import Infeasible, InputError
+from planner.plan.join import join, tidy
+from planner.plan.model import Instead, Plan
+from planner.specs.base import changed
+from planner.specs.inputs import Inputs
+from planner.specs.job import Sync
+from planner.strategies import strategy
+
+OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+BEST = "best"
+WAYS: tuple[tuple[str, int, Sync], ...] = (
+    ("sequence_groups", 3, "micro_batch"),
+    ("data_ranks", 2, "step"),
+    ("data_ranks", 1, "step"),
+)  # strategy, ZeRO stage, and when ranks meet
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A plan, and how long solving alone took, step by step."""
+
+    plan: Plan
+    step_seconds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.step_seconds)
+
+
+def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
+    """The plan of all batches. Raises InputError when the strategy cannot decide this job, and Infeasible."""
+    return best(inputs, on_batch) if inputs.job.strategy == BEST else by_strategy(inputs, on_batch)
+
+
+def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
+    """Let the job's strategy decide batch by batch."""
+    chosen = strategy(inputs.job.strategy)
+    reason = chosen.supports(inputs)
+    if reason:
+        raise InputError(reason, where="strategy", fix="change the job, or its strategy")
+    plans, seconds = [], []
+    for number, batch in enumerate(inputs.batches):
+        on_batch(number, len(inputs.batches), "")
+        start = perf_counter()
+        plans.append(chosen.plan(replace(inputs, batches=(batch,)), None))
+        seconds.append(perf_counter() - start)
+    return Solved(join(plans), tuple(seconds))
+
+
+def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
+    """Every way to synchronise, and the plan of the fastest. Raises the first way's Infeasible when there is none."""
+    solved: dict[int, Solved] = {}
+    refused: dict[int, Infeasible] = {}
+    for number, (name, zero, sync) in enumerate(WAYS):
+        layout = changed(inputs.job.layout, zero=zero)
+        job = changed(inputs.job, strategy=name, sync=sync, layout=layout)
+        try:
+            solved[number] = by_strategy(replace(inputs, job=job), on_batch)
+        except Infeasible as error:
+            refused[number] = error
+    if not solved:
+        raise refused[0]
+    chosen = min(solved, key=lambda number: (solved[number].plan.outcome.value, number))
+    others = [number for number in range(len(WAYS)) if number != chosen]
+    instead = tuple(otherwise(number, solved.get(number), refused.get(number)) for number in others)
+    seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
+    return Solved(changed(solved[chosen].plan, instead=instead), seconds)
+
+
+def otherwise(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
+    """What a way that was not taken would have given."""
+    name, zero, sync = WAYS[number]
+    value = tidy(solved.plan.outcome.value) if solved else None
+    return Instead(strategy=name, zero=zero, sync=sync, value=value, because=refused.message if refused else "")
