@@ -13,7 +13,8 @@ from itertools import accumulate
 
 from benchmarks.baselines.flexsp_program import solve_micro_batch
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.sequences import Sequences, cheapest
+from planner.costs.sequences import Sequences
+from planner.costs.table import make_table
 from planner.packing.packed import Packed, PackedGroup, makespan, worth
 
 TRIALS = 5  # of M
@@ -36,10 +37,7 @@ def flexsp(problem: Sequences, seconds: float = SECONDS) -> Packed | None:
 
 def solve_chunks(chunks: list[Sequences], value: float, seconds: float) -> list[Row] | None:
     """Micro-batches that together last less than `value`; None as soon as that cannot be any more."""
-    least = [
-        sum(cheapest(chunk, item, per_rank=False) for item in chunk.sizes) / chunk.ranks + chunk.row_constant
-        for chunk in chunks
-    ]
+    least = [make_table(chunk).work / chunk.ranks + chunk.row_constant for chunk in chunks]
     to_come, spent = list(accumulate(reversed(least))), 0.0
     rows: list[Row] = []
     for chunk in chunks:

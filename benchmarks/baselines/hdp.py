@@ -2,8 +2,8 @@
 
 static   One degree for all sequences: the least power of two that holds the longest without offloading. Sequences are
          packed in the order they arrive, each into the fullest group that has room (best fit).
-naive    Hybrid data parallelism: a sequence beyond what one rank holds gets a group of its own, of the fewest ranks that
-         hold it, D(s); shorter ones are packed for one rank each, by best fit.
+naive    Hybrid data parallelism: a sequence beyond what one rank holds gets a group of its own, of the fewest ranks
+         that hold it, D(s); shorter ones are packed for one rank each, by best fit.
 
 Groups go to ranks in the order in which they were made, each to the first micro-batch whose ranks have room for it.
 """

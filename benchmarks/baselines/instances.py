@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.solve_quality import JOB, problem_of
-from planner import pipeline
 from planner.costs.sequences import Pool, Sequences
 from planner.specs.distributions import sample
 from planner.specs.inputs import Options, load
@@ -48,8 +47,8 @@ def workloads(data: Path | None) -> Iterator[tuple[str, list[int]]]:
 
 def priced_problem() -> tuple[Sequences, int]:
     """The job's problem on its own 64 ranks, for its prices; and what its lengths are rounded to."""
-    rounding = load(JOB, Options()).job.workload.round_to
-    return problem_of(pipeline.solve(JOB, Options()).plan, 0), rounding
+    inputs = load(JOB, Options())
+    return problem_of(inputs, 0, inputs.job.degrees), inputs.job.workload.round_to
 
 
 def on_ranks(priced: Sequences, ranks: int) -> Sequences:

@@ -99,10 +99,18 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "exchanges inside nodes", duration(facts.exchange_within)
     yield "gathers, reductions, transfers", duration(facts.other_comm)
     yield "idle", duration(facts.idle)
-    yield "micro-batches", str(facts.micro_batches)
+    yield "micro-batches", micro_batches(facts)
     yield "groups", f"⟨{facts.groups}⟩"
     yield "tokens of what its groups can hold", percent(facts.held / facts.room if facts.room else 0.0)
     yield "memory of the fullest rank", f"{facts.peak_memory_gib:.2f} GiB"
+
+
+def micro_batches(facts: Facts) -> str:
+    """Where ranks meet once a step, each has its own."""
+    if facts.sync == "micro_batch":
+        return str(facts.micro_batches)
+    fewest, most = facts.fewest_of_rank, facts.most_of_rank
+    return f"{fewest} a rank" if fewest == most else f"{fewest} to {most} a rank"
 
 
 # -------------------------------------------------------------------------------------------------------------- why
@@ -135,9 +143,10 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
         f"  {answer.tokens:,} tokens, in group {load.group} ⟨{load.degree}⟩ of micro-batch {load.micro_batch}",
     )
     yield Text(f"{load_text(load)}\n")
-    rows = table(
-        "degree", ">alone", ">tokens a rank", ">room a rank", "fits", "nodes", ">step with it", ">against the plan"
-    )
+    several = len({c.kind for c in answer.choices}) > 1
+    numbers = (">alone", ">tokens a rank", ">room a rank", "fits", "nodes", ">step with it", ">against the plan")
+    rows = table("degree", *(["ranks"] if several else []), *numbers)
+    rows.columns[1].no_wrap = several  # a kind's name is read whole
     for c in answer.choices:
         step, difference = c.because, ""
         if c.step_seconds is not None:
@@ -145,6 +154,7 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
             difference = "chosen" if c.chosen else f"{signed(c.step_seconds - answer.value)}"
         rows.add_row(
             f"⟨{c.degree}⟩",
+            *([c.kind] if several else []),
             duration(c.seconds),
             f"{c.tokens_per_rank:,.0f}",
             f"{c.room_per_rank:,}",
@@ -161,12 +171,19 @@ def signed(seconds: float) -> str:
 
 
 def load_text(load: Load) -> str:
-    """`its group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
-    pace = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "sets the pace"
+    """`the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
     share = percent(load.held / load.room) if load.room else "none"
+    return f"the group takes {pace_text(load)}; it holds {load.tokens:,} of {load.room:,} tokens ({share})"
+
+
+def pace_text(load: Load) -> str:
+    """In a micro-batch that all wait for, or in what one of its ranks does over the step."""
+    if load.rank_seconds is None:
+        pace = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "sets the pace"
+        return f"{duration(load.seconds)} and {pace}"
+    pace = f"could take {duration(load.slack)} longer: {load.waits_for} sets" if load.waits_for else "sets"
     return (
-        f"the group takes {duration(load.seconds)} and {pace}; "
-        f"it holds {load.tokens:,} of {load.room:,} tokens ({share})"
+        f"{duration(load.seconds)} of the {duration(load.rank_seconds)} that rank {load.rank} works and {pace} the pace"
     )
 
 

@@ -46,7 +46,8 @@ class Line:
 
     def of(self, size: int) -> float:
         """One item alone, without the constant."""
-        return self.quad * size * size + self.lin * size + self.exposed((size,))
+        computed = self.quad * size * size + self.lin * size
+        return computed + self.exposed((size,)) if self.rings else computed
 
     def comm(self, sizes: Sequence[int]) -> float:
         """The part of `seconds` in which ranks wait for each other's data."""

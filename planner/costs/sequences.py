@@ -62,8 +62,10 @@ class Sequences:
         return [i for i, s in enumerate(self.shapes) if needed <= s.room and (degree is None or s.degree == degree)]
 
     def least_tokens(self, size: int) -> float:
-        """What an item of so many tokens takes of a group's room if as much as hides is offloaded."""
-        return self.offload.kept(self.offload.most(size)) * size if self.offload else size
+        """What an item takes of a group's room if as much as hides is offloaded: of items that no rank holds alone."""
+        if self.offload is None or size <= min(shape.cap for shape in self.shapes):
+            return size
+        return self.offload.kept(self.offload.most(size)) * size
 
     def offloaded(self, size: int, shape: int) -> float:
         """The share of its activations that an item must offload on a group of this shape."""
@@ -161,12 +163,6 @@ def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None
     if len(kinds) > 1 or not device.host_gb_per_s:
         return None
     return offloading(pricing.costs(module, min(kinds)), device, pricing.models[module].layers, ends=True)
-
-
-def cheapest(problem: Sequences, item: int, per_rank: bool) -> float:
-    """The least seconds (per rank), or rank-seconds, that an item takes on any of its shapes, without constants."""
-    shapes = [problem.shapes[choice] for choice in problem.choices(item)]
-    return min(shape.line.of(problem.sizes[item]) * (1 if per_rank else shape.degree) for shape in shapes)
 
 
 def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:

@@ -29,6 +29,11 @@ class Table:
         """(items, shapes): rank-seconds."""
         return self.seconds * self.degrees
 
+    @property
+    def work(self) -> float:
+        """Rank-seconds of all items, each on its cheapest shape."""
+        return float(self.areas.min(axis=1).sum())
+
 
 def make_table(problem: Sequences) -> Table:
     """Sizes that are equal are priced once."""

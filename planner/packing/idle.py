@@ -12,7 +12,7 @@ class Piece(NamedTuple):
     """Neighbouring ranks of one node."""
 
     first: int
-    count: int
+    ranks: int
     left: float  # seconds
 
 
@@ -30,7 +30,7 @@ class Idle:
     def look(self) -> None:
         """The longest time that a piece has left, and how many ranks those that begin a node have."""
         self.longest = max((piece.left for piece in self.pieces), default=-1.0)
-        self.most = sum(piece.count for piece in self.pieces if piece.first in self.sizes)
+        self.most = sum(piece.ranks for piece in self.pieces if piece.first in self.sizes)
 
     def carve(self, degree: int, needed: float) -> Piece | None:
         """Ranks for a group that needs so many seconds, with the time that all of them have left."""
@@ -38,19 +38,19 @@ class Idle:
             return None
         if degree > self.per_node:
             return self.cut(self.run(degree, needed), degree) if degree <= self.most else None
-        fitting = [piece for piece in self.pieces if piece.left >= needed and piece.count >= degree]
-        return self.cut([min(fitting, key=lambda p: (p.left, p.count, p.first))] if fitting else [], degree)
+        fitting = [piece for piece in self.pieces if piece.left >= needed and piece.ranks >= degree]
+        return self.cut([min(fitting, key=lambda p: (p.left, p.ranks, p.first))] if fitting else [], degree)
 
     def run(self, degree: int, needed: float) -> list[Piece]:
-        """Pieces side by side from the first rank of a node on, all but the last a whole node; none if there are none."""
+        """Pieces side by side from the first rank of a node on, all but the last a whole node; or none."""
         found: list[Piece] = []
         for piece in sorted(piece for piece in self.pieces if piece.left >= needed and piece.first in self.sizes):
             if found and found[-1].first + self.sizes[found[-1].first] != piece.first:
                 found = []
             found.append(piece)
-            if sum(piece.count for piece in found) >= degree:
+            if sum(piece.ranks for piece in found) >= degree:
                 return found
-            if piece.count < self.sizes[piece.first]:
+            if piece.ranks < self.sizes[piece.first]:
                 found = []
         return []
 
@@ -61,8 +61,8 @@ class Idle:
         for piece in run:
             self.pieces.remove(piece)
         first, end, last = run[0].first, run[0].first + degree, run[-1]
-        if last.first + last.count > end:
-            self.pieces.append(Piece(end, last.first + last.count - end, last.left))
+        if last.first + last.ranks > end:
+            self.pieces.append(Piece(end, last.first + last.ranks - end, last.left))
         self.look()
         return Piece(first, degree, min(piece.left for piece in run))
 

@@ -6,7 +6,8 @@ the same time. A pool is left out where its work in perfect balance takes longer
 
 from dataclasses import replace
 
-from planner.costs.sequences import Sequences, cheapest
+from planner.costs.sequences import Sequences
+from planner.costs.table import make_table
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed, PackedGroup, ordered, worth
 from planner.packing.search import search
@@ -29,7 +30,7 @@ def best_of_each_pool(problem: Sequences, packed: Packed, effort: int) -> tuple[
 def promised(problem: Sequences) -> float:
     """Seconds of a step with the fewest micro-batches, all of them full and in perfect balance."""
     rows = max(1, -(-problem.tokens // problem.row_tokens))
-    work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes) / problem.ranks
+    work = make_table(problem).work / problem.ranks
     return work + rows * problem.row_constant + problem.step_seconds
 
 

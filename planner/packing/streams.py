@@ -1,10 +1,10 @@
 """Longest-first fill for ranks that meet once a step: given when all must be done, groups of ranks take micro-batch
 after micro-batch, each rank as many as it finds time for (ByteScale, arXiv 2502.21231, section 5).
 
-Longest sequences first, each into the open group where it leaves the least rank-time free. A group whose micro-batch is
-full begins another one, which costs its constant again. A new group takes ranks that have none, of the smallest degree
-that does; when there are none left, the wider group with most time left is broken up into narrower ones. When some
-sequence finds no room, the time was too short.
+Longest sequences first, each into the open group where it leaves the least rank-time free. A group whose micro-batches
+are full begins another one, which costs its constant again. A new group takes ranks that have none, of the smallest
+degree that does; when there are none left, the wider group with most time left is broken up into narrower ones. When
+some sequence finds no room, the time was too short.
 """
 
 from bisect import bisect_left, insort
@@ -34,8 +34,28 @@ class Stream:
     shape: int
     first: int  # rank
     left: float  # seconds
-    room: int  # tokens in the last micro-batch
     batches: list[list[int]] = field(default_factory=list)  # rows of the table
+    rooms: list[int] = field(default_factory=list)  # tokens left in each
+    room: int = 0  # the most of them
+
+    def begin(self, constant: float, room: int) -> None:
+        """Another micro-batch."""
+        self.left -= constant
+        self.batches.append([])
+        self.rooms.append(room)
+        self.room = room
+
+    def put(self, item: int, size: int, seconds: float) -> None:
+        """Into a micro-batch that was just begun, else the one that it fills best.
+
+        What is larger than any takes a whole one, and offloads the rest.
+        """
+        fitting = [(room, at) for at, room in enumerate(self.rooms) if room >= size]
+        at = min(fitting)[1] if fitting and self.batches[-1] else len(self.rooms) - 1
+        self.batches[at].append(item)
+        self.rooms[at] -= min(size, self.rooms[at])
+        self.room = max(self.rooms)
+        self.left -= seconds
 
 
 class Choice(NamedTuple):
@@ -52,7 +72,8 @@ class Streams:
 
     def __init__(self, table: Table, span: float, rules: Rules) -> None:
         self.rules = rules
-        self.degrees, self.rooms = table.degrees.tolist(), table.rooms.tolist()
+        self.degrees: list[int] = table.degrees.tolist()
+        self.rooms: list[int] = table.rooms.tolist()
         self.constants: list[float] = table.constants.tolist()
         self.pools = [shape.pool for shape in table.problem.shapes]
         self.idle = [Idle(pool, span) for pool in table.problem.pools]
@@ -71,12 +92,10 @@ class Streams:
             if choice is None:
                 return False
             number = self.open[choice.shape].pop(choice.at)[1]
-            if choice.renew:
-                self.begin(self.streams[number])
+            if self.streams[number].room < size:
+                self.streams[number].begin(self.constants[choice.shape], self.rooms[choice.shape])
         stream = self.streams[number]
-        stream.left -= takes[stream.shape]
-        stream.room -= min(size, stream.room)  # an item that is larger offloads what has no room
-        stream.batches[-1].append(item)
+        stream.put(item, size, takes[stream.shape])
         insort(self.open.setdefault(stream.shape, []), (stream.left, number))
         return True
 
@@ -108,16 +127,10 @@ class Streams:
         for shape, seconds in takes.items():
             place = self.idle[self.pools[shape]].carve(self.degrees[shape], seconds + self.constants[shape])
             if place:
-                self.streams.append(Stream(shape, place.first, place.left, 0))
-                self.begin(self.streams[-1])
+                self.streams.append(Stream(shape, place.first, place.left))
+                self.streams[-1].begin(self.constants[shape], self.rooms[shape])
                 return len(self.streams) - 1
         return None
-
-    def begin(self, stream: Stream) -> None:
-        """Another micro-batch."""
-        stream.left -= self.constants[stream.shape]
-        stream.room = self.rooms[stream.shape]
-        stream.batches.append([])
 
     def broken_up(self, takes: Takes) -> int | None:
         """A new group on ranks of a wider one, the one with most time left."""

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, cheapest, sequences
+from planner.costs.sequences import Sequences, sequences
+from planner.costs.table import make_table
 from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
@@ -41,13 +42,13 @@ def fewest_rows(problem: Sequences) -> int:
 
 
 def area(problem: Sequences) -> Bound:
-    work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes)
+    work = make_table(problem).work
     rows = fewest_rows(problem) * problem.row_constant
     return Bound(rows + work / problem.ranks + problem.step_seconds, "area")
 
 
 def longest(problem: Sequences) -> Bound:
-    alone = max(cheapest(problem, item, per_rank=True) for item in problem.sizes)
+    alone = float(make_table(problem).seconds.min(axis=1).max())
     rows = fewest_rows(problem) * problem.row_constant
     return Bound(rows + alone + problem.step_seconds, "longest")
 

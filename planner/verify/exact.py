@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.sequences import Sequences, cheapest
+from planner.costs.sequences import Sequences
+from planner.costs.table import make_table
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
 
@@ -56,9 +57,10 @@ class Proof:
 
 def small_enough(problem: Sequences, value: float) -> bool:
     """Whether the exact program can be expected to settle the problem."""
+    if len(problem.sizes) > ITEMS or problem.ranks > RANKS:
+        return False
     slots = sum(copies(problem, shape) for shape in range(len(problem.shapes)))
-    rows = rows_worth_trying(problem, value)
-    return len(problem.sizes) <= ITEMS and problem.ranks <= RANKS and slots * rows * len(problem.sizes) <= BINARIES
+    return slots * rows_worth_trying(problem, value) * len(problem.sizes) <= BINARIES
 
 
 def copies(problem: Sequences, shape: int) -> int:
@@ -72,7 +74,7 @@ def rows_worth_trying(problem: Sequences, value: float) -> int:
     constant, most = problem.row_constant, len(problem.sizes)
     if constant <= 0:
         return most
-    work = sum(cheapest(problem, item, per_rank=False) for item in problem.sizes) / problem.ranks
+    work = make_table(problem).work / problem.ranks
     return max(1, min(most, int((value - problem.step_seconds - work) / constant * (1 + 1e-9) + 1e-9)))
 
 

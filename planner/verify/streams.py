@@ -1,8 +1,8 @@
 """A lower bound for ranks that meet once a step: how many micro-batches each rank runs is what binds.
 
-A rank that runs m micro-batches pays the constant β for each, so it works at most C − m·β of the C seconds that the step
-lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, sequences as a fluid, in rank-seconds
-a_i at their cheapest and s_i tokens:
+A rank that runs m micro-batches pays the constant β for each, so it works at most C − m·β of the C seconds that the
+step lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, sequences as a fluid, in
+rank-seconds a_i at their cheapest and s_i tokens:
 
     Σ_i a_i x_im ≤ f_m (C − m·β),   Σ_i s_i x_im ≤ f_m·m·cap,   Σ_m f_m ≤ N,   Σ_m x_im = n_i
 
@@ -10,13 +10,15 @@ By Farkas' lemma no C is enough for which some θ in [0, 1] and μ ≥ 0 give
 
     Σ_i n_i·min_m μ (θ_m a_i / (C − m·β) + (1 − θ_m) s_i / (m·cap))  >  μ·N
 
-and C is then bisected. Ranks of several pools are of different types; so are those that hold the longest sequence, for
-each shape that it may have: they have its time less, and room for what is left beside it. One of these shapes it has, so
-the least over them is a bound.
+and C is then bisected. One type stands for all ranks with many micro-batches: instead of the second condition it has
+Σ_i (a_i + β s_i/cap) x_i ≤ f·C, since their number is at least tokens/cap. Ranks of several pools are of different
+types; so are those that hold the longest sequence, for each shape that it may have: they have its time less, and room
+for what is left beside it. One of these shapes it has, so the least over them is a bound.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from planner.costs.table import Floats, Table, make_table
 MICRO_BATCHES = 8  # of a rank, that are told apart
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
 STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # shares of time that all types begin with: the search moves one at a time
+DEAREST = 1e9  # shares of a rank that a sequence takes where it cannot be: the least that no plan can afford
 FINEST = 0.005  # of the multipliers' range: where the search for better ones ends
 
 
@@ -110,11 +113,10 @@ def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bo
     types = [*types_of(table, ranks, span)]
     if not types:
         return bool(len(fluid.counts))
-    time = np.array([fluid.areas[ranks[role].pool] / seconds for role, seconds, _ in types])
-    room = np.array([fluid.tokens / tokens for _, _, tokens in types])
-    of = np.array([role for role, _, _ in types])
+    parts = [shares(fluid, ranks[each.role].pool, each) for each in types]
+    time, room = (np.minimum(rows, DEAREST) for rows in zip(*parts, strict=True))
+    of = np.array([each.role for each in types])
     counts = np.array([role.count for role in ranks], dtype=np.float64)
-    time = np.where(np.isinf(time), 1e9, time)
 
     def excess(point: Floats) -> float:
         shares, prices = point[: len(types), None], np.append(1.0, point[len(types) :])
@@ -125,21 +127,39 @@ def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bo
     return proves(excess, max(starts, key=excess), len(types))
 
 
-def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[tuple[int, float, float]]:
-    """(role, seconds of work, tokens) of a rank for every number of micro-batches; the last one stands for more."""
+class Type(NamedTuple):
+    """A rank that runs so many micro-batches, or at least so many."""
+
+    role: int
+    seconds: float  # that it works at most
+    tokens: float  # that it holds at most; inf: as many as it has micro-batches for
+    per_token: float = 0.0  # of `seconds_in_all`, what a token costs it in micro-batches
+    seconds_in_all: float = 0.0  # that it works at most, its micro-batches counted in by the token
+
+
+def shares(fluid: Fluid, pool: int, of: Type) -> tuple[Floats, Floats]:
+    """What each sequence takes of the two things that such a rank has."""
+    if of.tokens < np.inf:
+        return fluid.areas[pool] / of.seconds, fluid.tokens / of.tokens
+    return fluid.areas[pool] / of.seconds, (fluid.areas[pool] + of.per_token * fluid.tokens) / of.seconds_in_all
+
+
+def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[Type]:
+    """A type for every number of micro-batches, and one for more: these run at least tokens/cap micro-batches."""
     problem = table.problem
     for number, role in enumerate(ranks):
         mine = [shape for shape in problem.shapes if shape.pool == role.pool]
         if not mine:
             continue
         constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
-        for batches in range(role.fewest, role.fewest + MICRO_BATCHES):
-            seconds = span - role.spent - batches * constant
-            tokens = role.room + batches * cap
-            if batches == role.fewest + MICRO_BATCHES - 1 or constant <= 0:
-                tokens = float("inf")
+        many = role.fewest + (MICRO_BATCHES if constant > 0 else 0)
+        for batches in range(role.fewest, many):
+            seconds, tokens = span - role.spent - batches * constant, role.room + batches * cap
             if seconds > 0 and tokens > 0:
-                yield number, seconds, tokens
+                yield Type(number, seconds, tokens)
+        seconds, a_token = span - role.spent - many * constant, constant / cap
+        if seconds > 0:
+            yield Type(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
 
 
 def proves(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:

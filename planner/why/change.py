@@ -33,28 +33,42 @@ def with_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
 def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, tuple[str, ...], str]:
     """What the changes bring with them, said in the same words; and why no strategy can decide the result, if so.
 
-    ZeRO-3's ranks meet in every micro-batch and others once a step; a strategy that cannot gives way to one that can.
+    A strategy that was asked for brings what lets ranks meet the way that it needs; a strategy that was not gives way
+    to one that can.
     """
     said = {word.partition("=")[0].strip() for word in words}
-    follows: list[str] = []
+    inputs, follows = with_one_meeting(inputs, said)
+    reasons = {name: unable(name, inputs) for name in (inputs.job.strategy, *STRATEGIES)}
+    if not reasons[inputs.job.strategy]:
+        return inputs, follows, ""
+    if "strategy" not in said:
+        able = [name for name, reason in reasons.items() if not reason]
+        if able:
+            return replace(inputs, job=changed(inputs.job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
+    elif not said & {"zero", "sync"}:
+        other = with_other_meeting(inputs)
+        if not unable(other.job.strategy, other):
+            return other, (f"zero={other.job.layout.zero}", f"sync={other.job.sync}"), ""
+    return inputs, follows, "; ".join(dict.fromkeys(filter(None, reasons.values())))
+
+
+def with_one_meeting(inputs: Inputs, said: set[str]) -> tuple[Inputs, tuple[str, ...]]:
+    """ZeRO-3's ranks meet in every micro-batch, others once a step: of the two, the one that was not said follows."""
     job = inputs.job
     meets: Sync = "micro_batch" if job.layout.zero == 3 else "step"
-    if job.sync != meets:
-        if "sync" not in said:
-            job = changed(job, sync=meets)
-            follows.append(f"sync={meets}")
-        elif "zero" not in said:
-            zero = 3 if job.sync == "micro_batch" else 2
-            job = changed(job, layout=changed(job.layout, zero=zero))
-            follows.append(f"zero={zero}")
-    inputs = replace(inputs, job=job)
-    reasons = {name: unable(name, inputs) for name in (job.strategy, *STRATEGIES)}
-    if not reasons[job.strategy]:
-        return inputs, tuple(follows), ""
-    able = [] if "strategy" in said else [name for name, reason in reasons.items() if not reason]
-    if not able:
-        return inputs, tuple(follows), "; ".join(dict.fromkeys(filter(None, reasons.values())))
-    return replace(inputs, job=changed(job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
+    if job.sync == meets or {"sync", "zero"} <= said:
+        return inputs, ()
+    if "sync" not in said:
+        return replace(inputs, job=changed(job, sync=meets)), (f"sync={meets}",)
+    zero = 3 if job.sync == "micro_batch" else 2
+    return replace(inputs, job=changed(job, layout=changed(job.layout, zero=zero))), (f"zero={zero}",)
+
+
+def with_other_meeting(inputs: Inputs) -> Inputs:
+    """Once a step where ranks meet in every micro-batch, and the other way round."""
+    job = inputs.job
+    zero, sync = (2, "step") if job.sync == "micro_batch" else (3, "micro_batch")
+    return replace(inputs, job=changed(job, layout=changed(job.layout, zero=zero), sync=sync))
 
 
 def unable(name: str, inputs: Inputs) -> str | None:

@@ -37,7 +37,7 @@ def parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
         ("exchanges across nodes", b.exchange_across, a.exchange_across, f": {crossing}{a.crossing_tokens:,} tokens"),
         ("exchanges inside nodes", b.exchange_within, a.exchange_within, f": groups ⟨{b.groups}⟩ → ⟨{a.groups}⟩"),
         ("compute", b.compute, a.compute, compute_text(b, a)),
-        ("gathers, reductions and transfers", b.other_comm, a.other_comm, f": {rows_text(b, a)}"),
+        ("gathers, reductions and transfers", b.other_comm, a.other_comm, f": {meeting_text(b, a)}"),
         ("idle ranks", b.idle, a.idle, idle_text(b, a)),
     ]
 
@@ -53,6 +53,14 @@ def rows_text(b: Facts, a: Facts) -> str:
     return f"{b.micro_batches} → {a.micro_batches} micro-batches"
 
 
+def meeting_text(b: Facts, a: Facts) -> str:
+    """How often all ranks meet, where that changes."""
+    if b.sync == a.sync:
+        return rows_text(b, a)
+    each = {"micro_batch": "in each of {} micro-batches", "step": "once a step"}
+    return f"ranks meet {each[b.sync].format(b.micro_batches)} → {each[a.sync].format(a.micro_batches)}"
+
+
 def compute_text(b: Facts, a: Facts) -> str:
     """The fixed part of every micro-batch, or the work itself: what differs more."""
     fixed, work = (b.fixed, a.fixed), (b.compute - b.fixed, a.compute - a.fixed)
@@ -65,7 +73,9 @@ def compute_text(b: Facts, a: Facts) -> str:
 def idle_text(b: Facts, a: Facts) -> str:
     """Ranks without a group, against those that wait for a slower one."""
     shares = f"{percent(b.idle / (b.value or 1))} → {percent(a.idle / (a.value or 1))} of the time"
+    waiting = {"micro_batch": "waiting for slower groups", "step": "waiting for the rank that is done last"}
+    both = waiting[b.sync] if b.sync == a.sync else f"{waiting[b.sync]} → {waiting[a.sync]}"
     if not b.unheld and not a.unheld:
-        return f": {shares}, all of it waiting for slower groups"
-    waits = f"{duration(b.idle - b.unheld)} → {duration(a.idle - a.unheld)} waiting for slower groups"
+        return f": {shares}, all of it {both}"
+    waits = f"{duration(b.idle - b.unheld)} → {duration(a.idle - a.unheld)} {both}"
     return f": {shares}, {duration(b.unheld)} → {duration(a.unheld)} without a group and {waits}"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from planner.costs.pricing import pricing_of
 from planner.plan.model import Plan
 from planner.specs.base import Spec
+from planner.specs.job import Sync
 from planner.units import GIB
 from planner.verify.score import Score
 from planner.why.loads import Load, loads
@@ -25,7 +26,10 @@ class Facts(Spec, omit_defaults=False):
     idle: float
     unheld: float  # the part of idle in which no group holds the rank
     ranks: int
+    sync: Sync
     micro_batches: int
+    fewest_of_rank: int  # micro-batches that a rank works in
+    most_of_rank: int
     groups: str  # degrees of all groups: `64, 8×3`
     crossing_groups: int
     crossing_tokens: int
@@ -41,6 +45,7 @@ def facts(plan: Plan, score: Score) -> Facts:
     placed = loads(plan, score)
     across, within = exchanges(plan, score, placed)
     crossing = [load for load in placed if load.crosses_nodes]
+    worked_in = rank_micro_batches(plan, placed)
     return Facts(
         value=score.value,
         bound=min(score.bound.seconds, score.value),
@@ -53,7 +58,10 @@ def facts(plan: Plan, score: Score) -> Facts:
         idle=parts.idle,
         unheld=min(parts.idle, unheld_seconds(plan, placed)),
         ranks=plan.size,
+        sync=plan.steps[0].sync,
         micro_batches=len(plan.steps[0].micro_batches),
+        fewest_of_rank=min(worked_in),
+        most_of_rank=max(worked_in),
         groups=degrees_text(placed),
         crossing_groups=len(crossing),
         crossing_tokens=sum(load.tokens for load in crossing),
@@ -76,6 +84,13 @@ def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, floa
             else:
                 within += seconds
     return across, within
+
+
+def rank_micro_batches(plan: Plan, placed: list[Load]) -> list[int]:
+    """In how many micro-batches each rank works."""
+    worked = {(rank, load.micro_batch) for load in placed for rank in load.ranks}
+    counts = Counter(rank for rank, _ in worked)
+    return [counts[rank] for rank in range(plan.size)]
 
 
 def fixed_seconds(plan: Plan, score: Score) -> float:

@@ -1,26 +1,34 @@
-"""Why one item is where it is: what each degree would cost it alone, and the step if it had to have another."""
+"""Why one item is where it is: what each degree would cost it alone, and the step if it had to have another.
+
+On ranks of several pools a degree can be had on each. A degree is all that an item can be asked to have: the step with
+it is said where the item then lies.
+"""
+
+from collections.abc import Iterator
 
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import split
-from planner.errors import InputError
+from planner.costs.sequences import Pool, host_offload, pools, split
+from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
-from planner.plan.model import Group, Plan, group_name
+from planner.plan.model import Group, Plan, assignments, group_name
 from planner.simulate import simulate
 from planner.specs.base import Ranks, Spec, changed
+from planner.specs.cluster import kind_of
 from planner.verify.score import score
 from planner.why.change import with_what_follows
-from planner.why.facts import Facts
 from planner.why.keys import fix_item, some
 from planner.why.loads import Load, group_seconds, loads, rank_room
 from planner.why.machine import crosses
 from planner.why.problem import inputs_of, of_step, only_module
-from planner.why.resolve import Binding, Resolve, solved
+from planner.why.resolve import Resolve
 
 
 class Choice(Spec, omit_defaults=False):
-    """One degree that the item could have, on the first ranks."""
+    """One degree that the item could have, on the first ranks of a pool; or on those that it has."""
 
     degree: int
+    kind: str  # of the ranks
+    ranks: Ranks
     chosen: bool
     seconds: float  # of the item alone in a micro-batch, forward and backward
     tokens_per_rank: float
@@ -59,47 +67,84 @@ def why_item(plan: Plan, number: int, item: int, resolve: Resolve) -> WhyItem:
         tokens=sizes[item],
         value=scored.value,
         load=load,
-        choices=tuple(with_steps(step, item, load.degree, scored.value, resolve)),
+        choices=tuple(with_steps(step, item, load, scored.value, resolve)),
     )
 
 
-def with_steps(step: Plan, item: int, chosen: int, value: float, resolve: Resolve) -> list[Choice]:
+def with_steps(step: Plan, item: int, load: Load, value: float, resolve: Resolve) -> list[Choice]:
     """Every allowed degree; the nearest ones that fit, on both sides of the item's own, with the step they give."""
-    degrees = sorted({degree for degree in step.uses.degrees if degree <= step.size} | {chosen})
-    choices = [choice(step, item, degree, degree == chosen) for degree in degrees]
-    fitting = [c.degree for c in choices if c.fits]
-    lower = [degree for degree in fitting if degree < chosen][-1:]
-    higher = [degree for degree in fitting if degree > chosen][:1]
-    asked = {*lower, *higher}
-    return [
-        changed(c, step_seconds=value) if c.chosen else solved_with(step, item, c, resolve) if c.degree in asked else c
-        for c in choices
-    ]
+    choices = [choice(step, item, ranks, ranks == load.ranks) for ranks in blocks(step, load)]
+    fitting = sorted({c.degree for c in choices if c.fits})
+    lower = [degree for degree in fitting if degree < load.degree][-1:]
+    higher = [degree for degree in fitting if degree > load.degree][:1]
+    for degree in (*lower, *higher):
+        choices = solved_with(step, item, degree, choices, resolve)
+    return [changed(c, step_seconds=value) if c.chosen else c for c in choices]
 
 
-def solved_with(step: Plan, item: int, c: Choice, resolve: Resolve) -> Choice:
-    """The choice with the step that it gives."""
-    inputs, _, unable = with_what_follows(fix_item(inputs_of(step), f"items.{item}.degree", str(c.degree)), ())
-    found = Binding(message=unable, where="strategy", fix="") if unable else solved(inputs, resolve)
-    return changed(c, step_seconds=found.value) if isinstance(found, Facts) else changed(c, because=found.message)
+def blocks(step: Plan, load: Load) -> Iterator[Ranks]:
+    """The ranks that the item has, and for each other degree and pool the first ranks."""
+    for degree in sorted({*step.uses.degrees, load.degree}):
+        for pool in pools_of(step):
+            if degree == load.degree and pool.first <= load.ranks[0] < pool.first + pool.ranks:
+                yield load.ranks
+            elif degree <= pool.ranks:
+                yield Ranks(range(pool.first, pool.first + degree))
 
 
-def choice(step: Plan, item: int, degree: int, chosen: bool) -> Choice:
-    """A degree for the item alone, on an aligned block of ranks."""
-    module, layout = only_module(step)
-    ranks = Ranks(layout.ranks[:degree])
-    size, room = step.uses.items[module][item], rank_room(step, ranks)
+def pools_of(step: Plan) -> tuple[Pool, ...]:
+    return pools(step.uses.cluster, only_module(step)[1].ranks)
+
+
+def solved_with(step: Plan, item: int, degree: int, choices: list[Choice], resolve: Resolve) -> list[Choice]:
+    """The choices, one of this degree with the step that it gives: that on the pool where the item then lies."""
+    inputs, _, unable = with_what_follows(fix_item(inputs_of(step), f"items.{item}.degree", str(degree)), ())
+    because, seconds, first = unable, None, None
+    if not unable:
+        try:
+            plan = resolve(inputs)
+        except Infeasible as error:
+            because = error.message
+        else:
+            seconds, first = score(plan).value, ranks_of(plan, item)[0]
+    found = []
+    for c in choices:
+        pool = next(pool for pool in pools_of(step) if c.ranks[0] < pool.first + pool.ranks)
+        if c.degree == degree and (first is None or pool.first <= first < pool.first + pool.ranks):
+            c = changed(c, step_seconds=seconds, because=because)
+        found.append(c)
+    return found
+
+
+def ranks_of(plan: Plan, item: int) -> Ranks:
+    """Those that work on an item of a plan of one step."""
+    placed = (a for row in plan.steps[0].micro_batches for a in assignments(plan, row))
+    return next(plan.groups[a.group].ranks for a in placed if item in a.items)
+
+
+def choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> Choice:
+    """A degree for the item alone, on these ranks."""
+    module, _ = only_module(step)
+    size, room, degree = step.uses.items[module][item], rank_room(step, ranks), len(ranks)
     return Choice(
         degree=degree,
+        kind=kind_of(step.uses.cluster, ranks[0]),
+        ranks=ranks,
         chosen=chosen,
         seconds=alone_seconds(step, item, ranks),
         tokens_per_rank=size / degree,
         room_per_rank=room,
-        fits=chosen or size <= room * degree,  # what is chosen may fit by being offloaded
+        fits=chosen or least_tokens(step, size) <= room * degree,
         crosses_nodes=crosses(step.uses.cluster, ranks),
         step_seconds=None,
         because="",
     )
+
+
+def least_tokens(step: Plan, size: int) -> float:
+    """What an item takes of the room when as much of it is offloaded as hides, where ranks meet once a step."""
+    offload = host_offload(pricing_of(step), only_module(step)[0], step.uses) if step.steps[0].sync == "step" else None
+    return offload.kept(offload.most(size)) * size if offload else size
 
 
 def alone_seconds(step: Plan, item: int, ranks: Ranks) -> float:

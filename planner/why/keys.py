@@ -106,10 +106,10 @@ def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
     layout = changed(inputs.job.layout, **wish)
     if layout == inputs.job.layout:
         return inputs
-    (costs,) = inputs.profile.modules.values()
-    if costs.source != "analytic":
+    sources = sorted({costs.source for costs in inputs.profile.modules.values()} - {"analytic"})
+    if sources:
         raise InputError(
-            f"the plan's costs of `{inputs.module}` are {costs.source}, and say nothing of another {key}",
+            f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and say nothing of another {key}",
             where=key,
             fix="profile the model that way and solve its job with that profile",
         )

@@ -12,6 +12,7 @@ from planner.specs.cluster import kind_of
 from planner.specs.shapes import resident_layers
 from planner.verify.score import Score
 from planner.why.machine import crosses
+from planner.why.pace import Key, Pace, by_row, over_step
 from planner.why.problem import only_module
 
 SAME = 1e-9  # seconds of slack, over the load, below which a group waits for nobody
@@ -31,49 +32,29 @@ class Load(Spec, omit_defaults=False):
     room: int  # tokens that its ranks can hold
     seconds: float  # forward and backward
     slack: float  # seconds that it could take longer without anything ending later
-    waits_for: str  # the group that sets the pace; empty when this one does
+    waits_for: str  # the group that sets the pace, or the rank where ranks meet once a step; empty when this one does
+    rank: int | None  # of its ranks, the one that works longest over the step; None: ranks meet in every micro-batch
+    rank_seconds: float | None  # that it works
 
 
 def loads(plan: Plan, score: Score) -> list[Load]:
     """Every group of a plan of one step, in its order.
 
-    Where ranks meet in every micro-batch, its slowest group sets the pace; where they meet once a step, the group whose
-    rank is busy longest over the step.
+    Where ranks meet in every micro-batch, its slowest group sets the pace; where they meet once a step, the rank that
+    is done last.
     """
     busy = group_seconds(score.timeline)
     cells = [(row, a) for row, placed in enumerate(plan.steps[0].micro_batches) for a in assignments(plan, placed)]
     cells = [(row, a) for row, a in cells if a.items]
     seconds = {(row, a.group): busy.get((row, a.group), 0.0) for row, a in cells}
-    paces = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(plan, seconds)
+    ranks_of = {a.group: plan.groups[a.group].ranks for _, a in cells}
+    paces = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(ranks_of, seconds)
     return [load(plan, row, a, seconds[row, a.group], paces[row, a.group]) for row, a in cells]
 
 
-Key = tuple[int, str]  # micro-batch, group
-
-
-def by_row(seconds: dict[Key, float]) -> dict[Key, tuple[str, float]]:
-    """Of each group: the slowest of its micro-batch, and how much longer that takes."""
-    slowest = {row: max((s, group) for (r, group), s in seconds.items() if r == row) for row, _ in seconds}
-    return {key: (slowest[key[0]][1], slowest[key[0]][0] - spent) for key, spent in seconds.items()}
-
-
-def over_step(plan: Plan, seconds: dict[Key, float]) -> dict[Key, tuple[str, float]]:
-    """Of each group: a group on the rank that is busy longest, and how much less its own busiest rank is."""
-    of_rank: dict[int, float] = {}
-    for (_, group), spent in seconds.items():
-        for rank in plan.groups[group].ranks:
-            of_rank[rank] = of_rank.get(rank, 0.0) + spent
-    most = max(of_rank.values(), default=0.0)
-    pace = next((g for _, g in seconds if max(of_rank[rank] for rank in plan.groups[g].ranks) == most), "")
-    return {
-        (row, group): (pace, most - max(of_rank[rank] for rank in plan.groups[group].ranks)) for row, group in seconds
-    }
-
-
-def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: tuple[str, float]) -> Load:
+def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: Pace) -> Load:
     group = plan.groups[a.group]
-    slowest, slack = pace
-    waits = slack > SAME * (seconds + slack)
+    waits = pace.slack > SAME * (seconds + pace.slack)
     return Load(
         micro_batch=row,
         group=a.group,
@@ -85,8 +66,10 @@ def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: tuple[str, f
         held=held_tokens(plan, a),
         room=group.degree * rank_room(plan, group.ranks),
         seconds=seconds,
-        slack=slack if waits else 0.0,
-        waits_for=slowest if waits else "",
+        slack=pace.slack if waits else 0.0,
+        waits_for=pace.by if waits else "",
+        rank=pace.rank,
+        rank_seconds=pace.rank_seconds,
     )
 
 

@@ -80,8 +80,8 @@ def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
     if limits.tokens_per_rank is None:
         devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
         return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
-    costs = next(iter(inputs.profile.modules.values()))
-    per_token = activation_bytes(costs, inputs.spec.layers, True, 1.0)
+    tables = inputs.profile.modules.values()  # of each kind of rank; what fits all of them counts
+    per_token = max(activation_bytes(costs, inputs.spec.layers, True, 1.0) for costs in tables)
     more = int(gib * GIB / per_token) if per_token else 0
     limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
     return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"

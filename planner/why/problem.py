@@ -1,5 +1,6 @@
 """A plan's own problem: one step of it turned back into what a strategy starts from, with no other file."""
 
+from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, assignments
 from planner.specs.base import changed
@@ -7,7 +8,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job, LayoutWish
 from planner.specs.lengths import Batch
 from planner.specs.model import Model
-from planner.specs.profile import ModuleCosts, Profile, Provenance
+from planner.specs.profile import Profile, Provenance
 from planner.specs.workload import LengthsFile, Workload
 
 
@@ -55,8 +56,12 @@ def fixed_among(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
 
 
 def inputs_of(plan: Plan) -> Inputs:
-    """What a strategy needs to decide a plan of one step again: everything stands in `uses`."""
+    """What a strategy needs to decide a plan of one step again: everything stands in `uses`.
+
+    Raises InputError when the plan does not price its module on every kind of its ranks.
+    """
     module, layout = only_module(plan)
+    pricing_of(plan)
     uses = plan.uses
     cluster = changed(uses.cluster, ranks=plan.ranks)
     batch = Batch(dict(uses.items[module]), uses.dropped)
@@ -71,7 +76,7 @@ def inputs_of(plan: Plan) -> Inputs:
             name=uses.prices.profile,
             device=uses.devices[cluster.ranks[0].kind],
             provenance=Provenance(source="the plan"),
-            modules={f"{plan.name}/{module}": costs_of(plan, module)},
+            modules={f"{plan.name}/{key}": costs for key, costs in uses.prices.modules.items()},
             collectives=uses.prices.collectives,
         ),
         batches=(batch,),
@@ -80,14 +85,6 @@ def inputs_of(plan: Plan) -> Inputs:
         effort=plan.made.effort,
         first_row=plan.made.first_row,
     )
-
-
-def costs_of(plan: Plan, module: str) -> ModuleCosts:
-    """What the plan was priced with. Raises InputError when it says nothing of the module."""
-    if module not in plan.uses.prices.modules:
-        message, fix = f"the plan has no prices for `{module}`", "add them, or solve its job again"
-        raise InputError(message, where="uses.prices.modules", fix=fix)
-    return plan.uses.prices.modules[module]
 
 
 def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:

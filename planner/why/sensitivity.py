@@ -65,7 +65,9 @@ def better_machines(inputs: Inputs) -> Iterator[Machine]:
     """Each with one more of something."""
     more, what = with_memory(inputs, 1.0)
     yield Machine(what, more, True)
-    for at, entry in enumerate(inputs.cluster.ranks):
+    last = {(entry.kind, entry.per_node): at for at, entry in enumerate(inputs.cluster.ranks)}
+    for at in last.values():  # a node more beside any nodes of the kind is the same
+        entry = inputs.cluster.ranks[at]
         wider = with_ranks(inputs, at, entry.count + entry.per_node)
         yield Machine(f"one more node ({entry.per_node} × {entry.kind})", wider, False)
     faster = with_faster_links(inputs, 2.0)

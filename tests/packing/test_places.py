@@ -1,6 +1,7 @@
 """Groups lie within nodes, or on whole ones; no rank is in two of them; what greed places can be placed."""
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from planner.costs.lines import Line
 from planner.costs.sequences import Pool, Sequences, Shape
-from planner.packing.places import make_nodes, place, placed
+from planner.packing.packed import worth
+from planner.packing.places import aligned, make_nodes, place, placed
 from planner.packing.search import search
 from tests.groupings import fits_on_nodes, nodes_of, require_lies_well, require_possible, simple, warm_start
 
@@ -97,6 +99,19 @@ def test_powers_of_two_fill_their_nodes(machine, chance):
     (groups,) = placed(problem, [row])
     covered = [rank for g in groups for rank in range(g.first, g.first + degrees[g.shape])]
     assert sorted(covered) == [*range(ranks)]
+
+
+@given(st.sampled_from([(8, 1), (8, 4), (16, 8), (16, 16)]), st.integers(0, 2**20).map(Random))
+def test_powers_of_two_lie_on_multiples_of_themselves(machine, chance):
+    """Wherever a fill put them."""
+    ranks, per_node = machine
+    sizes = [chance.randint(1, 40 * ranks) for _ in range(40)]
+    degrees = tuple(2**k for k in range(ranks.bit_length()))
+    problem = simple(sizes, ranks, degrees, cap=40, per_node=per_node, row_seconds=1.0)
+    packed = search(problem, warm_start(problem), 1)[0]
+    assert all(group.first % problem.shapes[group.shape].degree == 0 for row in packed for group in row)
+    require_possible(problem, aligned(problem, packed))
+    assert worth(problem, aligned(problem, packed)) == worth(problem, packed)
 
 
 def test_nodes_of_all_pools_follow_each_other():

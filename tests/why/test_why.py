@@ -38,15 +38,6 @@ def test_slowest_groups_and_constants_make_the_step(wide):
     assert sum(spans.values()) + others == pytest.approx(scored.value)
 
 
-def test_ranks_that_meet_once_a_step_wait_for_the_busiest(plan):
-    once = changed(plan, steps=(changed(plan.steps[0], sync="step"),))
-    placed = loads(once, score(plan))
-    busy = {rank: sum(load.seconds for load in placed if rank in load.ranks) for rank in range(4)}
-    most = max(busy.values())
-    for load in placed:
-        assert load.slack == pytest.approx(most - max(busy[rank] for rank in load.ranks), abs=1e-9)
-
-
 def test_an_item_is_where_the_plan_has_it(wide):
     row = wide.steps[0].micro_batches[0]
     placed = next(assignments(wide, row))

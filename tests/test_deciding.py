@@ -1,0 +1,60 @@
+"""`strategy: best` is the best of its ways, and says what the others give."""
+
+import pytest
+
+from planner import pipeline
+from planner.deciding import WAYS
+from planner.errors import Infeasible
+from planner.specs.inputs import Options
+
+JOB = """\
+format: planner.job/1
+name: open
+model: tiny-decoder
+cluster: cpu-4
+profile: cpu
+strategy: {strategy}
+sync: {sync}
+workload:
+  lengths: {{from: mix, parts: [{{weight: 1, median: 200, sigma: 0.7}}]}}
+  batch_rows: 20
+  max_tokens: {longest}
+layout: {{zero: {zero}, dtype: float32}}
+limits: {limits}
+"""
+
+
+def solve(folder, way=("best", 3, "micro_batch"), limits="{tokens_per_rank: 1024}", longest=2048, batches=1):
+    strategy, zero, sync = way
+    path = folder / "job.yaml"
+    path.write_text(JOB.format(strategy=strategy, zero=zero, sync=sync, limits=limits, longest=longest))
+    return pipeline.solve(str(path), Options(batches=batches)).plan
+
+
+def test_the_best_way_is_taken_and_the_others_are_told(tmp_path):
+    best = solve(tmp_path, batches=2)
+    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in WAYS}
+    assert best.outcome.value == min(values.values())
+    taken = (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync)
+    assert {(other.strategy, other.zero, other.sync): other.value for other in best.instead} == {
+        way: value for way, value in values.items() if way != taken
+    }
+
+
+def test_a_way_that_is_impossible_says_what_binds(tmp_path):
+    """On little memory ZeRO-1 leaves no room."""
+    states = "{memory_margin: 0.7440}"  # of 2 GiB, half a GiB of which is the context: leaves 12.3 MiB
+    with pytest.raises(Infeasible, match="states take"):
+        solve(tmp_path, ("data_ranks", 1, "step"), states)
+    best = solve(tmp_path, limits=states, longest=300)
+    assert "states take" in next(other.because for other in best.instead if other.zero == 1)
+
+
+def test_when_no_way_is_possible_the_first_one_says_why(tmp_path):
+    with pytest.raises(Infeasible, match="states take"):
+        solve(tmp_path, limits="{memory_margin: 0.749}")
+
+
+def test_a_plan_of_the_best_way_is_made_again_by_its_job(tmp_path):
+    plan = solve(tmp_path)
+    assert pipeline.solve_again(tmp_path / "job.yaml", plan.made) == plan

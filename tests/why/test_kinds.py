@@ -1,0 +1,141 @@
+"""Plans of ranks of several kinds carry prices for each, and their problem is solved again with all of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.memory import activation_bytes
+from planner.errors import InputError
+from planner.plan.model import Plan, assignments
+from planner.specs.base import Ranks, changed
+from planner.specs.cluster import kind_of
+from planner.units import GIB
+from planner.verify.score import score
+from planner.why import WhyGroup, WhyItem, WhyPlan
+from planner.why.machine import with_memory, with_ranks
+from planner.why.problem import inputs_of, of_step
+
+GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds/plan.yaml"
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return files.read(GOLDEN, Plan)
+
+
+def test_the_plans_own_problem_has_all_its_prices(plan):
+    again = pipeline.resolve(inputs_of(of_step(plan, 0)))
+    assert again.uses.prices == plan.uses.prices
+    assert again.groups == plan.groups
+    assert again.steps == plan.steps
+    assert again.outcome == plan.outcome
+
+
+def test_a_kind_without_prices_is_named(plan):
+    modules = {name: costs for name, costs in plan.uses.prices.modules.items() if "a100" not in name}
+    prices = changed(plan.uses.prices, modules=modules)
+    with pytest.raises(InputError, match="no prices for `llm` on a100-40gb"):
+        inputs_of(changed(plan, uses=changed(plan.uses, prices=prices)))
+
+
+def test_what_already_is_costs_nothing(plan):
+    for change in ("degrees=1,2,4", "zero=3", "recompute=none"):
+        answer = pipeline.why_not(plan, (change,))
+        assert (answer.seconds, answer.because, answer.follows) == (0, (), ())
+
+
+def test_each_kind_could_have_a_node_more(plan):
+    answer = pipeline.why(plan)
+    assert isinstance(answer, WhyPlan)
+    assert answer.again == pytest.approx(plan.outcome.value)
+    nodes = [s for s in answer.sensitivities if "node (" in s.what]
+    assert [s.what for s in nodes] == ["one more node (4 × h100-80gb)", "one more node (4 × a100-40gb)"]
+    inputs = inputs_of(of_step(plan, 0))
+    for at, s in enumerate(nodes):
+        assert s.seconds == score(pipeline.resolve(with_ranks(inputs, at, 8))).value
+    assert nodes[0].seconds < nodes[1].seconds < answer.facts.value
+
+
+def test_neighbours_of_one_kind_get_one_node_together(plan):
+    half = tuple(changed(entry, count=2, per_node=2) for entry in plan.ranks for _ in range(2))
+    cluster = changed(plan.uses.cluster, ranks=half)
+    parted = pipeline.resolve(replace(inputs_of(of_step(plan, 0)), cluster=cluster))
+    answer = pipeline.why(parted)
+    assert isinstance(answer, WhyPlan)
+    nodes = [s.what for s in answer.sensitivities if "node (" in s.what]
+    assert nodes == ["one more node (2 × h100-80gb)", "one more node (2 × a100-40gb)"]
+
+
+def test_a_gib_more_is_as_many_tokens_as_fit_every_kind(plan):
+    inputs = inputs_of(of_step(plan, 0))
+    limits = changed(inputs.job.limits, tokens_per_rank=2000)
+    dear, cheap = inputs.profile.modules
+    twice = inputs.profile.modules[dear]
+    layer = changed(twice.layer, activation_kib_per_token=2 * twice.layer.activation_kib_per_token)
+    modules = {**inputs.profile.modules, dear: changed(twice, layer=layer)}
+    limited = replace(inputs, job=changed(inputs.job, limits=limits), profile=changed(inputs.profile, modules=modules))
+    more, _ = with_memory(limited, 1.0)
+    per_token = activation_bytes(modules[dear], inputs.spec.layers, True, 1.0)
+    assert more.job.limits.tokens_per_rank == 2000 + int(GIB / per_token)
+    assert per_token > activation_bytes(modules[cheap], inputs.spec.layers, True, 1.0)
+
+
+@pytest.mark.parametrize("which", ["longest", "shortest"])
+def test_an_item_has_each_degree_on_each_kind(plan, which):
+    sizes = plan.uses.items["llm"]
+    item = (max if which == "longest" else min)(sizes, key=lambda i: sizes[i])
+    answer = pipeline.why(plan, str(item))
+    assert isinstance(answer, WhyItem)
+    assert [(c.degree, c.kind) for c in answer.choices] == [
+        (degree, kind) for degree in (1, 2, 4) for kind in ("h100-80gb", "a100-40gb")
+    ]
+    (chosen,) = [c for c in answer.choices if c.chosen]
+    placed = next(a for row in plan.steps[0].micro_batches for a in assignments(plan, row) if item in a.items)
+    assert chosen.ranks == plan.groups[placed.group].ranks
+    for c in answer.choices:
+        assert {kind_of(plan.uses.cluster, rank) for rank in c.ranks} == {c.kind}
+        assert c.chosen or c.fits == (answer.tokens <= c.room_per_rank * c.degree)
+    rooms, alone = ({c.kind: getattr(c, name) for c in answer.choices} for name in ("room_per_rank", "seconds"))
+    assert rooms["h100-80gb"] > rooms["a100-40gb"] and alone["h100-80gb"] < alone["a100-40gb"]
+
+
+def test_the_step_with_another_degree_stands_where_the_item_then_lies(plan):
+    answer = pipeline.why(plan, "5")
+    assert isinstance(answer, WhyItem)
+    degrees = [c.degree for c in answer.choices if c.step_seconds is not None and not c.chosen]
+    assert degrees and len(degrees) == len(set(degrees))
+    for c in answer.choices:
+        if c.step_seconds is not None and not c.chosen:
+            asked = pipeline.why_not(plan, (f"items.5.degree={c.degree}",))
+            assert asked.after is not None and asked.after.value == c.step_seconds
+            assert c.fits
+
+
+def test_a_group_holds_what_its_own_kind_holds(plan):
+    first, last = pipeline.why(plan, "g0"), pipeline.why(plan, "g4")
+    assert isinstance(first, WhyGroup) and isinstance(last, WhyGroup)
+    assert first.loads[0].ranks == Ranks((0,)) and last.loads[0].ranks == Ranks((4,))
+    assert first.loads[0].room > last.loads[0].room
+
+
+def test_meeting_once_a_step_is_possible_here_too(plan):
+    answer = pipeline.why_not(plan, ("sync=step",))
+    assert answer.follows == ("zero=2", "strategy=data_ranks")
+    assert answer.after is not None and answer.after.value < plan.outcome.value
+
+
+def test_another_layout_is_priced_on_every_kind(plan):
+    answer = pipeline.why_not(plan, ("recompute=full",))
+    assert answer.after is not None and answer.after.peak_memory_gib < answer.before.peak_memory_gib
+    for name, costs in plan.uses.prices.modules.items():
+        modules = {**plan.uses.prices.modules, name: changed(costs, source="published")}
+        prices = changed(plan.uses.prices, modules=modules)
+        with pytest.raises(InputError, match="are published"):
+            pipeline.why_not(changed(plan, uses=changed(plan.uses, prices=prices)), ("recompute=full",))
+
+
+def test_ranks_of_which_kind_is_asked(plan):
+    with pytest.raises(InputError, match="of which kind"):
+        pipeline.why_not(plan, ("nodes=1",))
