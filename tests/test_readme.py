@@ -48,7 +48,7 @@ def test_every_verb_and_strategy_is_in_the_tables():
 
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f"`planner {command.callback.__name__}" in README
+        assert f"`planner {command.callback.__name__.replace('_', '-')}" in README
     for strategy in STRATEGIES:
         assert f"| `{strategy}` |" in README
 

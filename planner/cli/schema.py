@@ -6,7 +6,7 @@ import typer
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="job, model, cluster, profile or plan.")],
+    kind: Annotated[str, typer.Argument(help="job, model, cluster, profile, plan or step.")],
 ) -> None:
     """Print the JSON Schema of a file format."""
     from planner.cli import render

@@ -27,6 +27,11 @@ def solved(result: Solved, path: Path) -> Summary:
         "bound_by": plan.outcome.bound_by,
         "seconds": result.seconds,
         "plan": str(path),
+        "strategy": plan.made.strategy,
+        "instead": [
+            {"strategy": o.strategy, "zero": o.zero, "sync": o.sync, "value": o.value, "because": o.because}
+            for o in plan.instead
+        ],
         "steps": [
             {"value": o.value, "bound": o.bound, "gap": o.gap, "seconds": seconds}
             for o, seconds in zip(outcomes, result.step_seconds, strict=True)

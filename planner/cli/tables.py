@@ -16,6 +16,7 @@ from planner.plan.model import Outcome, Plan
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
 from planner.units import GIB, duration, percent
+from planner.verify.fullest import fullest
 from planner.verify.score import Score
 
 STYLES = {
@@ -54,7 +55,6 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     """Time with its spread, where it goes, memory against the cap, and what the numbers rest on."""
     p = plan.prediction
     total = p.step_seconds or 1.0
-    device = plan.uses.devices[plan.ranks[0].kind]
     rows = table("", "")
     rows.add_row("time", f"{duration(p.step_seconds)} ± {percent(p.spread)} (80 % interval), simulated")
     rows.add_row(
@@ -62,10 +62,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         f"compute {percent(p.breakdown.compute / total)}, exposed communication "
         f"{percent(p.breakdown.exposed_comm / total)}, idle {percent(p.breakdown.idle / total)}",
     )
-    cap = memory_cap(device, plan.uses.limits) / GIB
-    limit = plan.uses.limits.tokens_per_rank
-    allowed = f"{limit:,} tokens a rank, the job's limit" if limit else f"{cap:.2f} GiB allowed"
-    rows.add_row("memory", f"{p.peak_memory_gib:.2f} GiB on the fullest rank, {allowed}")
+    rows.add_row("memory", memory_text(plan))
     rows.add_row("rests on", rests_on(plan))
     for other in plan.instead:
         what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
@@ -74,6 +71,20 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("dropped", f"{len(plan.uses.dropped)} rows longer than the job allows (uses.dropped names them)")
     yield Text()
     yield rows
+
+
+def memory_text(plan: Plan) -> str:
+    """`67.77 GiB on the fullest rank, 73.35 GiB allowed`; of several kinds of ranks, the one that is tightest."""
+    limit, peak = plan.uses.limits.tokens_per_rank, plan.prediction.peak_memory_gib
+    if limit:
+        return f"{peak:.2f} GiB on the fullest rank, {limit:,} tokens a rank, the job's limit"
+    kinds = {entry.kind for entry in plan.ranks}
+    if len(kinds) == 1:
+        cap = memory_cap(plan.uses.devices[min(kinds)], plan.uses.limits) / GIB
+        return f"{peak:.2f} GiB on the fullest rank, {cap:.2f} GiB allowed"
+    tightest = fullest(plan)
+    used = f"{tightest.peak / GIB:.2f} GiB on rank {tightest.rank}, the tightest ({tightest.kind})"
+    return f"{used}, {tightest.cap / GIB:.2f} GiB allowed"
 
 
 def rests_on(plan: Plan) -> str:

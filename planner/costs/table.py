@@ -40,10 +40,8 @@ def make_table(problem: Sequences) -> Table:
     items = sorted(problem.sizes, key=lambda item: (-problem.sizes[item], item))
     sizes = np.array([problem.sizes[item] for item in items], dtype=np.int64)
     kinds, where = np.unique(sizes, return_inverse=True)
-    priced = [
-        [shape.line.of(size) if problem.least_tokens(size) <= shape.room else np.inf for shape in problem.shapes]
-        for size in kinds.tolist()
-    ]
+    least = [(size, problem.least_tokens(size)) for size in kinds.tolist()]
+    priced = [[s.line.of(size) if tokens <= s.room else np.inf for s in problem.shapes] for size, tokens in least]
     seconds = np.array(priced)[where.reshape(-1)]
     degrees = np.array([shape.degree for shape in problem.shapes], dtype=np.int64)
     for number, item in enumerate(items if problem.fixed else ()):

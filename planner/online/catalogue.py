@@ -5,46 +5,30 @@ whole nodes side by side. Powers of two then begin at multiples of their own siz
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from planner.costs.sequences import Pool
 from planner.specs.base import Ranks
-from planner.specs.cluster import Cluster
 
 
-class Pool(NamedTuple):
-    """Ranks of one kind, in nodes; the last may be smaller."""
-
-    first: int
-    size: int
-    node: int
-
-    @property
-    def nodes(self) -> list[int]:
-        """Ranks of each."""
-        return [min(self.node, self.size - at) for at in range(0, self.size, self.node)]
-
-
-def pools(cluster: Cluster) -> list[Pool]:
-    found: list[Pool] = []
-    for kind in cluster.ranks:
-        found.append(Pool(sum(pool.size for pool in found), kind.count, kind.per_node))
-    return found
+def nodes(pool: Pool) -> list[int]:
+    """Ranks of each; the last node may be smaller."""
+    return [min(pool.per_node, pool.ranks - at) for at in range(0, pool.ranks, pool.per_node)]
 
 
 def blocks(pool: Pool, degrees: Iterable[int]) -> list[Ranks]:
     """Every block that `lay` may give groups of these degrees."""
     found = []
-    wide = [degree for degree in degrees if degree > pool.node]
+    wide = [degree for degree in degrees if degree > pool.per_node]
     for degree in degrees:
-        if degree > pool.node:
-            steps = [-(-other // pool.node) for other in wide if other >= degree]
-            begins = {at * pool.node for at in sums([0], steps, len(pool.nodes))}
+        if degree > pool.per_node:
+            steps = [-(-other // pool.per_node) for other in wide if other >= degree]
+            begins = {at * pool.per_node for at in sums([0], steps, len(nodes(pool)))}
         else:
-            others = [other for other in degrees if degree <= other <= pool.node]
-            tails = {other % pool.node for other in wide}
-            within = sums([0, *tails], others, pool.node - degree + 1)
-            begins = {node + at for node in range(0, pool.size, pool.node) for at in within}
-        found += [range(at, at + degree) for at in sorted(begins) if at + degree <= pool.size]
+            others = [other for other in degrees if degree <= other <= pool.per_node]
+            tails = {other % pool.per_node for other in wide}
+            within = sums([0, *tails], others, pool.per_node - degree + 1)
+            begins = {node + at for node in range(0, pool.ranks, pool.per_node) for at in within}
+        found += [range(at, at + degree) for at in sorted(begins) if at + degree <= pool.ranks]
     return [Ranks(pool.first + rank for rank in block) for block in found]
 
 
@@ -59,9 +43,9 @@ def sums(starts: Iterable[int], steps: Iterable[int], end: int) -> set[int]:
 
 def lay(pool: Pool, degrees: Sequence[int]) -> list[Ranks] | None:
     """Blocks for groups of these degrees, which fall; None when they do not fit the nodes."""
-    free, laid = pool.nodes, []
+    free, laid = nodes(pool), []
     for degree in degrees:
-        at = whole_nodes(free, pool, degree) if degree > pool.node else fullest(free, pool, degree)
+        at = whole_nodes(free, pool, degree) if degree > pool.per_node else fullest(free, pool, degree)
         if at is None:
             return None
         laid.append(Ranks(range(pool.first + at, pool.first + at + degree)))
@@ -74,17 +58,17 @@ def fullest(free: list[int], pool: Pool, degree: int) -> int | None:
     if not fitting:
         return None
     node = min(fitting, key=lambda node: (free[node], node))
-    at = node * pool.node + pool.nodes[node] - free[node]
+    at = node * pool.per_node + nodes(pool)[node] - free[node]
     free[node] -= degree
     return at
 
 
 def whole_nodes(free: list[int], pool: Pool, degree: int) -> int | None:
     """The begin of a block over the first nodes that are still free; wide groups come first, so these are the last."""
-    count, sizes = -(-degree // pool.node), pool.nodes
+    count, sizes = -(-degree // pool.per_node), nodes(pool)
     first = next((node for node in range(len(free)) if free[node:] == sizes[node:]), len(free))
     if sum(free[first : first + count]) < degree:
         return None
     left = sum(free[first : first + count]) - degree
     free[first : first + count] = [0] * (count - 1) + [left]
-    return first * pool.node
+    return first * pool.per_node

@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 from planner.errors import InputError, PlannerError
-from planner.online.catalogue import Pool, lay, pools
-from planner.plan.model import Group, Plan, Row, assignments
+from planner.online.laid import on_catalogue
+from planner.plan.model import Plan
 from planner.plan.steps import Head, StepFile
-from planner.specs.base import Ranks, changed
+from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import Job
 from planner.specs.lengths import Batch
 from planner.strategies import strategy
-from planner.verify.score import scored
 
 
 def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
@@ -59,36 +58,3 @@ def require_same_question(head: Plan, plan: Plan) -> None:
             where=head.name,
             fix="solve it again: its steps would be priced differently",
         )
-
-
-def on_catalogue(head: Plan, plan: Plan) -> Plan:
-    """The same micro-batches on groups that exist; laid anew, and then worth what they are worth there."""
-    known = {group.ranks: name for name, group in head.groups.items()}
-    if all(head.groups.get(name) == group for name, group in plan.groups.items()):
-        return plan
-    (step,) = plan.steps
-    rows = tuple(laid_row(plan, row, known) for row in step.micro_batches)
-    names = {a.group for row in rows for a in assignments(plan, row)}
-    groups: dict[str, Group] = {name: head.groups[name] for name in names}
-    return scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), plan.outcome.effort)
-
-
-def laid_row(plan: Plan, row: Row, known: dict[Ranks, str]) -> Row:
-    """One micro-batch, each group within its own pool of ranks."""
-    laid: Row = {}
-    for pool in pools(plan.uses.cluster):
-        own = [a for a in assignments(plan, row) if in_pool(plan.groups[a.group], pool)]
-        own.sort(key=lambda a: (-len(plan.groups[a.group].ranks), plan.groups[a.group].ranks))
-        blocks = lay(pool, [len(plan.groups[a.group].ranks) for a in own])
-        if blocks is None or any(block not in known for block in blocks):
-            raise InputError(
-                "a micro-batch has groups that are not in the plan's catalogue",
-                where="groups",
-                fix="use degrees that divide each other, and the ranks of a node",
-            )
-        laid |= {known[block]: a.entries for block, a in zip(blocks, own, strict=True)}
-    return laid
-
-
-def in_pool(group: Group, pool: Pool) -> bool:
-    return pool.first <= group.ranks[0] < pool.first + pool.size

@@ -2,11 +2,11 @@
 
 import re
 
-from planner.costs.sequences import split
+from planner.costs.sequences import pools, split
 from planner.online.batches import Batches
-from planner.online.catalogue import blocks, pools
+from planner.online.catalogue import blocks
 from planner.plan.model import Group, Plan, Then, group_name
-from planner.specs.base import changed
+from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs
 
 
@@ -14,7 +14,7 @@ def headed(plan: Plan, inputs: Inputs) -> Plan:
     """A plan of the job's first batches, made ready to be continued."""
     groups = {
         group_name(block): Group(ranks=block, split=split(inputs.spec, len(block)))  # type: ignore[arg-type]
-        for pool in pools(inputs.cluster)
+        for pool in pools(inputs.cluster, Ranks(range(inputs.cluster.size)))
         for block in blocks(pool, plan.uses.degrees)
     } | plan.groups
     total = Batches(inputs).total

@@ -61,13 +61,19 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     """Over every packing when one module is spread by data parallelism; else for the layouts that the plan has."""
     step, value, effort = plan.steps[number], timeline.step_seconds, plan.made.effort
     (module, layout), *others = plan.layouts.items()
-    offloads = step.sync == "micro_batch" and any(any(task.offload) for task in tasks)  # nobody plans that
-    if others or layout.stages or offloads or not plan.uses.degrees:
+    if others or layout.stages or not plan.uses.degrees:
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
+    if any(offloads_more(problem, task) for task in tasks):
+        return busiest_rank(tasks, timeline)
     if step.sync == "step":
         return Bound(stream_seconds(problem, value, effort), "streams")
     return max(lower_bound(problem, value, effort), exact(problem, value), key=lambda bound: bound.seconds)
+
+
+def offloads_more(problem: Sequences, task: Task) -> bool:
+    """Whether a task offloads what no strategy would: the bounds do not know of it."""
+    return any(ratio and problem.least_tokens(s) == s for s, ratio in zip(task.sizes, task.offload, strict=False))
 
 
 def exact(problem: Sequences, value: float) -> Bound:

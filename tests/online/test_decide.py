@@ -6,7 +6,8 @@ import pytest
 
 from planner.errors import InputError
 from planner.online.batches import Batches
-from planner.online.decide import decide, on_catalogue
+from planner.online.decide import decide
+from planner.online.laid import on_catalogue
 from planner.online.origin import inputs_of
 from planner.plan.model import Group
 from planner.plan.steps import Head

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
+from planner.costs.sequences import Pool
 from planner.errors import InputError
-from planner.online.catalogue import Pool, blocks, lay
+from planner.online.catalogue import blocks, lay
 from planner.online.origin import inputs_of
 from planner.plan.legal import violations
 from planner.plan.model import Plan
@@ -29,7 +30,7 @@ def test_powers_of_two_make_fewer_than_twice_as_many_groups_as_ranks(power):
 def test_groups_are_laid_apart_on_blocks_of_the_catalogue_and_straddle_no_node_that_they_fit(data):
     node = data.draw(st.integers(1, 8))
     pool = Pool(data.draw(st.integers(0, 3)), data.draw(st.integers(node, 4 * node)), node)
-    degrees = sorted(data.draw(st.sets(st.integers(1, pool.size), min_size=1, max_size=4)))
+    degrees = sorted(data.draw(st.sets(st.integers(1, pool.ranks), min_size=1, max_size=4)))
     wanted = sorted(data.draw(st.lists(st.sampled_from(degrees), max_size=8)), reverse=True)
     laid = lay(pool, wanted)
     known = set(blocks(pool, degrees))
@@ -39,13 +40,13 @@ def test_groups_are_laid_apart_on_blocks_of_the_catalogue_and_straddle_no_node_t
         assert len(nodes) == -(-degree // node)
     ranks = [rank for block in laid or [] for rank in block]
     assert len(set(ranks)) == len(ranks)
-    assert set(ranks) <= set(range(pool.first, pool.first + pool.size))
+    assert set(ranks) <= set(range(pool.first, pool.first + pool.ranks))
 
 
 @given(st.data())
 def test_powers_of_two_always_find_room(data):
     pool = Pool(0, 8 * 2 ** data.draw(st.integers(0, 3)), 8)
-    wanted, room = [], pool.size
+    wanted, room = [], pool.ranks
     while room and data.draw(st.booleans()):
         wanted.append(2 ** data.draw(st.integers(0, room.bit_length() - 1)))
         room -= wanted[-1]

@@ -8,8 +8,8 @@ from planner import pipeline
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.simulate import simulate
+from planner.specs import inputs as job_inputs
 from planner.specs.base import changed
-from planner.specs.inputs import Options, load
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
 from planner.why.change import with_changes, with_what_follows
@@ -30,7 +30,7 @@ def plan():
 
 @pytest.fixture(scope="module")
 def wide():
-    inputs = load("flexsp-gpt-7b-a100x64", Options())
+    inputs = job_inputs.load("flexsp-gpt-7b-a100x64", job_inputs.Options())
     layout = changed(inputs.job.layout, zero=2)
     job = changed(inputs.job, strategy="data_ranks", sync="step", layout=layout)
     return pipeline.decide(replace(inputs, job=job)).plan

@@ -1,0 +1,171 @@
+"""What is decided is what is priced, never worse than what it begins with; offload only where it can be and hides."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.pricing import pricing_of
+from planner.costs.sequences import Sequences, sequences
+from planner.errors import Infeasible, InputError
+from planner.packing.packed import worth
+from planner.plan.legal import violations
+from planner.plan.model import Piece, Plan
+from planner.specs.base import changed
+from planner.specs.inputs import Options, load
+from planner.strategies import data_ranks
+from planner.strategies.base import row_of
+from planner.verify.score import score
+from tests.step_groupings import require_possible, warm_start
+
+GOLDEN = Path(__file__).parents[1] / "golden/data_ranks/offload-h100x8"
+SMALL = """\
+format: planner.job/1
+name: small
+model: tiny-decoder
+cluster: cpu-4
+profile: cpu
+strategy: data_ranks
+sync: step
+workload: {lengths: {from: mix, parts: [{weight: 1, median: 200, sigma: 1}]}, batch_rows: 20, max_tokens: 2048}
+layout: {zero: 2, dtype: float32}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def small(tmp_path):
+    def write(extra: str = "", old: str = "", new: str = "") -> str:
+        path = tmp_path / "job.yaml"
+        path.write_text(SMALL.replace(old, new) + extra if old else SMALL + extra)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def h100s(tmp_path):
+    """The golden job with something else in it."""
+
+    def write(extra: str = "", old: str = "", new: str = "") -> str:
+        (tmp_path / "cluster.yaml").write_text((GOLDEN / "cluster.yaml").read_text())
+        path, text = tmp_path / "job.yaml", (GOLDEN / "job.yaml").read_text()
+        assert old in text
+        path.write_text(text.replace(old, new) + extra if old else text + extra)
+        return str(path)
+
+    return write
+
+
+def problem_of(plan: Plan) -> Sequences:
+    return sequences(pricing_of(plan), "llm", plan.uses, plan.uses.items["llm"], "step")
+
+
+def pieces(plan: Plan) -> list[tuple[Piece, int]]:
+    """What is offloaded, and on how many ranks."""
+    groups = [(name, items) for step in plan.steps for row in step.micro_batches for name, items in row.items()]
+    return [(e, plan.groups[name].degree) for name, items in groups for e in items if isinstance(e, Piece)]
+
+
+@pytest.mark.parametrize(("sync", "zero", "can"), [("step", 0, True), ("step", 2, True), ("step", 3, False)])
+def test_supports_ranks_that_meet_once_a_step(small, sync, zero, can):
+    reason = data_ranks.supports(load(small(old="zero: 2", new=f"zero: {zero}"), Options()))
+    assert (reason is None) == can
+    if reason:
+        assert "sync: step" in reason and "zero: 0, 1 or 2" in reason
+
+
+def test_ranks_that_meet_in_every_micro_batch_are_refused(small):
+    with pytest.raises(InputError, match="needs sync: step"):
+        pipeline.solve(small(old="sync: step", new="sync: micro_batch"))
+
+
+@pytest.mark.parametrize("job", ["small", "golden", "nodes of eight"])
+def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h100s):
+    """For the packing that is kept, and for the one that it began with."""
+    path = {"small": small, "golden": h100s}.get(job, lambda: h100s(old="./cluster.yaml", new="h100x64"))()
+    plan = pipeline.solve(path).plan
+    problem = problem_of(plan)
+    packed, _ = data_ranks.pack(problem, plan.made.effort)
+    require_possible(problem, packed)
+    assert score(plan).value == pytest.approx(worth(problem, packed), rel=1e-9)
+    assert plan.outcome.bound <= plan.outcome.value
+    warm = warm_start(problem)
+    groups: dict = {}
+    rows = tuple(row_of(row, problem, plan.uses.models["llm"], groups) for row in warm)
+    begun = changed(plan, groups=groups, steps=(changed(plan.steps[0], micro_batches=rows),))
+    assert violations(begun) == []
+    assert score(begun).value == pytest.approx(worth(problem, warm), rel=1e-9)
+    assert plan.outcome.value <= worth(problem, warm)
+
+
+def test_better_than_all_ranks_meeting_in_every_micro_batch(h100s):
+    """The same sequences and prices; the others' gathers not even counted."""
+    problem = problem_of(pipeline.solve(h100s()).plan)
+    meeting = replace(problem, sync="micro_batch", row_seconds=0.0)
+    packed, _ = data_ranks.pack(problem, 2)
+    assert worth(problem, packed) < worth(meeting, warm_start(problem))
+
+
+def test_the_same_job_gives_the_same_bytes_and_another_seed_another_batch(small):
+    once, again, other = (files.dump(pipeline.solve(small(), Options(seed=seed)).plan) for seed in (0, 0, 1))
+    assert once == again != other
+
+
+def test_offload_is_for_what_no_group_holds_and_never_above_what_hides():
+    plan = files.read(GOLDEN / "plan.yaml", Plan)
+    problem, sizes = problem_of(plan), plan.uses.items["llm"]
+    cap, found = problem.shapes[0].cap, pieces(plan)
+    assert found
+    for piece, degree in found:
+        size = sizes[piece.item]
+        assert size > degree * cap >= problem.offload.kept(piece.offload) * size
+        assert 0 < piece.offload <= problem.offload.most(size)
+
+
+def test_without_a_way_to_the_host_nothing_is_offloaded(h100s, tmp_path):
+    """What only offloading makes room for is then infeasible."""
+    device = (GOLDEN.parents[3] / "profiles/devices/h100-80gb.yaml").read_text()
+    lines = [line for line in device.splitlines() if "host_gb_per_s" not in line.split(":")[0]]
+    (tmp_path / "h100-80gb.yaml").write_text("\n".join(lines) + "\n")
+    cluster = (GOLDEN / "cluster.yaml").read_text().replace("kind: h100-80gb", "kind: ./h100-80gb.yaml")
+    job = Path(h100s(old="profile: h100-80gb", new="profile: ./h100-80gb.yaml"))
+    (tmp_path / "cluster.yaml").write_text(cluster)
+    with pytest.raises(Infeasible, match=r"item 27 has \d+ tokens, and 8 ranks hold \d+") as caught:
+        pipeline.solve(str(job))
+    job.write_text(job.read_text().replace("max_tokens: 100000", "max_tokens: 60000"))
+    assert caught.value.exit_code == 3
+    assert pieces(pipeline.solve(str(job)).plan) == []
+
+
+def test_degrees_are_the_jobs_or_any_within_a_node_and_any_number_of_nodes(small, h100s):
+    assert data_ranks.degrees(load(h100s(), Options())) == (1, 2, 3, 4, 8)
+    assert data_ranks.degrees(load(small(), Options())) == (1, 2, 3, 4)
+    assert data_ranks.degrees(load(small("degrees: [4, 1, 9]\n"), Options())) == (1, 4)
+
+
+def test_fixed_items_are_kept(small):
+    plan = pipeline.solve(small("fix: {items: {3: {degree: 3}, 5: {degree: 1}}}\n")).plan
+    degree = {i: plan.groups[name].degree for row in plan.steps[0].micro_batches for name in row for i in row[name]}
+    assert (degree[3], degree[5]) == (3, 1)
+    assert plan.outcome.bound <= plan.outcome.value
+
+
+@pytest.mark.parametrize(
+    ("extra", "what", "fix"),
+    [
+        ("limits: {tokens_per_rank: 100}\n", r"item \d+ has \d+ tokens, and 4 ranks hold 400", "max_tokens: 400"),
+        ("fix: {items: {3: {degree: 5}}}\n", "item 3 is fixed to degree 5, and 1, 2, 3, 4 are allowed", "allow that"),
+        ("degrees: [8]\n", "no allowed degree fits on the ranks", "allow smaller degrees"),
+        ("limits: {memory_margin: 0.99}\n", r"the model's states take .* GiB of each rank", "GiB"),
+    ],
+)
+def test_what_cannot_be_says_what_binds_and_what_would_free_it(small, extra, what, fix):
+    with pytest.raises(Infeasible, match=what) as caught:
+        pipeline.solve(small(extra), Options())
+    assert fix in caught.value.fix and caught.value.where
