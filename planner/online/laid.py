@@ -1,8 +1,7 @@
 """The groups of a step on blocks of ranks that exist; laid anew, they are worth what they are worth there.
 
 Where ranks meet in every micro-batch, each micro-batch is laid by itself. Where they meet once a step, a rank does its
-micro-batches one after another, so all groups of the step are laid together: widest first, then longest first, each on
-the block that is done soonest.
+micro-batches one after another, so all groups of the step are laid together, each on the block that is done soonest.
 """
 
 from planner.costs.pricing import pricing_of
@@ -15,6 +14,7 @@ from planner.specs.base import Ranks, changed
 from planner.verify.score import scored
 
 Known = dict[Ranks, str]  # block → group
+Timed = tuple[float, Assignment]  # seconds
 
 
 def on_catalogue(head: Plan, plan: Plan) -> Plan:
@@ -46,10 +46,19 @@ def laid_row(plan: Plan, row: Row, known: Known) -> Row:
 
 
 def laid_step(plan: Plan, known: Known) -> tuple[Row, ...]:
-    """All groups of the step, each within its own pool; a rank's are in micro-batches of rising number."""
+    """All groups of the step, in the order that is done soonest: as they lay, widest first, or longest first."""
+    groups = timed(plan)
+    widest = sorted(groups, key=lambda g: (-len(plan.groups[g[1].group].ranks), -g[0], g[1].items))
+    longest = sorted(groups, key=lambda g: (-g[0], g[1].items))
+    laid = [listed(plan, known, order) for order in (groups, widest, longest)]
+    return min(laid, key=lambda way: way[0])[1]
+
+
+def listed(plan: Plan, known: Known, groups: list[Timed]) -> tuple[float, tuple[Row, ...]]:
+    """One group after another on the block of its pool that is done soonest; and when the last rank is done."""
     ends, begun = dict.fromkeys(range(plan.size), 0.0), dict.fromkeys(range(plan.size), 0)
     reaches, rows = [ranks_of(pool) for pool in pools_of(plan)], list[Row]()
-    for seconds, a in longest_first(plan):
+    for seconds, a in groups:
         ranks = plan.groups[a.group].ranks
         pool = next(reach for reach in reaches if ranks[0] in reach)
         blocks = [block for block in known if len(block) == len(ranks) and block[0] in pool]
@@ -63,19 +72,19 @@ def laid_step(plan: Plan, known: Known) -> tuple[Row, ...]:
             rows.append({})
         rows[row][known[block]] = a.entries
     firsts = {name: block[0] for block, name in known.items()}
-    return tuple(dict(sorted(row.items(), key=lambda entry: firsts[entry[0]])) for row in rows)
+    ordered = tuple(dict(sorted(row.items(), key=lambda entry: firsts[entry[0]])) for row in rows)
+    return max(ends.values()), ordered
 
 
-def longest_first(plan: Plan) -> list[tuple[float, Assignment]]:
-    """The groups of the step with the seconds that they take, widest first, then longest."""
+def timed(plan: Plan) -> list[Timed]:
+    """The groups of the step as they lie, with the seconds that they take."""
     price, seconds = pricing_of(plan).price, dict[tuple[int | None, str], float]()
     for task in expand(plan, 0):
         if task.phase in ("F", "B"):
             key = (task.micro_batch, task.group)
             seconds[key] = seconds.get(key, 0.0) + price(task).value
     rows = enumerate(plan.steps[0].micro_batches)
-    found = [(seconds[number, a.group], a) for number, row in rows for a in assignments(plan, row) if a.entries]
-    return sorted(found, key=lambda group: (-len(plan.groups[group[1].group].ranks), -group[0], group[1].items))
+    return [(seconds[number, a.group], a) for number, row in rows for a in assignments(plan, row) if a.entries]
 
 
 def pools_of(plan: Plan) -> tuple[Pool, ...]:

@@ -1,6 +1,7 @@
 """A head is a plan of its own, with every group a later batch can be put on; its job is found again, or asked for."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from planner import files, pipeline
 from planner.costs.sequences import Pool
 from planner.errors import InputError
 from planner.online.catalogue import blocks, lay
+from planner.online.head import headed
 from planner.online.origin import inputs_of
 from planner.plan.legal import violations
 from planner.plan.model import Plan
@@ -124,3 +126,14 @@ def test_checking_a_folder_of_heads_finds_no_difference(tmp_path):
 
     assert pipeline.check(tmp_path, None, Tolerances()) == []
     shutil.rmtree(case)
+
+
+def test_neighbours_of_one_kind_work_together(tmp_path):
+    """Two entries of one kind, each of whole nodes, are one pool: some group of the catalogue spans both."""
+    job = write_job(tmp_path)
+    inputs = load(str(job), Options())
+    (entry,) = inputs.cluster.ranks
+    parted = tuple(changed(entry, count=2, per_node=2) for _ in range(2))
+    bare = changed(pipeline.solve(str(job)).plan, groups={})
+    head = headed(bare, replace(inputs, cluster=changed(inputs.cluster, ranks=parted)))
+    assert {"g0-3", "g0-1", "g2-3"} <= head.groups.keys()
