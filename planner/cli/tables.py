@@ -73,11 +73,22 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     yield rows
 
 
+def beyond(plan: Plan) -> str:
+    """The job's limit in tokens is taken at its word; what the memory model thinks of it is said all the same."""
+    kind = min(kind.kind for kind in plan.ranks)
+    cap = memory_cap(plan.uses.devices[kind], plan.uses.limits) / GIB
+    return (
+        f"; by the memory model that is more than {kind} allows ({cap:.2f})"
+        if plan.prediction.peak_memory_gib > cap
+        else ""
+    )
+
+
 def memory_text(plan: Plan) -> str:
     """`67.77 GiB on the fullest rank, 73.35 GiB allowed`; of several kinds of ranks, the one that is tightest."""
     limit, peak = plan.uses.limits.tokens_per_rank, plan.prediction.peak_memory_gib
     if limit:
-        return f"{peak:.2f} GiB on the fullest rank, {limit:,} tokens a rank, the job's limit"
+        return f"{peak:.2f} GiB on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
     kinds = {entry.kind for entry in plan.ranks}
     if len(kinds) == 1:
         cap = memory_cap(plan.uses.devices[min(kinds)], plan.uses.limits) / GIB

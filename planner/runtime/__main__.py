@@ -89,4 +89,7 @@ def summary(result: RunResult) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # tearing torch's libraries down now and then aborts over a thread of theirs that still runs
