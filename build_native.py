@@ -25,7 +25,7 @@ class NativeBuildHook(BuildHookInterface):
         try:
             subprocess.run([*compiler, *FLAGS, "-o", str(root / LIBRARY), str(root / SOURCE), "-lm"], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            self.app.display_warning(f"packing stays in plain Python, about a hundred times slower: {error}")
+            self.app.display_warning(f"packing stays in plain Python, 24 times slower or more: {error}")
             return
         build_data["artifacts"].append(str(LIBRARY))
         build_data["pure_python"] = False

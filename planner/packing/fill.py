@@ -5,7 +5,8 @@ none has room, a new group of the smallest degree that holds the sequence in mem
 micro-batch that still has ranks: long sequences take more time per token of memory, so they go where time is plenty and
 leave the short micro-batches to the tokens. When some sequence finds no room, the makespans were too tight.
 
-Compiled (fill.c) it takes about 50 µs for 512 sequences, in plain Python (plain.py) about 4 ms; the result is the same.
+Compiled (fill.c) it takes 33 µs for 512 sequences and 4.4 ms for 32,768, in plain Python (plain.py) 24 and 79 times as
+long (measured, 2-core x86-64); the result is the same.
 """
 
 import ctypes
