@@ -20,7 +20,8 @@ RULES = [Rules(renewal, dear, first) for dear, renewal, first in product((2.0, 0
 FILL = 200  # sequences: a fill takes as long as placing these, however few it places
 BISECTIONS = 7
 SHORTENED_BY = 0.01  # at most
-ORDER_SHAKEN_BY = (0.1, 0.003)  # of the logarithm of lengths: standard deviation, at most and at least
+SETTLED = 4  # sequences whose shape is chosen by lot, at most
+ORDER_SHAKEN_BY = (1.0, 0.003)  # of the logarithm of lengths: standard deviation, at most and at least
 
 
 @dataclass(slots=True)
@@ -34,9 +35,9 @@ class Search:
     best: Packed
     spent: int = 0
 
-    def attempt(self, span: float, rules: Rules, order: list[int]) -> bool:
+    def attempt(self, span: float, rules: Rules, order: list[int], takes: list[Takes] | None = None) -> bool:
         self.spent += 1
-        packed = fill_streams(self.table, self.takes, span, rules, order)
+        packed = fill_streams(self.table, takes or self.takes, span, rules, order)
         if packed is None:
             return False
         value = worth(self.table.problem, packed)
@@ -98,4 +99,15 @@ def shake(run: Search) -> None:
         )
         noise = np.exp(chance.uniform(least, most)) * chance.standard_normal(len(lengths))
         order = np.argsort(noise * (chance.random() < 0.7) - lengths, kind="stable")
-        run.attempt(run.span * (1 - SHORTENED_BY * chance.random() ** 2), rules, order.tolist())
+        takes = settled(run.takes, chance) if chance.random() < 0.5 else run.takes
+        run.attempt(run.span * (1 - SHORTENED_BY * chance.random() ** 2), rules, order.tolist(), takes)
+
+
+def settled(takes: list[Takes], chance: np.random.Generator) -> list[Takes]:
+    """The same but for a few sequences, most of them long, that may have one shape only."""
+    fewer = takes.copy()
+    for _ in range(int(chance.integers(1, SETTLED + 1))):
+        item = int(len(takes) * chance.random() ** 4)
+        shape = list(takes[item])[int(chance.integers(len(takes[item])))]
+        fewer[item] = {shape: takes[item][shape]}
+    return fewer

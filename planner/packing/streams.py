@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.costs.table import Table
 from planner.packing.idle import Idle
 from planner.packing.packed import Packed, PackedGroup
 
-Takes = dict[int, float]  # shape → seconds that a sequence adds to a group of it, of rising degree
+Takes = dict[int, float]  # shape → seconds that a sequence adds to a group of it, the cheapest first
 
 
 class Rules(NamedTuple):
@@ -123,7 +125,7 @@ class Streams:
         return takes[choice.shape] * self.degrees[choice.shape] - cheapest > self.rules.dear * constant
 
     def opened(self, takes: Takes) -> int | None:
-        """A new group on free ranks: the smallest degree that does."""
+        """A new group on free ranks: the cheapest shape that does."""
         for shape, seconds in takes.items():
             place = self.idle[self.pools[shape]].carve(self.degrees[shape], seconds + self.constants[shape])
             if place:
@@ -153,8 +155,10 @@ def better(best: Choice | None, other: Choice) -> Choice:
 
 
 def takes_of(table: Table) -> list[Takes]:
-    """What every row of the table takes on the shapes that may hold it."""
-    return [{shape: s for shape, s in enumerate(seconds) if s < inf} for seconds in table.seconds.tolist()]
+    """What every row of the table takes on the shapes that may hold it, the cheapest in rank-seconds first."""
+    cheapest_first = np.argsort(table.areas, axis=1, kind="stable").tolist()
+    rows = zip(cheapest_first, table.seconds.tolist(), strict=True)
+    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in rows]
 
 
 def fill_streams(table: Table, takes: list[Takes], span: float, rules: Rules, order: list[int]) -> Packed | None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.costs.lines import Line
@@ -100,6 +100,17 @@ def test_more_effort_is_never_worse(problem):
 @given(step_problems(items=3, ranks=(1, 2, 3)))
 def test_no_packing_beats_trying_them_all(problem):
     assert worth(problem, searched(problem)) >= best(problem) * (1 - 1e-9)
+
+
+@settings(max_examples=40)
+@given(step_problems(items=4, ranks=(1, 2, 3, 4), pools=1))
+def test_toys_are_packed_within_two_percent_of_the_best(problem):
+    """On one node, without offload: trying them all may put part of an item on the host to make room for another."""
+    (pool,) = problem.pools
+    toy = replace(problem, offload=None, pools=(replace(pool, per_node=pool.ranks),))
+    assume(all(map(toy.choices, toy.sizes)))
+    packed, _ = stream_search(toy, warm_start(toy), 3)
+    assert worth(toy, packed) <= best(toy) * 1.02 + 1e-12
 
 
 def test_ranks_run_as_many_micro_batches_as_they_find_time_for():
