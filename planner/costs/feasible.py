@@ -90,10 +90,11 @@ def too_long(item: int, size: int, degree: int | None, pools: Sequence[Allowed])
     """A sequence beside the roomiest group that it may have. Groups lie within one pool."""
     pool = max((pool for pool in pools if pool.widest(degree)), key=lambda pool: pool.widest(degree) * pool.cap)
     widest, needed = pool.widest(degree), -(-size // pool.cap) if pool.cap > 0 else 0
-    message, change = f"item {item} has {size} tokens, and {widest} ranks", f"a degree of {needed}"
+    message = f"item {item} has {size} tokens, and {widest} ranks"
+    change = f"a degree of {needed}" if needed <= pool.ranks else f"{needed} ranks"
     if len(pools) > 1:
         message += f" of {pool.kind}"
-        change = f"{needed} ranks of {pool.kind}" if needed > pool.ranks else f"{change} on {pool.kind}"
+        change += f" {'on' if needed <= pool.ranks else 'of'} {pool.kind}"
     message += f" hold {max(0, widest * pool.cap)}"
     if len(pools) > 1 and size <= min(each.cap for each in pools) * sum(each.ranks for each in pools):
         message += "; all ranks together would hold it, but a group lies within one kind of them"
