@@ -8,6 +8,7 @@ placed, so that the same effort gives the same packing on any machine.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,9 @@ LONG_ROWS = (1, 2)  # micro-batches that last longer than the others
 LONGEST = 2  # sequences whose own times are tried as their duration
 CHUNK_POWERS = (0.0, 0.5, 1.0)  # of the durations of chunks: 0 makes all equal
 TINY = 1e-100  # seconds: what costs nothing has durations too
-SHAKEN_BY = (0.05, 0.0005)  # of their logarithms: standard deviation, at most and at least
+SHAKEN_BY = (0.0005, 0.05)  # of their logarithms: standard deviation, at least and at most
+TOGETHER = 2  # fills that do not wait for each other, whatever the machine: the same packing everywhere
+LARGE = 4096  # sequences from which on a fill takes longer than to hand it to a thread
 SHORTENED_BY = 2e-3  # at most, of the sum of durations
 
 
@@ -48,8 +51,13 @@ class Search:
 
     def try_spans(self, spans: Floats) -> bool:
         """Fill, and keep what is better; says whether everything found room."""
+        return self.offer(self.fill(spans))
+
+    def fill(self, spans: Floats) -> Filled | None:
+        return fill(self.table, self.nodes, spans)
+
+    def offer(self, filled: Filled | None) -> bool:
         self.spent += 1
-        filled = fill(self.table, self.nodes, spans)
         if filled is None:
             return False
         value = filled.worth()
@@ -148,15 +156,27 @@ def matching_scale(run: Search, profile: Profile) -> float:
 
 
 def shake(run: Search, lasts: Floats) -> None:
-    """Durations around those of the best packing (at first `lasts`), most of them a little shorter in sum."""
+    """Durations around those of the best packing (at first `lasts`), two at a time: the compiled fill lets go of the
+    interpreter, so that large ones use both cores.
+    """
     chance = np.random.Generator(np.random.PCG64(0))
-    most, least = np.log(SHAKEN_BY[0]), np.log(SHAKEN_BY[1])
-    while not run.exhausted:
-        if run.best:
-            lasts = run.best.makespans()
-        lasts = lasts[lasts > 0]
-        if not len(lasts):
-            return
-        shaken = lasts * np.exp(np.exp(chance.uniform(least, most)) * chance.standard_normal(len(lasts)))
-        shorter = 1 - SHORTENED_BY * chance.random()
-        run.try_spans(shaken * (shorter * lasts.sum() / shaken.sum()))
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        each = threads.map if len(run.table.items) >= LARGE else map
+        while not run.exhausted:
+            if run.best:
+                lasts = run.best.makespans()
+            lasts = lasts[lasts > 0]
+            if not len(lasts):
+                return
+            spans = [shaken(lasts, chance) for _ in range(min(TOGETHER, run.fills - run.spent))]
+            for filled in each(run.fill, spans):
+                run.offer(filled)
+
+
+def shaken(lasts: Floats, chance: np.random.Generator) -> Floats:
+    """Durations of like proportions, a little shorter in sum."""
+    deviation = np.exp(chance.uniform(*np.log(SHAKEN_BY)))
+    others = lasts * np.exp(deviation * chance.standard_normal(len(lasts)))
+    shorter = 1 - SHORTENED_BY * chance.random()
+    near: Floats = others * (shorter * lasts.sum() / others.sum())
+    return near
