@@ -17,7 +17,7 @@ from planner.packing.places import make_nodes, place
 from planner.packing.polish import polished
 
 EXTRA_MICRO_BATCHES = 8  # tried beyond the fewest that hold the tokens
-EXCHANGES = 200
+EXCHANGES = 8  # for each group, on average
 
 
 def best_balanced(problem: Sequences) -> Packed | None:
@@ -38,7 +38,8 @@ def best_balanced(problem: Sequences) -> Packed | None:
 
 def leveled(table: Table, packed: Packed) -> Packed:
     """Exchanges over all groups, as if they ran together; then groups of like duration together again."""
-    (row,) = polished(table, (tuple(group for row in packed for group in row),), EXCHANGES)
+    groups = tuple(group for row in packed for group in row)
+    (row,) = polished(table, (groups,), EXCHANGES * len(groups))
     return arrange(table, row[0].shape, [(table.problem.seconds(g.shape, g.items), g.items) for g in row])
 
 

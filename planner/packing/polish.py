@@ -12,6 +12,7 @@ import numpy as np
 from planner.costs.table import Floats, Ints, Table
 from planner.packing.packed import Packed, PackedGroup
 
+FASTEST = 8  # groups that an exchange is sought with first
 GAIN = 1e-9  # of the slowest group: less is none
 
 
@@ -35,7 +36,7 @@ def polished(table: Table, packed: Packed, exchanges: int) -> Packed:
     for row in packed:
         arrays = make_row(table, row, number)
         for _ in range(exchanges // len(packed)):
-            if not exchange(arrays, seconds, sizes):
+            if not (exchange(arrays, seconds, sizes, FASTEST) or exchange(arrays, seconds, sizes, len(row))):
                 break
         rows.append(tuple(groups(table, row, arrays)))
     return tuple(rows)
@@ -56,11 +57,17 @@ def make_row(table: Table, row: tuple[PackedGroup, ...], number: dict[int, int])
     )
 
 
-def exchange(row: Row, seconds: Floats, sizes: Ints) -> bool:
-    """The exchange after which the slower of its two groups is fastest, if that is faster than the slowest was."""
+def exchange(row: Row, seconds: Floats, sizes: Ints, fastest: int) -> bool:
+    """With one of so many fastest groups: the exchange after which the slower of the two is fastest.
+
+    Says whether there was one after which that is faster than the slowest was.
+    """
     slowest = int(row.time.argmax())
     mine = np.flatnonzero((row.group == slowest) & (sizes[row.items] > 0))
-    others = np.flatnonzero(row.group != slowest)
+    offered = np.zeros(len(row.time), dtype=bool)
+    offered[np.argsort(row.time, kind="stable")[:fastest]] = True
+    offered[slowest] = False
+    others = np.flatnonzero(offered[row.group])
     if not len(mine) or not len(others):
         return False
     given, taken, theirs = row.items[mine][:, None], row.items[others][None, :], row.group[others][None, :]
