@@ -36,8 +36,8 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:
             yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
-        staged = any(layout.stages for layout in shown.layouts.values())
-        drawn = [timeline(score.timeline, canvas.width)] if staged else micro_batches(shown, number, score, canvas)
+        apart = shown.steps[number].sync == "step"  # ranks go from micro-batch to micro-batch without each other
+        drawn = [timeline(score.timeline, canvas.width)] if apart else micro_batches(shown, number, score, canvas)
         yield from drawn
     if len(scores) > STEPS_SHOWN:
         yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")

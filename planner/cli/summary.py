@@ -28,6 +28,10 @@ def solved(result: Solved, path: Path) -> Summary:
         "seconds": result.seconds,
         "plan": str(path),
         "strategy": plan.made.strategy,
+        "spread": plan.prediction.spread,
+        "peak_memory_gib": plan.prediction.peak_memory_gib,
+        "measured_share": plan.prediction.measured_share,
+        "dropped": [*plan.uses.dropped],
         "instead": [
             {"strategy": o.strategy, "zero": o.zero, "sync": o.sync, "value": o.value, "because": o.because}
             for o in plan.instead

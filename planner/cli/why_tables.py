@@ -173,7 +173,8 @@ def signed(seconds: float) -> str:
 def load_text(load: Load) -> str:
     """`the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
     share = percent(load.held / load.room) if load.room else "none"
-    return f"the group takes {pace_text(load)}; it holds {load.tokens:,} of {load.room:,} tokens ({share})"
+    offloaded = f", and {load.tokens - load.held:,} more in host memory" if load.held < load.tokens else ""
+    return f"the group takes {pace_text(load)}; it holds {load.held:,} of {load.room:,} tokens ({share}){offloaded}"
 
 
 def pace_text(load: Load) -> str:

@@ -93,6 +93,11 @@ class Sequences:
         return sum(pool.ranks * cap for pool, cap in zip(self.pools, caps, strict=True))
 
     @property
+    def fewest_rows(self) -> int:
+        """Micro-batches that the tokens need at least, where all ranks meet in each."""
+        return max(1, -(-self.tokens // self.row_tokens))
+
+    @property
     def row_constant(self) -> float:
         """Seconds of a micro-batch however little it holds."""
         return min(shape.line.const for shape in self.shapes) + self.row_seconds

@@ -53,7 +53,8 @@ class Ahead:
         self.drafts = {number: draft for number, draft in self.drafts.items() if number in ahead}
         for number in ahead:
             if number not in self.drafts:
-                return self.begin(number)
+                self.begin(number)
+                return True
         for number in ahead:
             if not self.ended(self.drafts[number]):
                 self.improve(number)
@@ -69,7 +70,7 @@ class Ahead:
         end = self.next + self.how.look_ahead
         return range(self.next, end if self.until is None else min(end, self.until))
 
-    def begin(self, number: int) -> bool:
+    def begin(self, number: int) -> None:
         """The quickest plan of a step, or the one that is there."""
         draft = self.found(number)
         if draft is None and not self.slots.taken(number):
@@ -78,7 +79,6 @@ class Ahead:
                 self.slots.offer(number, draft.texts())
         if draft:
             self.drafts[number] = draft
-        return True
 
     def found(self, number: int) -> Draft | None:
         """What an earlier planner offered; nothing when it was for another plan."""

@@ -81,7 +81,7 @@ def fill_native(table: Table, nodes: Nodes, spans: Floats, row_order: Ints) -> F
     items = len(table.sizes)
     group_of, shape, row, first = (np.empty(items, dtype=np.int64) for _ in range(4))
     used = np.empty(items)
-    spans, row_order = np.ascontiguousarray(spans), np.ascontiguousarray(row_order, dtype=np.int64)
+    spans, row_order = np.ascontiguousarray(spans, np.float64), np.ascontiguousarray(row_order, np.int64)
     shapes = Shapes(
         len(table.degrees),
         len(nodes.size),

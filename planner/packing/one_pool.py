@@ -29,9 +29,8 @@ def best_of_each_pool(problem: Sequences, packed: Packed, effort: int) -> tuple[
 
 def promised(problem: Sequences) -> float:
     """Seconds of a step with the fewest micro-batches, all of them full and in perfect balance."""
-    rows = max(1, -(-problem.tokens // problem.row_tokens))
     work = make_table(problem).work / problem.ranks
-    return work + rows * problem.row_constant + problem.step_seconds
+    return work + problem.fewest_rows * problem.row_constant + problem.step_seconds
 
 
 def only_pool(problem: Sequences, number: int) -> Sequences:

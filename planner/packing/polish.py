@@ -14,6 +14,7 @@ from planner.packing.packed import Packed, PackedGroup
 
 FASTEST = 8  # groups that an exchange is sought with first
 GAIN = 1e-9  # of the slowest group: less is none
+PAIRS = 1_000_000  # of items that are looked at together: some 50 MB
 
 
 @dataclass(slots=True)
@@ -70,20 +71,29 @@ def exchange(row: Row, seconds: Floats, sizes: Ints, fastest: int) -> bool:
     others = np.flatnonzero(offered[row.group])
     if not len(mine) or not len(others):
         return False
+    best, pair, block = row.time[slowest] * (1 - GAIN), None, max(1, PAIRS // len(others))
+    for some in (mine[start : start + block] for start in range(0, len(mine), block)):
+        after = lasts(row, seconds, sizes, slowest, some, others)
+        i, j = np.unravel_index(int(after.argmin()), after.shape)
+        if after[i, j] < best:
+            best, pair = after[i, j], (int(some[i]), int(others[j]))
+    if pair:
+        swap(row, seconds, sizes, *pair)
+    return pair is not None
+
+
+def lasts(row: Row, seconds: Floats, sizes: Ints, slowest: int, mine: Ints, others: Ints) -> Floats:
+    """(mine, others): how long the slower of two groups takes after an exchange; inf where there is no room for it."""
     given, taken, theirs = row.items[mine][:, None], row.items[others][None, :], row.group[others][None, :]
     shape, shapes = row.shape[slowest], row.shape[theirs]
     with np.errstate(invalid="ignore"):
-        after = np.maximum(
+        after: Floats = np.maximum(
             row.time[slowest] - seconds[given, shape] + seconds[taken, shape],
             row.time[theirs] - seconds[taken, shapes] + seconds[given, shapes],
         )
     more = sizes[given] - sizes[taken]
     after[(row.room[theirs] < more) | (row.room[slowest] < -more) | np.isnan(after)] = np.inf
-    i, j = np.unravel_index(int(after.argmin()), after.shape)
-    if after[i, j] >= row.time[slowest] * (1 - GAIN):
-        return False
-    swap(row, seconds, sizes, int(mine[i]), int(others[j]))
-    return True
+    return after
 
 
 def swap(row: Row, seconds: Floats, sizes: Ints, one: int, other: int) -> None:

@@ -74,7 +74,7 @@ def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from `warm` on, and how many fills it took."""
     fills = fills_of(effort, len(problem.sizes))
     run = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
-    fewest = max(1, -(-problem.tokens // problem.row_tokens))
+    fewest = problem.fewest_rows
     rows, fitted = fewest, False
     while not run.exhausted and rows <= len(problem.sizes) and (rows < fewest + MICRO_BATCHES or not fitted):
         for profile in profiles(run.table, rows):

@@ -19,8 +19,7 @@ Refusal = tuple[str, str, str]  # message, where, fix
 def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why not."""
     require_options(options)
-    for message, where, fix in refusals(plan):
-        raise InputError(message, where=where, fix=fix)
+    require_known(plan)
     require_models(plan)
 
 
@@ -32,6 +31,12 @@ def require_options(options: RunOptions) -> None:
         raise InputError(f"no dtype is called `{options.dtype}`", where="dtype", fix=f"one of {', '.join(known)}")
     if not 0 <= options.learning_rate < math.inf:
         raise InputError(f"{options.learning_rate} is no learning rate", where="learning_rate", fix="such as 1e-3")
+
+
+def require_known(plan: Plan) -> None:
+    """Raises InputError with the first thing that this runtime does not do."""
+    for message, where, fix in refusals(plan):
+        raise InputError(message, where=where, fix=fix)
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:

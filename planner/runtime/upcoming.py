@@ -25,6 +25,7 @@ from planner.plan.model import Plan
 from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK, SPENT, STEP, Head, Spent, StepFile
 from planner.plan.task import Task
 from planner.runtime.options import RunOptions
+from planner.runtime.runnable import require_known
 
 POLL_S = 0.002  # between two tries to take a step that is not there
 START_S = 30.0  # how long a planner may take to appear
@@ -93,7 +94,9 @@ class Inbox:
         dist.broadcast_object_list(said, src=0, group=self.group)
         text, seconds = said[0]
         name = f"{self.slots.folder} (step {number})"
-        return Upcoming(expand(self.head.whole(files.parse(text, StepFile, name), name)), seconds)
+        whole = self.head.whole(files.parse(text, StepFile, name), name)
+        require_known(whole)
+        return Upcoming(expand(whole), seconds)
 
     def take(self, number: int) -> Path:
         """Raises RunFailed when nobody is there who would plan it."""

@@ -21,6 +21,7 @@ from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
+from planner.verify.covered import usual_groups, usual_offload
 from planner.verify.exact import prove, small_enough
 from planner.verify.streams import stream_seconds
 
@@ -36,20 +37,15 @@ def lower_bound(problem: Sequences, value: float, effort: int = 2) -> Bound:
     return max(bounds, key=lambda bound: bound.seconds)
 
 
-def fewest_rows(problem: Sequences) -> int:
-    """Micro-batches that the tokens need at least."""
-    return max(1, -(-problem.tokens // problem.row_tokens))
-
-
 def area(problem: Sequences) -> Bound:
     work = make_table(problem).work
-    rows = fewest_rows(problem) * problem.row_constant
+    rows = problem.fewest_rows * problem.row_constant
     return Bound(rows + work / problem.ranks + problem.step_seconds, "area")
 
 
 def longest(problem: Sequences) -> Bound:
     alone = float(make_table(problem).seconds.min(axis=1).max())
-    rows = fewest_rows(problem) * problem.row_constant
+    rows = problem.fewest_rows * problem.row_constant
     return Bound(rows + alone + problem.step_seconds, "longest")
 
 
@@ -58,22 +54,17 @@ def coupled(problem: Sequences, value: float, effort: int) -> Bound:
 
 
 def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
-    """Over every packing when one module is spread by data parallelism; else for the layouts that the plan has."""
+    """Over every packing when one module is spread by data parallelism as strategies do; else for what the plan has."""
     step, value, effort = plan.steps[number], timeline.step_seconds, plan.made.effort
     (module, layout), *others = plan.layouts.items()
-    if others or layout.stages or not plan.uses.degrees:
+    if others or layout.stages or not plan.uses.degrees or not usual_groups(plan, number):
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
-    if any(offloads_more(problem, task) for task in tasks):
+    if not usual_offload(problem, tasks):
         return busiest_rank(tasks, timeline)
     if step.sync == "step":
         return Bound(stream_seconds(problem, value, effort), "streams")
     return max(lower_bound(problem, value, effort), exact(problem, value), key=lambda bound: bound.seconds)
-
-
-def offloads_more(problem: Sequences, task: Task) -> bool:
-    """Whether a task offloads what no strategy would: the bounds do not know of it."""
-    return any(ratio and problem.least_tokens(s) == s for s, ratio in zip(task.sizes, task.offload, strict=False))
 
 
 def exact(problem: Sequences, value: float) -> Bound:

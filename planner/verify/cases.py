@@ -38,7 +38,7 @@ class Case:
 
 def roots(problem: Sequences, value: float) -> Iterator[Case]:
     """A case for each number of micro-batches, up to those that cost more than `value` however little they hold."""
-    fewest = max(1, -(-problem.tokens // problem.row_tokens))
+    fewest = problem.fewest_rows
     if problem.row_constant <= 0:  # more of them cost nothing, so that one case stands for all
         yield Case(fewest, more=True)
         return

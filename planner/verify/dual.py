@@ -61,7 +61,8 @@ class Dual:
 
     def __init__(self, fluid: Fluid, places: list[Place], room: Floats, members: NDArray[np.bool_]) -> None:
         costs = np.array([place.costs for place in places])
-        least = float(np.where(np.isinf(costs), 0.0, costs).min(axis=0) @ fluid.counts)
+        cheapest = costs.min(axis=0)
+        least = float(np.where(np.isinf(cheapest), 0.0, cheapest) @ fluid.counts)
         self.costs = np.where(np.isinf(costs), FORBIDDEN * max(least, 1.0), costs)  # (places, kinds) seconds
         tokens = float(fluid.sizes @ fluid.counts)
         unit = TOKEN_UNIT * least / tokens if tokens else 0.0

@@ -105,9 +105,10 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
 
 
 def unheld_seconds(plan: Plan, placed: list[Load]) -> float:
-    """Where ranks meet in every micro-batch: how long no group holds a rank. Elsewhere ranks go on by themselves: 0."""
+    """How long no group holds a rank: in a micro-batch where all meet, else over the step, for ranks without any."""
     if plan.steps[0].sync != "micro_batch":
-        return 0.0
+        without = plan.size - len({rank for load in placed for rank in load.ranks})
+        return max(load.rank_seconds or 0.0 for load in placed) * without / plan.size
     total = 0.0
     for row in {load.micro_batch for load in placed}:
         mine = [load for load in placed if load.micro_batch == row]

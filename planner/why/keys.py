@@ -41,7 +41,7 @@ def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
 def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
     if inputs.job.limits.tokens_per_rank is not None:
         message = "the plan's memory is limited in tokens, so its margin changes nothing"
-        raise InputError(message, where=key, fix="say tokens_per_rank=none before it, or another tokens_per_rank")
+        raise InputError(message, where=key, fix="say tokens_per_rank=none as well, or another tokens_per_rank")
     if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
     return on_job(inputs, limits=changed(inputs.job.limits, memory_margin=float(value)))

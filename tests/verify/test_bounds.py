@@ -37,8 +37,9 @@ def test_bounds_hold_for_the_best_grouping(problem, known):
 
 @given(problems(items=40, ranks=(2, 7, 8, 16)))
 def test_bounds_hold_for_what_is_found(problem):
+    """Told of a worse packing: coupling never bounds above what it is told."""
     value = found(problem)
-    assert lower_bound(problem, value).seconds <= value * (1 + 1e-9)
+    assert lower_bound(problem, 2 * value).seconds <= value * (1 + 1e-9)
 
 
 @settings(max_examples=50)

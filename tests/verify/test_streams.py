@@ -36,8 +36,9 @@ def test_the_bound_holds_for_the_best_of_more_on_more_ranks(problem):
 @settings(max_examples=60)
 @given(step_problems(items=30, ranks=(2, 7, 8, 16)))
 def test_the_bound_holds_for_what_is_found(problem):
+    """Told of a worse packing: the bound is never above what it is told."""
     value = found(problem)
-    assert 0 < stream_seconds(problem, value, 2) <= value * (1 + 1e-9)
+    assert 0 < stream_seconds(problem, 2 * value, 2) <= value * (1 + 1e-9)
 
 
 def test_perfect_balance_is_bounded_tightly():

@@ -1,10 +1,12 @@
 """Ranks that meet once a step: the rank that is done last sets the pace, and slack is what a group can really take."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from planner import pipeline
+from planner.cli.why_tables import load_text
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.simulate import simulate
@@ -19,6 +21,7 @@ from planner.why.loads import loads
 from planner.why.pace import over_step
 from planner.why.problem import inputs_of, of_step
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 MEETINGS = {"sync=step", "strategy=data_ranks", "zero=2"}
 BACK = {"sync=micro_batch", "strategy=sequence_groups", "zero=3"}
 
@@ -103,6 +106,25 @@ def test_ranks_have_their_own_numbers_of_micro_batches(plan):
     assert said.unheld == 0
     comm = said.exchange_across + said.exchange_within + said.other_comm
     assert said.compute + comm + said.idle == pytest.approx(said.value)
+
+
+def test_a_rank_without_any_group_waits_for_nobody(plan):
+    answer = pipeline.why_not(plan, ("degrees=3",))  # of four ranks: one has nothing to do, the others are never idle
+    assert answer.after is not None
+    longest = answer.after.compute + answer.after.exchange_within
+    assert answer.after.unheld == pytest.approx(longest / 3, rel=0.01)  # compute has the update in it
+    assert answer.after.unheld <= answer.after.idle
+    assert any("without a group" in clause.text for clause in answer.because)
+
+
+def test_what_is_said_to_be_held_is_on_the_devices():
+    made = pipeline.read_plan(GOLDEN / "data_ranks/offload-h100x8/plan.yaml")
+    offloaded = [load for load in loads(made, score(made)) if load.held < load.tokens]
+    assert offloaded
+    for load in offloaded:
+        assert load.held <= load.room
+        said = load_text(load)
+        assert f"{load.held:,} of {load.room:,}" in said and f"{load.tokens - load.held:,} more" in said
 
 
 def test_more_of_a_machine_never_makes_its_step_longer(plan):

@@ -1,0 +1,34 @@
+"""Which steps the bounds over all packings are for: those made of what strategies choose from, as it is priced there.
+
+A plan written by hand can do more: split a group in another way, let it reach across kinds of ranks, share a device, or
+offload what fits. Such a step can be shorter than any packing, and only the busiest of its ranks bounds it.
+"""
+
+from collections.abc import Sequence
+
+from planner.costs.sequences import Sequences, pools, split
+from planner.plan.model import Plan, assignments
+from planner.plan.task import Split, Task
+
+
+def usual_groups(plan: Plan, number: int) -> bool:
+    """Whether every group of a step is whole ranks of one pool for all layers, split as a strategy would."""
+    ((name, layout),) = plan.layouts.items()
+    found = pools(plan.uses.cluster, layout.ranks)
+    used = {(a.group, a.layers) for row in plan.steps[number].micro_batches for a in assignments(plan, row)}
+    for named, layers in used:
+        group = plan.groups[named]
+        within = any(pool.first <= min(group.ranks) and max(group.ranks) < pool.first + pool.ranks for pool in found)
+        whole = layers is None and group.share == 1 and len(group.ranks) == group.degree
+        if not (within and whole and Split(**group.split) == Split(**split(plan.uses.models[name], group.degree))):
+            return False
+    return True
+
+
+def usual_offload(problem: Sequences, tasks: Sequence[Task]) -> bool:
+    """Whether nothing is offloaded but of what no rank holds alone."""
+    return not any(
+        ratio and problem.least_tokens(size) == size
+        for task in tasks
+        for size, ratio in zip(task.sizes, task.offload, strict=False)
+    )

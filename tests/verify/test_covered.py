@@ -1,0 +1,83 @@
+"""A step that no strategy would make can be shorter than any packing; what bounds it is its busiest rank."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import files
+from planner.plan.legal import violations
+from planner.plan.model import Group, Piece, Plan
+from planner.specs.base import Ranks, changed
+from planner.verify.covered import usual_groups
+from planner.verify.score import score
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PLANS = {case: files.read(GOLDEN / case / "plan.yaml", Plan) for case in (
+    "sequence_groups/demo", "sequence_groups/two-kinds", "data_ranks/offload-h100x8", "by_hand/mixed-groups",
+)}  # fmt: skip
+
+
+def bound_by(plan: Plan) -> str:
+    """What bounds a legal plan, at no more than it takes."""
+    assert violations(plan) == []
+    found = score(plan)
+    assert found.bound.seconds <= found.value * (1 + 1e-9)
+    return found.bound.by
+
+
+def with_group(plan: Plan, name: str, group: Group) -> Plan:
+    return changed(plan, groups={**plan.groups, name: group})
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_plans_of_strategies_are_bounded_over_all_packings(case):
+    assert bound_by(PLANS[case]) != "busiest_rank"
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_groups_split_in_another_way_are_not(case):
+    """All rings; where blocks hide behind attention, shorter than the bound for the split that strategies price."""
+    plan = PLANS[case]
+    rings = {name: changed(group, split={"ring": group.degree}) for name, group in plan.groups.items()}
+    assert bound_by(changed(plan, groups=rings)) == "busiest_rank"
+    if case != "by_hand/mixed-groups":
+        assert score(changed(plan, groups=rings)).value < score(plan).bound.seconds
+
+
+def test_a_split_of_one_is_said_in_any_way():
+    plan = PLANS["sequence_groups/demo"]
+    alone = next(name for name, group in plan.groups.items() if group.degree == 1)
+    for split in ({}, {"ulysses": 1}, {"ring": 1}):
+        assert usual_groups(with_group(plan, alone, changed(plan.groups[alone], split=split)), 0)
+
+
+def test_groups_across_kinds_of_ranks_are_not():
+    """The wide groups trade a half: each then has ranks of both kinds."""
+    plan = PLANS["sequence_groups/two-kinds"]
+    for name, ranks in (("g0-3", (0, 1, 4, 5)), ("g4-7", (2, 3, 6, 7))):
+        plan = with_group(plan, name, changed(plan.groups[name], ranks=Ranks(ranks)))
+    assert bound_by(plan) == "busiest_rank"
+
+
+def test_shared_devices_and_groups_that_no_step_uses():
+    plan = PLANS["sequence_groups/demo"]
+    name, group = next(iter(plan.groups.items()))
+    assert bound_by(with_group(plan, name, changed(group, share=0.5))) == "busiest_rank"
+    assert bound_by(with_group(plan, "spare", changed(group, share=0.5))) != "busiest_rank"
+
+
+def test_offloading_what_a_rank_holds_is_not():
+    """The shortest item is offloaded by a little, which hides and takes no time."""
+    plan = PLANS["data_ranks/offload-h100x8"]
+    sizes = plan.uses.items["llm"]
+    short = min(sizes, key=lambda item: (sizes[item], item))
+    rows = tuple(
+        {
+            name: tuple(Piece(item=e, offload=0.001) if e == short else e for e in entries)
+            for name, entries in row.items()
+        }
+        for row in plan.steps[0].micro_batches
+    )
+    helped = changed(plan, steps=(changed(plan.steps[0], micro_batches=rows),))
+    assert bound_by(helped) == "busiest_rank"
+    assert usual_groups(helped, 0)
