@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.ledger import Kind, Record, beside, measured_timeline
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
-from planner.plan.model import Made, Plan
+from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.simulate import Timeline, to_trace
 from planner.specs import library
@@ -223,8 +223,11 @@ def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgre
     return compare(files.read(old, Plan), files.read(new, Plan), tolerances)
 
 
-def solve_again(job: Path, made: Made) -> Plan:
-    """The plan of a job, made the way another one was."""
-    inputs = load(str(job), Options(made.batches, made.first_row, made.seed, made.effort))
+def solve_again(job: Path, plan: Plan) -> Plan:
+    """The plan of a job, made the way another one was; from the same file of lengths, if it is still there."""
+    made, lengths = plan.made, plan.uses.sources.get("lengths")
+    path = job.parent / lengths.path if lengths else None
+    given = str(path) if path and path.is_file() else None
+    inputs = load(str(job), Options(made.batches, made.first_row, made.seed, made.effort, given))
     named = made.strategy if inputs.job.strategy != deciding.BEST else deciding.BEST
     return decide(replace(inputs, job=changed(inputs.job, strategy=named))).plan

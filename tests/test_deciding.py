@@ -57,4 +57,4 @@ def test_when_no_way_is_possible_the_first_one_says_why(tmp_path):
 
 def test_a_plan_of_the_best_way_is_made_again_by_its_job(tmp_path):
     plan = solve(tmp_path)
-    assert pipeline.solve_again(tmp_path / "job.yaml", plan.made) == plan
+    assert pipeline.solve_again(tmp_path / "job.yaml", plan) == plan

@@ -30,7 +30,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     assert plan.made.strategy == folder.parent.name
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.dump(pipeline.solve_again(folder / "job.yaml", plan.made)) == stored
+    assert files.dump(pipeline.solve_again(folder / "job.yaml", plan)) == stored
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)

@@ -13,12 +13,12 @@ from planner.check.finding import Category, Finding
 from planner.check.judge import Tolerances
 from planner.check.verified import Verified, broken_laws, false_statements, verify
 from planner.errors import InputError, PlannerError
-from planner.plan.model import Made, Plan
+from planner.plan.model import Plan
 from planner.specs.base import changed
 
 JOB, PLAN = "job.yaml", "plan.yaml"
 
-Resolve = Callable[[Path, Made], Plan]  # solve a job's file again, as the stored plan was made
+Resolve = Callable[[Path, Plan], Plan]  # solve a job's file again, as the stored plan was made
 OnCase = Callable[[int, int, str], None]  # cases done, of how many, the one at hand
 
 
@@ -74,7 +74,7 @@ def check_case(folder: Path, resolve: Resolve, tolerances: Tolerances) -> list[F
 def compare_again(stored: Verified, job: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
     """The stored plan beside a fresh one. What could be solved once and cannot any more is a regression."""
     try:
-        again = resolve(job, stored.plan.made)
+        again = resolve(job, stored.plan)
     except PlannerError as error:
         return [failure("regression", error, JOB, "the job can no longer be solved")]
     return differences(stored, verify(again), tolerances)

@@ -7,6 +7,7 @@ from planner.check import Tolerances, check_folder, exit_code
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.specs.base import changed
+from planner.specs.inputs import Options
 from tests.check.small import categories, one_by_one, other_digest, solve, with_rows, write_job
 
 
@@ -136,3 +137,12 @@ def test_two_files(store, tmp_path):
     assert exit_code(pipeline.check(old, new, Tolerances())) == 1
     with pytest.raises(InputError, match="cannot read the file"):
         pipeline.check(old, tmp_path / "missing.yaml", Tolerances())
+
+
+def test_a_plan_of_other_lengths_is_solved_again_from_them(tmp_path):
+    job, lengths = write_job(tmp_path), tmp_path / "mine.txt"
+    lengths.write_text("\n".join(map(str, range(100, 400))))
+    files.write(tmp_path / "plan.yaml", pipeline.solve(str(job), Options(lengths=str(lengths))).plan)
+    assert pipeline.check(tmp_path, None, Tolerances()) == []
+    lengths.write_text("\n".join(map(str, range(200, 500))))
+    assert {finding.category for finding in pipeline.check(tmp_path, None, Tolerances())} >= {"stale_inputs"}
