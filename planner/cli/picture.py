@@ -62,7 +62,7 @@ class Block:
 def micro_batches(shown: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
     """Each micro-batch as a band of ranks by time."""
     columns = min(canvas.width - 4, shown.size * max(1, WIDEST // shown.size))
-    busy = group_seconds(score.timeline)
+    busy = score.timeline.group_seconds()
     rows = [[*assignments(shown, row)] for row in shown.steps[number].micro_batches]
     spans = [max((busy.get((at, a.group), 0.0) for a in row), default=0.0) for at, row in enumerate(rows)]
     for at, row in enumerate(rows):
@@ -82,16 +82,6 @@ def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plai
     last = max((ranks[-1] + 1) * columns // size, first + 1)
     fill = "█▓"[number % 2] if plain else "█"
     return Block(first, last, share, str(len(ranks)), COLOURS[number % len(COLOURS)], fill)
-
-
-def group_seconds(timeline: Timeline) -> dict[tuple[int, str], float]:
-    """Forward and backward seconds of each group in each micro-batch."""
-    busy: dict[tuple[int, str], float] = {}
-    for event in timeline.events:
-        if event.phase in ("F", "B"):
-            _, _, row, group = event.id.rsplit("/", 3)
-            busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
-    return busy
 
 
 def composition(shown: Plan, placed: Sequence[Assignment]) -> str:

@@ -8,6 +8,7 @@ import typer
 from planner.cli.options import Effort, Job, Json, Seed
 
 if TYPE_CHECKING:
+    from planner.plan.model import Plan
     from planner.specs.inputs import Options
 
 
@@ -26,32 +27,42 @@ def solve(
 
     The same job gives the same bytes. Exit code 3: nothing can satisfy the job, and the error says what binds.
     """
-    from planner import files, pipeline
+    from planner import pipeline
     from planner.cli import progress, render, summary, tables
     from planner.specs.inputs import Options
 
     options = Options(batches=batches, first_row=first_row, seed=seed, effort=effort, lengths=lengths)
     if static:
-        return solve_static(job, options, output, json)
+        solve_static(job, options, output, json)
+        return
     with progress.bar("solving", "batches") as on_batch:
         solved = pipeline.solve(job, options, on_batch)
-    if str(output) == "-":
-        return render.raw(files.dump(solved.plan))
-    path = output or Path(f"{solved.plan.name}.plan.yaml")
-    files.write(path, solved.plan)
-    return render.emit(json, summary.solved(solved, path), tables.solved(solved, path))
+    path = written(solved.plan, output, ".plan.yaml")
+    if path:
+        render.emit(json, summary.solved(solved, path), tables.solved(solved, path))
 
 
 def solve_static(job: str, options: "Options", output: Path | None, json: bool) -> None:
     """Write the best plan with one degree for all batches, and what per-batch planning saves."""
-    from planner import files, pipeline
+    from planner import pipeline
     from planner.cli import progress, render, why_tables
 
     with progress.bar("solving", "degrees") as on_degree:
         found = pipeline.static(job, options, on_degree)
+    path = written(found.plan, output, ".static.plan.yaml")
+    if path:
+        shown = (*why_tables.shown(found.beside), why_tables.static_written(path))
+        render.emit(json, {**why_tables.summary(found.beside), "plan": str(path)}, *shown)
+
+
+def written(plan: "Plan", output: Path | None, ending: str) -> Path | None:
+    """Where the plan was written; None when it went to stdout, where then is nothing else."""
+    from planner import files
+    from planner.cli import render
+
     if str(output) == "-":
-        return render.raw(files.dump(found.plan))
-    path = output or Path(f"{found.plan.name}.static.plan.yaml")
-    files.write(path, found.plan)
-    shown = (*why_tables.shown(found.beside), why_tables.static_written(path))
-    return render.emit(json, {**why_tables.summary(found.beside), "plan": str(path)}, *shown)
+        render.raw(files.dump(plan))
+        return None
+    path = output or Path(f"{plan.name}{ending}")
+    files.write(path, plan)
+    return path

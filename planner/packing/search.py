@@ -15,14 +15,16 @@ import numpy as np
 
 from planner.costs.sequences import Sequences
 from planner.costs.table import Floats, Table, make_table
+from planner.packing.budget import Budget
 from planner.packing.fill import Filled, fill
 from planner.packing.packed import Packed, makespan, ordered, worth
 from planner.packing.places import Nodes, aligned, make_nodes
 from planner.packing.polish import polished
 
-PLACED = {0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000}  # sequences that an effort may place
-FEWEST_FILLS = {0: 0, 1: 24, 2: 100, 3: 400, 4: 1600}
-FILL = 200  # sequences: a fill takes as long as placing these, however few it places
+BUDGET = Budget(
+    placed={0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000},
+    fewest={0: 0, 1: 24, 2: 100, 3: 400, 4: 1600},
+)
 EXCHANGES = {0: 0, 1: 100, 2: 400, 3: 2000, 4: 10_000}
 BISECTIONS = 8
 MICRO_BATCHES = 4  # numbers of them that are tried, from the fewest that hold the tokens
@@ -72,7 +74,7 @@ class Search:
 
 def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from `warm` on, and how many fills it took."""
-    fills = fills_of(effort, len(problem.sizes))
+    fills = BUDGET.fills(effort, len(problem.sizes))
     run = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
     fewest = problem.fewest_rows
     rows, fitted = fewest, False
@@ -84,11 +86,6 @@ def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     shake(run, np.array(lasts))
     best = polished(run.table, run.best.packed() if run.best else warm, EXCHANGES[effort])
     return ordered(aligned(problem, best), problem), run.spent
-
-
-def fills_of(effort: int, sequences: int) -> int:
-    """How often an effort may fill."""
-    return max(FEWEST_FILLS[effort], PLACED[effort] // max(sequences, FILL))
 
 
 @dataclass(frozen=True, slots=True)

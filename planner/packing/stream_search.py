@@ -11,13 +11,15 @@ import numpy as np
 
 from planner.costs.sequences import Sequences
 from planner.costs.table import Table, make_table
+from planner.packing.budget import Budget
 from planner.packing.packed import Packed, ordered, worth
 from planner.packing.streams import Rules, Takes, fill_streams, takes_of
 
-PLACED = {0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000}  # sequences that an effort may place
-FEWEST_FILLS = {0: 0, 1: 10, 2: 30, 3: 100, 4: 400}
+BUDGET = Budget(
+    placed={0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000},
+    fewest={0: 0, 1: 10, 2: 30, 3: 100, 4: 400},
+)
 RULES = [Rules(renewal, dear, first) for dear, renewal, first in product((2.0, 0.5), (2.0, 10.0), (False, True))]
-FILL = 200  # sequences: a fill takes as long as placing these, however few it places
 BISECTIONS = 7
 SHORTENED_BY = 0.01  # at most
 SETTLED = 4  # sequences whose shape is chosen by lot, at most
@@ -57,16 +59,11 @@ class Search:
 def stream_search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from `warm` on, and how many fills it took."""
     table = make_table(problem)
-    run = Search(table, takes_of(table), fills_of(effort, len(problem.sizes)), worth(problem, warm), warm)
+    run = Search(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
     for rules in RULES:
         bisect(run, rules)
     shake(run)
     return ordered(run.best, problem), run.spent
-
-
-def fills_of(effort: int, sequences: int) -> int:
-    """How often an effort may fill."""
-    return max(FEWEST_FILLS[effort], PLACED[effort] // max(sequences, FILL))
 
 
 def bisect(run: Search, rules: Rules) -> None:

@@ -64,6 +64,15 @@ class Timeline:
         """Idle is the rest of the step."""
         return Breakdown(compute=compute, exposed_comm=exposed, idle=max(0.0, self.step_seconds - compute - exposed))
 
+    def group_seconds(self) -> dict[tuple[int, str], float]:
+        """Forward and backward seconds of each group in each micro-batch."""
+        busy: dict[tuple[int, str], float] = {}
+        for event in self.events:
+            if event.phase in ("F", "B"):
+                _, _, row, group = event.id.rsplit("/", 3)
+                busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
+        return busy
+
     def breakdown(self) -> Breakdown:
         """Of the mean rank."""
         each = self.rank_breakdowns()

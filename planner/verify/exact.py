@@ -24,6 +24,7 @@ from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
 
 ITEMS, RANKS, BINARIES = 8, 8, 120  # beyond these nothing is proven in reasonable time
+EFFORT = 3  # of the back end
 UNITS = 1000.0  # of time in a step: solvers' tolerances are absolute, so microseconds would drown in them
 NO_TIME = 1e-100  # seconds: less cannot be divided by
 
@@ -78,11 +79,11 @@ def rows_worth_trying(problem: Sequences, value: float) -> int:
     return max(1, min(most, int((value - problem.step_seconds - work) / constant * (1 + 1e-9) + 1e-9)))
 
 
-def prove(problem: Sequences, value: float, backend: str = "mathopt-highs", effort: int = 3) -> Proof:
+def prove(problem: Sequences, value: float, backend: str = "mathopt-highs") -> Proof:
     """Solve the exact program; `value` is what a known grouping is worth."""
     unit = value / UNITS if value > NO_TIME else 1.0
     formulation = formulate(problem, rows_worth_trying(problem, value), value * (1 + 1e-6), unit)
-    solution = solve(formulation.program, backend, effort=effort)
+    solution = solve(formulation.program, backend, effort=EFFORT)
     rows = read(problem, formulation, solution.values) if solution.values is not None else ()
     return Proof(rows, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
 

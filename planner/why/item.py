@@ -17,7 +17,7 @@ from planner.specs.cluster import kind_of
 from planner.verify.score import score
 from planner.why.change import with_what_follows
 from planner.why.keys import fix_item, some
-from planner.why.loads import Load, group_seconds, loads, rank_room
+from planner.why.loads import Load, loads, rank_room
 from planner.why.machine import crosses
 from planner.why.problem import inputs_of, of_step, only_module
 from planner.why.resolve import Resolve
@@ -157,4 +157,4 @@ def alone_seconds(step: Plan, item: int, ranks: Ranks) -> float:
         steps=(changed(step.steps[0], micro_batches=({group_name(ranks): (item,)},)),),
     )
     timeline = simulate(expand(alone, 0), pricing_of(alone).price, alone.size)
-    return sum(group_seconds(timeline).values())
+    return sum(timeline.group_seconds().values())

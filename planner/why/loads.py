@@ -6,13 +6,12 @@ from math import ceil
 from planner.costs.memory import token_cap
 from planner.costs.pricing import pricing_of
 from planner.plan.model import Assignment, Layout, Piece, Plan, assignments
-from planner.simulate import Timeline
 from planner.specs.base import Ranks, Spec
 from planner.specs.cluster import kind_of
 from planner.specs.shapes import resident_layers
 from planner.verify.score import Score
 from planner.why.machine import crosses
-from planner.why.pace import Key, Pace, by_row, over_step
+from planner.why.pace import Pace, by_row, over_step
 from planner.why.problem import only_module
 
 SAME = 1e-9  # seconds of slack, over the load, below which a group waits for nobody
@@ -43,7 +42,7 @@ def loads(plan: Plan, score: Score) -> list[Load]:
     Where ranks meet in every micro-batch, its slowest group sets the pace; where they meet once a step, the rank that
     is done last.
     """
-    busy = group_seconds(score.timeline)
+    busy = score.timeline.group_seconds()
     cells = [(row, a) for row, placed in enumerate(plan.steps[0].micro_batches) for a in assignments(plan, placed)]
     cells = [(row, a) for row, a in cells if a.items]
     seconds = {(row, a.group): busy.get((row, a.group), 0.0) for row, a in cells}
@@ -96,13 +95,3 @@ def kind_room(plan: Plan, module: str, layout: Layout, kind: str) -> int:
 
 def kinds(plan: Plan, ranks: Iterable[int]) -> set[str]:
     return {kind_of(plan.uses.cluster, rank) for rank in ranks}
-
-
-def group_seconds(timeline: Timeline) -> dict[Key, float]:
-    """Forward and backward seconds of each group in each micro-batch."""
-    busy: dict[Key, float] = {}
-    for event in timeline.events:
-        if event.phase in ("F", "B"):
-            _, _, row, group = event.id.rsplit("/", 3)
-            busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
-    return busy

@@ -13,7 +13,7 @@ from planner.packing.balanced import balanced, best_balanced, best_of_shape, one
 from planner.packing.fill import fill
 from planner.packing.packed import Packed, PackedGroup, makespan, ordered, worth
 from planner.packing.places import make_nodes
-from planner.packing.search import fills_of, search
+from planner.packing.search import BUDGET, search
 from tests.groupings import best, problems, require_possible, simple, warm_start
 
 LARGE = {"items": 40, "ranks": (2, 7, 8, 16)}
@@ -65,7 +65,7 @@ def test_every_effort_keeps_to_its_fills_and_is_no_worse_than_none(problem):
     assert worth(problem, search(problem, warm, 0)[0]) == worth(problem, warm)
     for effort in (1, 2):
         packed, spent = search(problem, warm, effort)
-        assert spent <= fills_of(effort, len(problem.sizes)) <= fills_of(effort, 1)
+        assert spent <= BUDGET.fills(effort, len(problem.sizes)) <= BUDGET.fills(effort, 1)
         assert worth(problem, packed) <= worth(problem, warm)
 
 

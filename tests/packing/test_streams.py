@@ -10,7 +10,7 @@ from planner.costs.lines import Line
 from planner.costs.sequences import Sequences
 from planner.costs.table import make_table
 from planner.packing.packed import Packed, PackedGroup, last_end, ordered, worth
-from planner.packing.stream_search import fills_of, stream_search
+from planner.packing.stream_search import BUDGET, stream_search
 from planner.packing.streams import Rules, fill_streams, takes_of
 from tests.groupings import one_pool, simple
 from tests.step_groupings import best, offloading, require_possible, step_problems, warm_start
@@ -35,7 +35,7 @@ def test_packings_are_possible_and_no_worse_than_the_warm_one(problem):
     require_possible(problem, packed)
     assert ordered(packed, problem) == packed
     assert worth(problem, packed) <= worth(problem, warm)
-    assert fills <= fills_of(1, len(problem.sizes)) <= fills_of(1, 1)
+    assert fills <= BUDGET.fills(1, len(problem.sizes)) <= BUDGET.fills(1, 1)
 
 
 @given(step_problems(**LARGE), st.floats(0.1, 1.0), RULES)

@@ -9,22 +9,11 @@ from planner.errors import InputError
 from planner.plan.model import assignments
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.inputs import Options
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
 from planner.why.loads import loads
 from planner.why.machine import crosses, node_of, with_faster_links, with_memory, with_ranks
 from planner.why.problem import inputs_of, of_step
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return pipeline.solve("demo-cpu-4").plan
-
-
-@pytest.fixture(scope="module")
-def wide():
-    return pipeline.solve("flexsp-gpt-7b-a100x64", Options(first_row=2048)).plan
 
 
 def test_slowest_groups_and_constants_make_the_step(wide):

@@ -19,16 +19,6 @@ from planner.why.problem import inputs_of, of_step
 BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
 
 
-@pytest.fixture(scope="module")
-def plan():
-    return pipeline.solve("demo-cpu-4").plan
-
-
-@pytest.fixture(scope="module")
-def wide():
-    return pipeline.solve("flexsp-gpt-7b-a100x64", Options(first_row=2048)).plan
-
-
 def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
     for made in (plan, wide):
         again = pipeline.resolve(inputs_of(of_step(made, 0)))
