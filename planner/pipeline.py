@@ -5,9 +5,11 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
                                    └→ check → findings
 """
 
+import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -17,7 +19,9 @@ from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
 from planner.deciding import Solved
 from planner.errors import InputError
-from planner.ledger import Kind, Record, beside, measured_timeline
+from planner.ledger import Kind, Record, beside, measured_timeline, own
+from planner.ledger.drift import Drift
+from planner.ledger.drift import drift as drifts
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
@@ -29,12 +33,15 @@ from planner.specs.inputs import Inputs, Options, load
 from planner.specs.job import Dtype
 from planner.specs.model import Model
 from planner.specs.profile import Profile
+from planner.units import GIB
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
 from planner.why import static as best_static
 from planner.why import why_not as against
 
 if TYPE_CHECKING:
+    from planner.ledger.account import Account
+    from planner.ledger.row import Predict
     from planner.runtime import Planned, Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
@@ -144,6 +151,7 @@ class Ran:
     last: tuple[Task, ...]  # of the last of them
     planned: "tuple[Planned, ...]"  # the steps that were planned while it lasted
     verified: "Verified | None"
+    peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
 
 
 def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
@@ -175,6 +183,7 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         last=expected.tasks,
         planned=tuple(step.planned for step in result.steps if step.planned),
         verified=result.verify,
+        peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
     )
 
 
@@ -182,6 +191,45 @@ def write_measured_trace(path: Path, ran: Ran) -> None:
     """The last step's measured timeline, in the format of the simulated one."""
     trace = to_trace(ran.timelines[-1], ran.last, "measured")
     files.write_text(path, files.json_text(trace))
+
+
+# --------------------------------------------------------------------------------------------------------- ledger
+
+
+def note(ran: Ran, path: Path | None = None) -> Path:
+    """Append a run to the user's own ledger, or to `path`; says where it is. Raises InputError."""
+    path = path or own.default_path()
+    plan, now = ran.plan, datetime.now(timezone.utc)
+    entry = own.Entry(
+        when=now.isoformat(timespec="milliseconds"),
+        machine=ran.machine,
+        plan=plan.name,
+        digest=hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16],
+        steps=len(ran.losses),
+        predicted_seconds=ran.predicted_step_seconds,
+        spread=plan.prediction.spread,
+        measured_seconds=ran.step_seconds,
+        predicted_peak_bytes=plan.prediction.peak_memory_gib * GIB or None,
+        measured_peak_bytes=ran.peak_bytes,
+        kinds=tuple(ran.kinds),
+    )
+    own.append(path, entry)
+    return path
+
+
+def drift(path: Path | None = None) -> tuple[list[Drift], list[own.Unread]]:
+    """Of the runs in the user's own ledger, or in `path`, by plan and machine; and its lines that cannot be read."""
+    entries, unread = own.read(path or own.default_path())
+    return drifts(entries), unread
+
+
+def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | None" = None) -> "Account":
+    """Published rows of a folder, or of these sources only, beside what is predicted of them. Raises InputError."""
+    from planner.ledger.published import account_of_folder
+
+    if predict is None:
+        from planner.published.predict import predict
+    return account_of_folder(directory, sources, predict)
 
 
 # -------------------------------------------------------------------------------------------------------- profile

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from planner.plan.model import Place
 from planner.specs.base import Indices
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.model import Decoder, Model, ModelEdge, Vit
+from planner.specs.model import Audio, Decoder, Model, ModelEdge, Vit
+from planner.specs.parts import Experts
 from planner.specs.profile import Fit, Passes
 
 TEXT = st.one_of(
@@ -86,9 +87,22 @@ def modules(kind: type) -> st.SearchStrategy:
             kv_heads=st.just(heads[1]),
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
-            **({"max_positions": st.integers(1, 100)} if kind is Decoder else {}),
+            **(decoder_parts() if kind is Decoder else {}),
         )
     )
+
+
+def decoder_parts() -> dict[str, st.SearchStrategy]:
+    """Positions to learn, and windows that full attention interrupts."""
+    return {
+        "max_positions": st.integers(1, 100),
+        "window": st.integers(1, 100),
+    }
+
+
+def experts() -> st.SearchStrategy:
+    """No more to choose than there are."""
+    return unchecked(Experts, experts=st.integers(4, 100), topk=st.integers(1, 4))
 
 
 def clusters() -> st.SearchStrategy:
@@ -130,6 +144,8 @@ def places() -> st.SearchStrategy:
 CHECKED = {
     Decoder: lambda: modules(Decoder),
     Vit: lambda: modules(Vit),
+    Audio: lambda: modules(Audio),
+    Experts: experts,
     Cluster: clusters,
     Model: models,
     Passes: passes,

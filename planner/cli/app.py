@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import planner
-from planner.cli import check, demo, models, profile, run, schema, show, simulate, solve, why, why_not
+from planner.cli import check, demo, ledger, models, profile, run, schema, show, simulate, solve, why, why_not
 from planner.errors import PlannerError
 
 BUG = 70
@@ -33,6 +33,7 @@ app.command()(why_not.why_not)
 app.command()(simulate.simulate)
 app.command()(run.run)
 app.command()(check.check)
+app.command()(ledger.ledger)
 app.command()(models.models)
 app.command()(schema.schema)
 

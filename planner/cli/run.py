@@ -17,6 +17,7 @@ def run(
     trace: Annotated[Path | None, typer.Option(help="Write the measured timeline as a Chrome trace.")] = None,
     job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
     seed: Seed = 0,
+    no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
 ) -> None:
     """Train with a plan: predicted beside measured.
@@ -24,7 +25,7 @@ def run(
     Real processes on this machine; under torchrun: torchrun --nproc-per-node N -m planner.runtime PLAN.
     """
     from planner import pipeline
-    from planner.cli import progress, render, summary, tables
+    from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
     from planner.runtime import RunOptions
@@ -36,3 +37,5 @@ def run(
     if trace:
         pipeline.write_measured_trace(trace, ran)
     render.emit(json, summary.ran(ran), *tables.ran(ran, trace))
+    if not no_ledger:
+        ledger_runs.note(ran)

@@ -9,7 +9,7 @@ from planner.models.decoder import DecoderNetwork
 from planner.models.network import Network
 from planner.models.seeding import generator_for
 from planner.models.vit import VitNetwork
-from planner.specs.model import Decoder, Module, Vit, head_dim
+from planner.specs.model import Audio, Decoder, Module, Vit, head_dim
 
 CPU = torch.device("cpu")
 
@@ -26,17 +26,36 @@ def build(
         if isinstance(spec, Decoder):
             network = DecoderNetwork(spec, dtype, recompute=recompute)
         else:
+            assert isinstance(spec, Vit)
             network = VitNetwork(spec, dtype, recompute=recompute)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
 def unsupported(spec: Module) -> str | None:
     """Why this shape can be planned but not run, for a person."""
+    if isinstance(spec, Audio):
+        return "audio encoders cannot be run yet"
     if isinstance(spec, Vit) and spec.window is not None:
         return "attention within windows cannot be run yet, only attention over the whole image"
+    if isinstance(spec, Decoder) and unsupported_parts(spec):
+        return unsupported_parts(spec)
+    if spec.bias == "attention":
+        return "biases of attention without any of the MLP cannot be run yet, only of q, k, v or of all"
     if spec.positions == "rope" and head_dim(spec) % 2:
         return f"rotary positions turn pairs of numbers, and head_dim {head_dim(spec)} is odd"
     return None
+
+
+def unsupported_parts(spec: Decoder) -> str | None:
+    """The first part of this decoder that the zoo's layer does not have, for a person."""
+    reasons = (
+        (spec.moe, "mixtures of experts cannot be run yet, only dense MLPs"),
+        (spec.latent, "latent attention cannot be run yet, only grouped heads of keys and values"),
+        (spec.window, "attention within a sliding window cannot be run yet, only over all tokens before"),
+        (spec.qk_norm, "norms of queries and keys cannot be run yet"),
+        (spec.sinks, "attention sinks cannot be run yet"),
+    )
+    return next((reason for part, reason in reasons if part), None)
 
 
 @torch.no_grad()

@@ -76,6 +76,7 @@ def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tupl
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
         tokens = (spec.vocab * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below vocab
         return tokens[:-1], tokens[1:]
+    assert isinstance(spec, Vit)  # no other module can be built
     patches = uniform_rows(("patches", seed, item), first, last, patch_width(spec))
     unit = token_unit(spec)
     return 2 * patches - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.out)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from planner.specs import library
 from planner.specs.model import Model
-from planner.specs.parameters import counts_text, model_parameters, parameters
+from planner.specs.parameters import active_parameters, counts_text, model_parameters, parameters
 
 
 class ModelRow(NamedTuple):
@@ -16,6 +16,7 @@ class ModelRow(NamedTuple):
     parameters: int
     counted: str
     source: str
+    active: int  # parameters that work on a token
 
 
 def shipped_models() -> list[ModelRow]:
@@ -24,9 +25,10 @@ def shipped_models() -> list[ModelRow]:
     for name in library.names(Model):
         model, _ = library.read(name, Model)
         for module, spec in model.modules.items():
-            count = parameters(spec).total
-            rows.append(ModelRow(name, module, type(spec).__name__.lower(), count, counts_text(spec), model.source))
+            count, kind = parameters(spec).total, type(spec).__name__.lower()
+            rows.append(ModelRow(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec)))
         if len(model.modules) > 1:
             together = " + ".join(model.modules)
-            rows.append(ModelRow(name, "all", "", model_parameters(model), together, model.source))
+            active = sum(active_parameters(spec) for spec in model.modules.values())
+            rows.append(ModelRow(name, "all", "", model_parameters(model), together, model.source, active))
     return rows

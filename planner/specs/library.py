@@ -10,9 +10,16 @@ from planner.specs.cluster import Cluster
 from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.profile import Profile
+from planner.specs.software import Software
 
 T = TypeVar("T")
-FOLDERS: dict[type, str] = {Model: "models", Cluster: "clusters", Profile: "devices", Job: "jobs"}
+FOLDERS: dict[type, str] = {
+    Model: "models",
+    Cluster: "clusters",
+    Profile: "devices",
+    Job: "jobs",
+    Software: "software",
+}
 
 
 def shipped() -> Path:

@@ -5,9 +5,10 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from planner.specs.base import Count, Index, LayerCount, Name, Spec
+from planner.specs.parts import Experts, Latent
 
 Norm = Literal["rms", "layer"]
-Bias = Literal["none", "qkv", "all"]
+Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
 
 
 class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
@@ -26,11 +27,19 @@ class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
     positions: Literal["rope", "learned"] = "rope"
     max_positions: Index = 0  # rows of the table of learned positions
     tied: bool = False  # the head shares the embedding's weights
+    moe: Experts | None = None  # None: every layer has the dense MLP
+    latent: Latent | None = None  # in place of kv_heads and head_dim
+    window: Count | None = None  # tokens that a token attends to, itself among them; None: all before it
+    full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
+    qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
+    sinks: bool = False  # one learned logit a head, which takes attention from all tokens (arXiv 2508.10925)
 
     def __post_init__(self) -> None:
         check_heads(self)
         if self.positions == "learned" and not self.max_positions:
             raise ValueError("learned positions need a table | add max_positions")
+        if self.full_every and self.window is None:
+            raise ValueError("without a window, every layer has full attention | add window, or leave out full_every")
 
 
 class Vit(Spec, kw_only=True, tag_field="kind", tag="vit"):
@@ -58,7 +67,30 @@ class Vit(Spec, kw_only=True, tag_field="kind", tag="vit"):
         check_heads(self)
 
 
-Module = Decoder | Vit
+class Audio(Spec, kw_only=True, tag_field="kind", tag="audio"):
+    """Whisper's encoder (arXiv 2212.04356): two convolutions of width 3 over mel frames, of which the second halves
+    their number, then full attention within a clip, then one linear. Its tokens are what comes out of the convolutions.
+    """
+
+    layers: LayerCount
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None
+    ffn: Count
+    head_dim: Count | None = None
+    gated: bool = False
+    norm: Norm = "layer"
+    bias: Bias | Literal["all_but_key"] = "all_but_key"
+    mels: Count  # mel bins of a frame
+    pool: Count = 1  # neighbouring tokens averaged into one output token
+    out: Count  # width of the output tokens: the hidden size of the module that reads them
+    positions: Literal["sinusoidal"] = "sinusoidal"  # a fixed table
+
+    def __post_init__(self) -> None:
+        check_heads(self)
+
+
+Module = Decoder | Vit | Audio
 
 
 def check_heads(module: Module) -> None:
@@ -71,12 +103,25 @@ def check_heads(module: Module) -> None:
         raise ValueError(f"heads {module.heads} is not divisible by kv_heads {kv_heads(module)} | change one")
 
 
+def latent_of(module: Module) -> Latent | None:
+    return module.latent if isinstance(module, Decoder) else None
+
+
 def kv_heads(module: Module) -> int:
-    return module.kv_heads or module.heads
+    """Heads of keys and values; latent attention makes as many as there are heads."""
+    return module.heads if latent_of(module) else module.kv_heads or module.heads
 
 
 def head_dim(module: Module) -> int:
-    return module.head_dim or module.hidden // module.heads
+    """Width of a head's query and key."""
+    latent = latent_of(module)
+    return latent.nope_dim + latent.rope_dim if latent else module.head_dim or module.hidden // module.heads
+
+
+def value_dim(module: Module) -> int:
+    """Width of a head's value and output."""
+    latent = latent_of(module)
+    return latent.value_dim if latent else head_dim(module)
 
 
 class ModelEdge(Spec):

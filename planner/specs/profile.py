@@ -1,10 +1,11 @@
-"""What pieces of work cost on a device: facts of the device, fits of modules, tables of collectives, provenance."""
+"""What work costs on a device: its facts, fits of modules, tables of collectives, rates of kernels, provenance."""
 
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
+from planner.specs.rates import Rates
 
 
 class Fit(Spec):
@@ -70,6 +71,8 @@ class Device(Spec):
     memory_gb_per_s: Positive
     reserved_gib: Amount = 0.0  # context and library workspaces
     host_gb_per_s: Positive | None = None  # to host memory and back, each way at once; None: nothing can be offloaded
+    link_gb_per_s: Positive | None = None  # to all others of its node together, one way, on the data sheet
+    adapter_gb_per_s: Positive | None = None  # to other nodes, one way, as machines with this device usually have
     usd_per_hour: Amount | None = None
     price_date: str = ""
 
@@ -94,3 +97,4 @@ class Profile(Spec):
     provenance: Provenance
     modules: dict[str, ModuleCosts] = {}  # by MODEL/MODULE
     collectives: dict[str, Collective] = {}  # all_to_all, all_gather, reduce_scatter, p2p
+    rates: Rates | None = None  # of kernels by their shape: what prices a module that nobody measured

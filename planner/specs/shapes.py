@@ -1,10 +1,15 @@
-"""Operation counts and widths of modules: FLOPs, and the elements that flow through a layer."""
+"""Operation counts and widths of modules: FLOPs, and the elements that flow through a layer.
 
+Where layers are of several kinds, `kind` asks for one of them; None means the mean over the module's layers.
+"""
+
+from collections.abc import Callable
 from math import lcm
 
 from planner.specs.job import Dtype, Recompute
-from planner.specs.model import Decoder, Module, head_dim, kv_heads
-from planner.specs.parameters import layer_parameters
+from planner.specs.layers import LayerKind, experts_of, kind_counts, windowed
+from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, latent_of, value_dim
+from planner.specs.parameters import CONVOLUTION, active_layer_parameters
 
 BYTES: dict[Dtype, int] = {"bf16": 2, "float32": 4, "float64": 8}
 STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "float32": 16, "float64": 32}  # weights, gradients, Adam's moments, master
@@ -18,36 +23,91 @@ def key_width(module: Module) -> int:
     return kv_heads(module) * head_dim(module)
 
 
-def layer_flops(module: Module) -> tuple[float, float]:
-    """Forward FLOPs of one layer: per squared token of a sequence (attention), and per token (matmuls)."""
+def value_width(module: Module) -> int:
+    return kv_heads(module) * value_dim(module)
+
+
+def output_width(module: Module) -> int:
+    """Of attention, in front of its output projection."""
+    return module.heads * value_dim(module)
+
+
+def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, float]:
+    """Forward FLOPs of one layer: per squared token of a sequence (attention), and per token (matmuls).
+
+    Of experts, those that a token is sent to. Attention is counted without a window: see `attention_flops`.
+    """
     causal = 0.5 if isinstance(module, Decoder) else 1.0
-    return 4.0 * query_width(module) * causal, 2.0 * layer_parameters(module)
+    squared = 2.0 * (query_width(module) + output_width(module)) * causal
+    return squared, 2.0 * mean(module, kind, lambda each: active_layer_parameters(module, each))
+
+
+def attention_flops(module: Module, layer: int, length: int) -> float:
+    """Forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window, to the pair."""
+    pairs = attended_pairs(length, isinstance(module, Decoder), windowed(module, layer))
+    return 2.0 * (query_width(module) + output_width(module)) * pairs
+
+
+def attended_pairs(length: int, causal: bool, window: int | None) -> int:
+    """Pairs of a token and one that it attends to: a causal window slides, another parts the sequence into blocks."""
+    window = min(window or length, length)
+    if causal:
+        return window * (window + 1) // 2 + (length - window) * window
+    blocks, rest = divmod(length, window) if length else (0, 0)
+    return blocks * window**2 + rest**2
 
 
 def end_flops(module: Module) -> float:
-    """Forward FLOPs per token outside the layers: the head, or patch embedding and projector."""
+    """Forward FLOPs per token outside the layers: the head, or what makes tokens, and projector."""
+    hidden = module.hidden
     if isinstance(module, Decoder):
-        return 2.0 * module.hidden * module.vocab
-    patch = 2.0 * module.channels * module.frames * module.patch**2 * module.hidden
-    wide = module.hidden * module.merge**2
+        return 2.0 * hidden * module.vocab
+    if isinstance(module, Audio):  # the first convolution runs on twice as many frames as there are tokens
+        return 2.0 * (CONVOLUTION * (2 * module.mels + hidden) * hidden + hidden * module.out / module.pool)
+    patch = 2.0 * module.channels * module.frames * module.patch**2 * hidden
+    wide = hidden * module.merge**2
     return patch + 2.0 * (wide * wide + wide * module.out) / module.merge**2
 
 
-def layer_activation_elements(module: Module, recompute: Recompute) -> int:
+def layer_activation_elements(module: Module, recompute: Recompute, kind: LayerKind | None = None) -> float:
     """Elements per token that a layer keeps for its backward; attention's own matrix never exists (flash)."""
     if recompute == "full":
         return module.hidden
-    attention = 2 * query_width(module) + 2 * key_width(module)  # q, k, v, output
-    mlp = (4 if module.gated else 2) * module.ffn  # gate, up, activated gate, product; or up, activated
+    attention = query_width(module) + key_width(module) + value_width(module) + output_width(module)
+    latent = latent_of(module)
+    if latent:  # the narrow vectors that heads are made of
+        attention += latent.q_rank + latent.kv_rank + latent.rope_dim
     if recompute == "selective":  # the MLP's inner activations and the norms' outputs are made again
         return 2 * module.hidden + attention
-    return 4 * module.hidden + attention + mlp
+    return 4 * module.hidden + attention + mean(module, kind, lambda each: mlp_elements(module, each))
+
+
+def mlp_elements(module: Module, kind: LayerKind) -> int:
+    """Elements per token inside an MLP: gate, up, activated gate, product; or up, activated.
+
+    Experts also keep what is sent to them and what they return, a copy for each that a token has, and the router's
+    probabilities.
+    """
+    inner, moe = 4 if module.gated else 2, experts_of(module)
+    if kind != "moe" or moe is None:
+        return inner * module.ffn
+    return inner * (moe.topk * moe.ffn + moe.shared_ffn) + 2 * moe.topk * module.hidden + moe.experts
+
+
+def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], int]) -> float:
+    """What is counted of a layer of this kind, or of a layer of the module in the mean."""
+    if kind is not None:
+        return count(kind)
+    counts = kind_counts(module)
+    if len(counts) == 1:
+        return count(*counts)
+    return sum(count(each) * number for each, number in counts.items()) / module.layers
 
 
 def exchange_elements(module: Module, degree: int) -> int:
     """Elements per token that Ulysses moves in one layer and one pass: q, k, v in, the output back."""
     repeated = lcm(kv_heads(module), degree)  # so that few key/value heads spread over many ranks
-    return 2 * query_width(module) + 2 * repeated * head_dim(module)
+    return query_width(module) + output_width(module) + repeated * (head_dim(module) + value_dim(module))
 
 
 def ring_elements(module: Module, ulysses: int, ring: int) -> float:
@@ -55,7 +115,7 @@ def ring_elements(module: Module, ulysses: int, ring: int) -> float:
     all sub-groups but one, as many heads of them as it has after Ulysses.
     """
     repeated = lcm(kv_heads(module), ulysses)
-    return 2 * repeated * head_dim(module) / ulysses * (ring - 1) / ring
+    return repeated * (head_dim(module) + value_dim(module)) / ulysses * (ring - 1) / ring
 
 
 def resident_layers(layers: int, offload: float) -> float:

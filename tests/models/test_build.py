@@ -7,8 +7,10 @@ import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
-from planner.specs.model import Decoder, Vit
+from planner.specs import library
+from planner.specs.model import Audio, Decoder, Model, Vit
 from planner.specs.parameters import layer_parameters, parameters
+from planner.specs.parts import Experts, Latent
 
 BOTH = (True, False)
 META = torch.device("meta")
@@ -63,3 +65,40 @@ def test_what_cannot_be_run_says_why():
     assert "odd" in unsupported(odd)
     with pytest.raises(InputError):
         build(odd)
+
+
+REFUSED = {
+    "experts": (
+        "mixtures of experts",
+        Decoder(**DECODER, moe=Experts(experts=4, topk=1, ffn=8)),
+    ),
+    "latent": (
+        "latent attention",
+        Decoder(**DECODER, latent=Latent(kv_rank=8, rope_dim=2, nope_dim=4, value_dim=4)),
+    ),
+    "window": ("sliding window", Decoder(**DECODER, window=4)),
+    "norms": ("norms of queries and keys", Decoder(**DECODER, qk_norm=True)),
+    "sinks": ("attention sinks", Decoder(**DECODER, sinks=True)),
+    "biases": ("biases of attention", Decoder(**DECODER, bias="attention")),
+    "audio": ("audio encoders", Audio(layers=2, hidden=24, heads=4, ffn=20, mels=8, out=10)),
+    "image windows": ("windows", Vit(**VIT, window=4)),
+    "image biases": ("biases of attention", Vit(**VIT, bias="attention")),
+}
+
+
+@pytest.mark.parametrize("part", REFUSED)
+def test_what_the_zoo_lacks_is_one_error_that_names_it(part):
+    reason, spec = REFUSED[part]
+    assert reason in unsupported(spec)
+    with pytest.raises(InputError, match=reason):
+        build(spec, device=META)
+
+
+@pytest.mark.parametrize("name", library.names(Model))
+def test_every_shipped_module_is_built_to_the_parameter_or_refused(name):
+    for spec in library.read(name, Model)[0].modules.values():
+        if unsupported(spec):
+            with pytest.raises(InputError):
+                build(spec, device=META)
+        else:
+            assert count(build(spec, device=META)) == parameters(spec).total

@@ -1,0 +1,62 @@
+"""Flash attention, forward: 4·causal·heads·head_dim·s(s + s0)·batch/(share·peak) + launch, by head_dim.
+
+Tables have the forward pass alone. Backward keeps 63/73 of forward's share: what FlashAttention-2 reaches at best of an
+A100's peak in the two passes (arXiv 2307.08691, section 4.1); its FLOPs are 2.5 times forward's.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibrate.curve import Coefficient, Form, Found, fit
+from planner.calibrate.gemm import SHARE, rounded
+from planner.calibrate.tables import Array, Mask, Table, read
+from planner.specs.rates import AttentionCurve
+
+BACKWARD_SHARE = 63 / 73
+TOKENS, HEADS = 1024, 16  # the least sequence, and heads over the batch, that fill a device in training
+
+
+@dataclass(frozen=True)
+class Attention:
+    curve: AttentionCurve
+    found: Found
+
+
+def read_attention(path: str, head_dim: int) -> Table:
+    """The rows of one head_dim without a window, with keys and values in bf16.
+
+    Columns batch_size, isl, num_heads, latency; head_dim, window_size, kv_cache_dtype where the table has them.
+    """
+    needed = {"batch_size": None, "isl": None, "num_heads": None, "latency": None}
+    table = read(path, {**needed, "head_dim": float(head_dim), "window_size": 0.0}, {"kv_cache_dtype": "bfloat16"})
+    here = (table.numbers["head_dim"] == head_dim) & (table.numbers["window_size"] == 0)
+    return table.where(here).only(kv_cache_dtype="bfloat16")
+
+
+def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()) -> Attention:
+    """The curve of a table's attentions. Raises InputError where the table cannot tell one."""
+    peak = peak_tflops * 1e12 / (0.5 if causal else 1.0)
+
+    def seconds(rows: Table, values: dict[str, float]) -> Array:
+        return work(rows, values["s0"]) / (values["share"] * peak) + values["launch_us"] * 1e-6
+
+    coefficients = (SHARE, Coefficient("s0", 0.0, 1e5, 100.0), Coefficient("launch_us", 0.0, 1e4, 10.0))
+    form = Form(coefficients, ("batch_size", "isl", "num_heads", "head_dim"), seconds)
+    found = fit(form, table, in_training(table), work(table, 0.0) / peak, sources)
+    values = rounded(found.values)
+    return Attention(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), found)
+
+
+def work(table: Table, s0: float) -> Array:
+    """FLOPs when every token sees every token, and s0 more."""
+    s = table.numbers["isl"]
+    product: Array = (
+        4 * table.numbers["batch_size"] * table.numbers["num_heads"] * table.numbers["head_dim"] * s * (s + s0)
+    )
+    return product
+
+
+def in_training(table: Table) -> Mask:
+    heads = table.numbers["num_heads"] * table.numbers["batch_size"]
+    return np.asarray((table.numbers["isl"] >= TOKENS) & (heads >= HEADS))

@@ -1,0 +1,76 @@
+"""Collectives within one node: latency + bytes/bandwidth by kind and number of ranks.
+
+Bytes are those that `planner.costs.comm` prices: the whole gathered buffer of an all-gather or a reduce-scatter, the
+buffer sent of an all-to-all, an all-reduce or a p2p. NCCL's tests count that buffer too, here in elements.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibrate.curve import Coefficient, Form, Found, fit
+from planner.calibrate.gemm import rounded
+from planner.calibrate.tables import Array, Table, read
+from planner.specs.profile import Collective, Point
+
+KINDS = {
+    "all_gather": "all_gather",
+    "all_reduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all": "all_to_all",
+    "send_recv": "p2p",
+}
+ELEMENT_BYTES = 2  # of half
+LARGE = 4 * 2**20  # bytes: what training sends; smaller buffers go by other protocols
+
+
+@dataclass(frozen=True)
+class Collectives:
+    table: dict[str, Collective]  # by kind
+    found: dict[str, Found]  # by kind/ranks
+
+
+def read_collectives(path: str, **words: str) -> Table:
+    """The rows of half with these words (system, version): op_name, num_gpus, message_size in elements, latency."""
+    numbers = {"num_gpus": None, "message_size": None, "latency": None}
+    chosen = {"nccl_dtype": "half", **words}
+    return read(path, numbers, {"op_name": None, **chosen}).only(**chosen)
+
+
+def fit_collectives(table: Table, sources: tuple[str, ...] = ()) -> Collectives:
+    """Every kind at every number of ranks that the table has. Raises InputError where a kind has too few sizes."""
+    points: dict[str, list[Point]] = {}
+    found: dict[str, Found] = {}
+    for name in sorted(set(table.words["op_name"].tolist()) & set(KINDS)):
+        kind, here = KINDS[name], table.words["op_name"] == name
+        for ranks in sorted(set(table.numbers["num_gpus"][here].tolist())):
+            line = fit_point(table.where(here & (table.numbers["num_gpus"] == ranks)), sources)
+            found[f"{kind}/{ranks:.0f}"] = line
+            points.setdefault(kind, []).append(Point(ranks=int(ranks), **rounded(line.values)))
+    spread = {
+        kind: max(line.fitted.p90_error for key, line in found.items() if key.startswith(kind)) for kind in points
+    }
+    return Collectives(
+        {kind: Collective(source="fitted", spread=spread[kind], points=tuple(points[kind])) for kind in sorted(points)},
+        found,
+    )
+
+
+def fit_point(table: Table, sources: tuple[str, ...] = ()) -> Found:
+    """latency_us and gb_per_s of one kind over one number of ranks."""
+    coefficients = (
+        Coefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
+        Coefficient("latency_us", 0.0, 1e6, 10.0),
+    )
+    return fit(Form(coefficients, ("message_size",), seconds), table, np.asarray(sent(table) >= LARGE), None, sources)
+
+
+def seconds(table: Table, values: dict[str, float]) -> Array:
+    whole: Array = values["latency_us"] * 1e-6 + sent(table) / (values["gb_per_s"] * 1e9)
+    return whole
+
+
+def sent(table: Table) -> Array:
+    total: Array = table.numbers["message_size"] * ELEMENT_BYTES
+    return total

@@ -1,0 +1,44 @@
+"""Kernels that only read and write: bytes/(share·bandwidth) + launch.
+
+Read off products of at most 16 rows, which stream their weights once and compute next to nothing, with weights larger
+than any cache.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibrate.curve import Coefficient, Form, Found, fit
+from planner.calibrate.gemm import SHARE, rounded
+from planner.calibrate.tables import Array, Table
+
+ROWS = 16  # one tile: more rows begin to compute
+BYTES = 2  # of an element of bf16
+BEYOND_CACHES = 128e6  # bytes: twice the last cache of an A100 (40 MB) or an H100 (50 MB), and more
+
+
+@dataclass(frozen=True)
+class Memory:
+    share: float
+    launch_us: float
+    found: Found
+
+
+def fit_memory(gemms: Table, gb_per_s: float, sources: tuple[str, ...] = ()) -> Memory:
+    """The share of the bandwidth in a table of bf16 products. Raises InputError where it has no thin ones."""
+    bandwidth = gb_per_s * 1e9
+    thin = gemms.where(gemms.numbers["m"] <= ROWS)
+
+    def seconds(rows: Table, values: dict[str, float]) -> Array:
+        return moved(rows) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
+
+    form = Form((SHARE, Coefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
+    found = fit(form, thin, np.asarray(moved(thin) >= BEYOND_CACHES), sources=sources)
+    values = rounded(found.values)
+    return Memory(values["share"], values["launch_us"], found)
+
+
+def moved(table: Table) -> Array:
+    m, n, k = (table.numbers[axis] for axis in "mnk")
+    total: Array = BYTES * (m * n + n * k + m * k)
+    return total

@@ -1,0 +1,108 @@
+"""The runs made here, predicted beside measured, as tables and as JSON; and a run's line in their ledger."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner import pipeline
+from planner.cli.render import console
+from planner.cli.tables import table
+from planner.errors import InputError
+from planner.ledger.drift import Drift
+from planner.ledger.own import Entry, Unread
+from planner.pipeline import Ran
+from planner.units import duration, percent, size
+
+
+def drifts(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> Iterator[RenderableType]:
+    """The last run of every plan and machine beside those before."""
+    if found:
+        yield from (runs(one) for one in found if each)
+        yield drift_table(found)
+        yield Text("\nratio: measured over predicted; before: its median over the runs before", style="dim")
+    else:
+        yield Text(f"no runs in {path} yet", style="bold")
+        yield Text("`planner run PLAN` adds one each time; `planner ledger FOLDER` reads published rows", style="dim")
+    for line in unread:
+        yield Text(f"{path}:{line.line} is no run: {line.why}", style="yellow")
+
+
+def drift_table(found: Sequence[Drift]) -> RenderableType:
+    shown = table(
+        "plan, machine", ">runs", ">predicted", ">measured", ">ratio", ">before", ">peak", "", title="last runs"
+    )
+    for column in shown.columns[1:]:
+        column.no_wrap = True
+    for one in found:
+        last = one.last
+        shown.add_row(
+            Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim")),
+            str(len(one.runs)),
+            f"{duration(last.predicted_seconds)} ± {percent(last.spread)}",
+            duration(last.measured_seconds),
+            f"{last.ratio:.2f}",
+            "" if one.before is None else f"{one.before:.2f}",
+            "" if last.measured_peak_bytes is None else size(last.measured_peak_bytes),
+            verdict(one),
+        )
+    return shown
+
+
+def verdict(one: Drift) -> Text:
+    """Drifted: further from the runs before than the interval is wide; missed: outside the interval itself."""
+    if one.drifted:
+        return Text("drifted", style="bold yellow")
+    return Text("missed", style="yellow") if one.missed else Text("as predicted", style="green")
+
+
+def runs(one: Drift) -> RenderableType:
+    shown = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
+    for entry in one.runs:
+        seconds = (entry.predicted_seconds, entry.measured_seconds)
+        shown.add_row(
+            entry.when[:19].replace("T", " "),
+            entry.digest,
+            str(entry.steps),
+            *map(duration, seconds),
+            f"{entry.ratio:.2f}",
+        )
+    return shown
+
+
+def summary(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> dict[str, Any]:
+    """With `--json`, for programs."""
+    return {
+        "ledger": str(path),
+        "drift": [drift_line(one, each) for one in found],
+        "unread": [{"line": line.line, "why": line.why} for line in unread],
+    }
+
+
+def drift_line(one: Drift, each: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "plan": one.plan,
+        "machine": one.machine,
+        "runs": len(one.runs),
+        "last": entry_line(one.last),
+        "before": one.before,
+        "drifted": one.drifted,
+        "missed": one.missed,
+    }
+    return {**said, "entries": [entry_line(entry) for entry in one.runs]} if each else said
+
+
+def entry_line(entry: Entry) -> dict[str, Any]:
+    return {**asdict(entry), "ratio": entry.ratio}
+
+
+def note(ran: Ran) -> None:
+    """Append a run to the user's ledger; that this fails is said, and costs nobody the run."""
+    try:
+        pipeline.note(ran)
+    except InputError as error:
+        where = f" ({error.where})" if error.where else ""
+        console(stderr=True).print(Text(f"not in the ledger of runs: {error.message}{where}", style="yellow"))

@@ -1,0 +1,64 @@
+"""Rates of a device that nobody timed: its data sheet's peaks, and what devices that were timed reach of theirs."""
+
+from planner.specs.base import changed
+from planner.specs.profile import Collective, Device, Profile
+from planner.specs.rates import AttentionCurve, GemmCurve, Rates
+
+SPREAD = 0.25  # of what these rates predict, where a fit of the device has less
+LINK_GB_PER_S = 25.0  # within a node, where the device does not say: two thirds of PCIe Gen4 x16
+ADAPTER_GB_PER_S = 12.5  # between nodes: one 100 Gb/s port
+ASSUMED = Rates(  # the middle of what A100, H100, H200 and B200 were fitted to
+    source="analytic",
+    spread=SPREAD,
+    gemm={
+        "bf16": GemmCurve(share=0.78, m0=40.0, n0=40.0, k0=100.0, launch_us=4.0),
+        "fp8": GemmCurve(share=0.7, m0=60.0, n0=300.0, k0=200.0, launch_us=5.0),
+    },
+    attention={"any": AttentionCurve(share=0.6, backward_share=0.5, s0=600.0, launch_us=20.0)},
+    grouped_share=0.6,
+    memory_share=0.8,
+    link_share=0.7,
+    adapter_share=0.85,
+    launch_us=3.0,
+    sustained={"bf16": 0.9, "fp8": 0.9},
+)
+
+
+def complete(profile: Profile) -> Rates:
+    """A profile's rates with every gap filled from what is assumed; all assumed where it has none."""
+    rates = profile.rates
+    if rates is None:
+        return changed(ASSUMED, link_share=link_share(profile) or ASSUMED.link_share)
+    return changed(
+        rates,
+        gemm=ASSUMED.gemm | rates.gemm,
+        attention=ASSUMED.attention | rates.attention,
+        grouped_share=rates.grouped_share or ASSUMED.grouped_share,
+        memory_share=rates.memory_share or ASSUMED.memory_share,
+        link_share=rates.link_share or link_share(profile) or ASSUMED.link_share,
+        adapter_share=rates.adapter_share or ASSUMED.adapter_share,
+        launch_us=rates.launch_us or ASSUMED.launch_us,
+        sustained=(ASSUMED.sustained or {}) | rates.sustained,
+    )
+
+
+def link_share(profile: Profile) -> float | None:
+    """What the widest measured all-gather leaves of the data sheet's links; None: nobody measured one."""
+    table, links = profile.collectives.get("all_gather"), profile.device.link_gb_per_s
+    if table is None or not table.points or links is None:
+        return None
+    return min(1.0, wire_gb_per_s(table) / links)
+
+
+def wire_gb_per_s(table: Collective) -> float:
+    """On the wire of the largest measured group: all but a rank's own part of the buffer passes by it."""
+    widest = max(table.points, key=lambda point: point.ranks)
+    return widest.gb_per_s * (widest.ranks - 1) / widest.ranks
+
+
+def links(device: Device) -> float:
+    return device.link_gb_per_s or LINK_GB_PER_S
+
+
+def adapter(device: Device) -> float:
+    return device.adapter_gb_per_s or ADAPTER_GB_PER_S

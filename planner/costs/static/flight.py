@@ -1,0 +1,26 @@
+"""Micro-batches whose activations a pipeline stage keeps at once, by schedule.
+
+1F1B: as many as stages are left, itself among them. Interleaved: 1 + (pp − 1)/(pp·vpp) times as many on the first
+(Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero bubble's H1: pp on every stage, since weight gradients wait for
+the bubble (Qi et al., arXiv 2401.10241, §2).
+"""
+
+import numpy as np
+
+from planner.costs.static.setup import Number, Setup
+
+
+def in_flight(setup: Setup, stage: Number) -> Number:
+    """Micro-batches of the whole stage; a fraction where a chunk of its layers counts. Stages count from 0."""
+    every = setup.micro_batches
+    if setup.scheme == "gpipe":
+        return every + 0.0 * stage
+    if setup.scheme == "zero_bubble":
+        return np.minimum(every, setup.pp + 0.0 * stage)
+    plain = np.minimum(every, setup.pp - stage)
+    return np.where(np.asarray(setup.vpp) > 1, np.minimum(every, interleaved(setup, stage)), plain)
+
+
+def interleaved(setup: Setup, stage: Number) -> Number:
+    """Two chunks ahead for each stage behind this one, all of its other chunks for pp micro-batches, and one."""
+    return (2 * (setup.pp - stage - 1) + (setup.vpp - 1) * setup.pp + 1) / setup.vpp

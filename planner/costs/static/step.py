@@ -1,0 +1,75 @@
+"""The closed form of a step: pipelines of equal micro-batches, then what replicas exchange, and the update.
+
+With one chunk of layers on a rank, 1F1B and GPipe take (m − 1)·(slowest stage) + (all stages), forward and backward;
+v chunks of interleaving divide what fills and drains the pipeline by v (arXiv 2104.04473, section 2.2).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.static.machine import Machine
+from planner.costs.static.replicas import unhidden, update
+from planner.costs.static.setup import Number, Setup
+from planner.costs.static.stage import Pass, Stages, stages
+from planner.costs.static.traffic import stage_send
+from planner.specs.model import Module
+from planner.units import MS
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeconds:
+    """A step by what it goes to; the parts add up to `seconds`."""
+
+    compute: Number
+    tp: Number
+    cp: Number
+    ep: Number
+    pp: Number  # sends between stages
+    bubble: Number
+    dp: Number  # gradients and parameters, as far as nothing hides them
+    update: Number
+    overhead: Number
+
+    @property
+    def seconds(self) -> Number:
+        parts = (self.compute, self.tp, self.cp, self.ep, self.pp, self.bubble, self.dp, self.update, self.overhead)
+        return sum(parts[1:], parts[0])
+
+
+def step_seconds(module: Module, setup: Setup, machine: Machine) -> StepSeconds:
+    """Seconds of one step of a static strategy."""
+    staged = stages(module, setup, machine)
+    slowest, through = pace(staged, setup)
+    count = setup.micro_batches
+    send = 2.0 * stage_send(module, setup, machine) * machine.timing.pp_exposed
+    sends = send * (count * setup.vpp + setup.pp - 1.0)
+    bubble = (through - slowest.seconds) / setup.vpp
+    exposed = unhidden(module, setup, machine, (staged.middle.forward.seconds, staged.middle.backward.seconds))
+    updated = update(module, setup, machine)
+    jitter = machine.timing.jitter * np.log2(np.maximum(1.0, setup.ranks / machine.wires.per_node))
+    busy = count * slowest.seconds + bubble + sends + exposed + updated
+    overhead = machine.timing.step_ms * MS + jitter * busy
+    return StepSeconds(
+        slowest.compute * count, slowest.tp * count, slowest.cp * count, slowest.ep * count,
+        sends, bubble, exposed, updated, overhead,
+    )  # fmt: skip
+
+
+def pace(staged: Stages, setup: Setup) -> tuple[Pass, Number]:
+    """The slowest stage's micro-batch, both passes, and the seconds of one micro-batch through all stages."""
+    passes = [each.forward + each.backward for each in (staged.first, staged.middle, staged.last)]
+    first, middle, last = passes
+    alone, few = setup.pp <= 1, setup.pp <= 2
+    steady = larger(larger(first, last), where(few, first, middle))
+    slowest = where(alone, last, steady)
+    through = np.where(alone, last.seconds, first.seconds + last.seconds + (setup.pp - 2.0) * middle.seconds)
+    return slowest, through
+
+
+def larger(one: Pass, other: Pass) -> Pass:
+    return where(one.seconds >= other.seconds, one, other)
+
+
+def where(condition: Number, one: Pass, other: Pass) -> Pass:
+    return Pass(*(np.where(condition, getattr(one, n), getattr(other, n)) for n in ("compute", "tp", "cp", "ep")))

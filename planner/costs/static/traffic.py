@@ -1,0 +1,102 @@
+"""What ranks exchange: within a layer (tp, cp, ep), between stages (pp), and for a step (dp), in seconds and unhidden."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.static.machine import Machine
+from planner.costs.static.setup import Number, Setup
+from planner.costs.static.work import BF16
+from planner.specs.layers import LayerKind
+from planner.specs.model import Decoder, Module
+from planner.specs.shapes import key_width, value_width
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Seconds in which a rank waits, of one layer, forward and backward."""
+
+    tp: tuple[Number, Number]
+    cp: tuple[Number, Number]
+    ep: tuple[Number, Number]
+
+    @property
+    def forward(self) -> Number:
+        return self.tp[0] + self.cp[0] + self.ep[0]
+
+    @property
+    def backward(self) -> Number:
+        return self.tp[1] + self.cp[1] + self.ep[1]
+
+
+def layer_traffic(
+    module: Module, kind: LayerKind, setup: Setup, machine: Machine, hidden: tuple[Number, Number]
+) -> Traffic:
+    """Of one layer and micro-batch. `hidden`: seconds of attention in forward and backward, behind which cp's ring goes."""
+    return Traffic(
+        tensor(module, kind, setup, machine),
+        ring(module, setup, machine, hidden),
+        experts(module, kind, setup, machine),
+    )
+
+
+def tensor(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> tuple[Number, Number]:
+    """Around attention and around a dense MLP: an all-gather before and a reduce-scatter behind, or an all-reduce, of
+    the same volume. Backward does both again, and gathers once more what sequence parallelism did not keep whole.
+    """
+    blocks = 1.0 if kind == "moe" else 2.0
+    size = setup.tokens * module.hidden * BF16
+    once = machine.wires.gather(size, setup.tp, 1)
+    again = np.where(setup.sequence_parallel, 1.0, 0.0)
+    timing = machine.timing
+    shown = timing.overlapped if "tp" in setup.hides else 1.0
+    forward, backward = timing.tp_exposed * shown, timing.tp_exposed_backward * shown
+    return 2.0 * blocks * once * forward, (2.0 + again) * blocks * once * backward
+
+
+def ring(module: Module, setup: Setup, machine: Machine, hidden: tuple[Number, Number]) -> tuple[Number, Number]:
+    """Keys and values go around while attention runs on what is there; backward sends their gradients too."""
+    block = setup.tokens * (key_width(module) + value_width(module)) / setup.tp * BF16
+    steps = setup.cp - 1.0
+    once = np.where(setup.cp > 1, hop(setup, machine, block * steps, steps), 0.0)
+    return np.maximum(0.0, once - hidden[0]), np.maximum(0.0, 2.0 * once - hidden[1])
+
+
+def hop(setup: Setup, machine: Machine, size_bytes: Number, calls: Number) -> Number:
+    """Around cp's ring, whose slowest link sets the pace."""
+    far = machine.wires.crosses(setup.cp, setup.tp)
+    return np.where(
+        far,
+        machine.wires.p2p(size_bytes, machine.wires.per_node, calls),
+        machine.wires.p2p(size_bytes, setup.tp, calls),
+    )
+
+
+def experts(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> tuple[Number, Number]:
+    """Tokens to their experts and back, by all-to-all over ep; gathered and reduced over etp."""
+    if kind != "moe" or not isinstance(module, Decoder) or module.moe is None:
+        return 0.0, 0.0
+    own = np.where(setup.sequence_parallel, setup.tokens / setup.tp, setup.tokens)
+    size = own * module.moe.topk * module.hidden * BF16
+    timing = machine.timing
+    far = to_nodes(module.moe.topk, setup, machine) if setup.dispatch == "nodes" else 1.0
+    spread = machine.wires.all_to_all(size, setup.ep, setup.etp, far=far)
+    shared = machine.wires.gather(size * setup.etp, setup.etp, 1)
+    shown = timing.ep_exposed * (timing.overlapped if "ep" in setup.hides else 1.0)
+    once = 2.0 * (spread + shared) * shown * (1.0 if setup.balanced else timing.imbalance)
+    return once, once
+
+
+def to_nodes(topk: int, setup: Setup, machine: Machine) -> Number:
+    """Of the copies that leave a node, how many are left when each node gets one: in the mean over equal choices."""
+    nodes = np.maximum(1.0, setup.ep * setup.etp / machine.wires.per_node)
+    reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
+    copies = topk * (nodes - 1.0) / nodes
+    return np.where(nodes > 1, reached / np.maximum(copies, 1e-9), 1.0)
+
+
+def stage_send(module: Module, setup: Setup, machine: Machine) -> Number:
+    """Activations of one micro-batch to the next stage."""
+    split = np.where(setup.sequence_parallel, setup.tp, 1)
+    size = setup.tokens * module.hidden * BF16 / split
+    return np.where(setup.pp > 1, machine.wires.p2p(size, setup.ranks / setup.pp, 1.0), 0.0)

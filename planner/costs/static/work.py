@@ -1,0 +1,144 @@
+"""What one rank computes of one layer in one forward pass: its matrix products, its attention, its passes over memory.
+
+Shapes follow Megatron's split (arXiv 1909.08053, 2205.05198): heads and the MLP's width over tp, tokens over cp, and
+norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) lie on a mesh of their own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.static.setup import Number, Setup
+from planner.specs.layers import LayerKind
+from planner.specs.model import Decoder, Module, head_dim
+from planner.specs.shapes import key_width, query_width
+
+BF16 = 2  # bytes of an element of activations
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`count` products of m×k with k×n."""
+
+    m: Number
+    n: Number
+    k: Number
+    count: Number = 1
+    grouped: bool = False  # one of several experts'
+    wide: bool = True  # in the layer's own precision; else in bf16
+
+    @property
+    def flops(self) -> Number:
+        return 2.0 * self.m * self.n * self.k * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The core: scores, softmax, weighted sum."""
+
+    pairs: Number  # query-key pairs of one head, on this rank
+    heads: Number  # on this rank
+    width: Number  # of a head, mean of keys' and values'
+    length: Number  # of the sequence that a kernel sees
+    head_dim: int
+
+    @property
+    def flops(self) -> Number:
+        return 4.0 * self.pairs * self.heads * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of one layer, or of what stands at a model's ends."""
+
+    matmuls: tuple[Matmul, ...]
+    attention: Attention | None
+    moved: Number  # bytes read and written by what is bound by memory: norms, residuals, activations
+    kernels: int  # that one pass launches
+
+
+def layer_work(module: Module, kind: LayerKind, setup: Setup, window: int | None = None) -> Work:
+    """Forward work of one layer on one rank, for one micro-batch."""
+    tokens = setup.tokens
+    spread = np.where(setup.sequence_parallel, setup.tp, 1)  # of norms and residuals
+    inner, moved, kernels = attention_part(module, setup, tokens)
+    moved = moved + BF16 * tokens * module.hidden * 10.0 / spread  # two norms in and out, two residual sums
+    if kind == "moe" and isinstance(module, Decoder) and module.moe:
+        mlp, more, launched = expert_part(module, setup, tokens)
+    else:
+        mlp, more, launched = mlp_part(module, module.ffn, setup.tp, tokens)
+    return Work((*inner, *mlp), core(module, setup, window), moved + more, kernels + launched + 6)
+
+
+def attention_part(module: Module, setup: Setup, tokens: Number) -> tuple[list[Matmul], Number, int]:
+    """The projections around attention, and the rotation of its heads."""
+    queries, keys = query_width(module), key_width(module)
+    latent = module.latent if isinstance(module, Decoder) else None
+    moved = BF16 * tokens * 2.0 * (queries + keys) / setup.tp
+    if latent is None:
+        qkv = Matmul(tokens, (queries + 2 * keys) / setup.tp, module.hidden)
+        return [qkv, Matmul(tokens, module.hidden, queries / setup.tp)], moved, 4
+    narrow = np.where(setup.sequence_parallel, tokens / setup.tp, tokens)  # the down projections are replicated
+    heads = module.heads / setup.tp
+    down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
+    if latent.q_rank:
+        down.append(Matmul(narrow, latent.q_rank, module.hidden))
+    up = [
+        Matmul(tokens, heads * (latent.nope_dim + latent.rope_dim), latent.q_rank or module.hidden),
+        Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
+        Matmul(tokens, module.hidden, heads * latent.value_dim),
+    ]
+    return down + up, moved * 2.0, 10
+
+
+def core(module: Module, setup: Setup, window: int | None) -> Attention:
+    """Causal attention has half of all pairs, a window at most its width for each query."""
+    length = setup.seq
+    pairs = length * (length / 2.0 if isinstance(module, Decoder) else length)
+    if window is not None:
+        pairs = np.minimum(pairs, length * float(window))
+    latent = module.latent if isinstance(module, Decoder) else None
+    size = head_dim(module)
+    width = (latent.nope_dim + latent.rope_dim + latent.value_dim) / 2.0 if latent else size
+    size = latent.nope_dim + latent.rope_dim if latent else size
+    heads = module.heads / setup.tp
+    return Attention(setup.micro_batch * pairs / setup.cp, heads, width, length / setup.cp, size)
+
+
+def mlp_part(module: Module, width: Number, tp: Number, tokens: Number) -> tuple[list[Matmul], Number, int]:
+    """Up (and gate), the activation, down."""
+    ways = 2 if module.gated else 1
+    products = [Matmul(tokens, ways * width / tp, module.hidden), Matmul(tokens, module.hidden, width / tp)]
+    return products, BF16 * tokens * (ways + 1.0) * width / tp, 3
+
+
+def expert_part(module: Decoder, setup: Setup, tokens: Number) -> tuple[list[Matmul], Number, int]:
+    """Router, permutation, the experts of this rank, and those that every token has.
+
+    Each rank dispatches its own tokens; what reaches it is as much in the mean, times etp, whose ranks share experts.
+    """
+    moe = module.moe
+    assert moe is not None
+    own = np.where(setup.sequence_parallel, tokens / setup.tp, tokens)
+    copies = own * moe.topk * setup.etp
+    local = moe.experts / setup.ep
+    ways = 2 if module.gated else 1
+    each = copies / local
+    products = [
+        Matmul(own, moe.experts, module.hidden, wide=False),
+        Matmul(each, ways * moe.ffn / setup.etp, module.hidden, local, grouped=True),
+        Matmul(each, module.hidden, moe.ffn / setup.etp, local, grouped=True),
+    ]
+    moved = BF16 * copies * ((ways + 1.0) * moe.ffn / setup.etp + 4.0 * module.hidden)  # copied in and out
+    kernels = 14
+    if moe.shared_ffn:
+        shared, more, launched = mlp_part(module, moe.shared_ffn, setup.tp, tokens)
+        products, moved, kernels = products + shared, moved + more, kernels + launched
+    return products, moved, kernels
+
+
+def head_work(module: Decoder, setup: Setup) -> Work:
+    """Logits over this rank's part of the vocabulary, and their loss in float32."""
+    share = module.vocab / setup.tp
+    product = Matmul(setup.tokens, share, module.hidden, wide=False)
+    return Work((product,), None, setup.tokens * share * (BF16 + 4.0 * 4), 8)

@@ -1,0 +1,123 @@
+"""What predictions are worth, in figures: of each source by itself, and of all rows together. No row is left out."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from planner.ledger.ranking import Ranked, ranked
+from planner.ledger.row import Row, joined
+from planner.published.case import Case, Origin, Prediction, Skipped
+
+CLOSE = 0.05  # a pick that costs no more than this over the best is as good as the best
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Errors are shares of what was measured; None where no row gives the figure. Pairs are k of n."""
+
+    rows_used: int
+    rows_defaulted: int  # of the used: with facts that the row leaves unsaid, from the source's cited defaults
+    rows_skipped: dict[str, int]  # by reason, the most frequent first
+    time_rows: int  # of the used: with seconds to compare
+    time_median_error: float | None
+    time_p90_error: float | None
+    bias: float | None  # median signed error of time: above 0 is predicted too slow
+    coverage80: float | None  # share of measured seconds within the 80 % interval
+    ranked_groups: int  # of at least four strategies
+    spearman_median: float | None
+    best_pick_loss: float | None  # median: how much slower the predicted best is than the measured best
+    best_pick_close: float | None  # share of groups in which that is at most 5 %
+    memory_rows: int  # of the used: with a peak to compare
+    memory_median_error: float | None
+    oom_recall: tuple[int, int]  # of the rows that ran out of memory: named
+    oom_precision: tuple[int, int]  # of the rows named, of which it is known how they ended: out of memory
+
+    @property
+    def rows_read(self) -> int:
+        return self.rows_used + sum(self.rows_skipped.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    overall: Figures
+    sources: dict[str, Figures]  # by name
+    rows: tuple[Row, ...]  # used, in the order of the files
+    skipped: tuple[Skipped, ...]  # in the order of the files
+    files: tuple[Skipped, ...] = ()  # whole files that hold no such rows: listed, and counted nowhere
+
+
+def account(cases: Sequence[Case], skipped: Sequence[Skipped], predictions: Sequence[Prediction]) -> Account:
+    """Cases with their predictions, one each, beside the rows that were skipped before.
+
+    What cannot be compared joins the skipped with its reason. Raises ValueError if predictions are not as many.
+    """
+    rows, unfit = joined(cases, predictions)
+    return account_of(rows, [*skipped, *unfit])
+
+
+def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
+    """The figures of these rows, whatever order they come in."""
+    used = tuple(sorted(rows, key=lambda row: place(row.case.origin)))
+    left = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
+    groups = ranked(used)
+    names = sorted({row.case.origin.source for row in used} | {one.origin.source for one in left})
+    sources = {
+        name: figures(
+            [row for row in used if row.case.origin.source == name],
+            [one for one in left if one.origin.source == name],
+            [group for group in groups if group.source == name],
+        )
+        for name in names
+    }
+    return Account(figures(used, left, groups), sources, used, left)
+
+
+def place(origin: Origin) -> tuple[str, int, str, str]:
+    return origin.file, origin.line, origin.source, origin.row
+
+
+def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ranked]) -> Figures:
+    signed = [row.time_error for row in rows if row.time_error is not None]
+    errors = [abs(error) for error in signed]
+    memory = [abs(row.memory_error) for row in rows if row.memory_error is not None]
+    losses = [group.best_pick_loss for group in groups]
+    reasons = Counter(one.reason for one in skipped)
+    ooms = [row for row in rows if row.case.oom]
+    named = [row for row in rows if row.named]  # all of known end: a row that measured nothing is skipped
+    return Figures(
+        rows_used=len(rows),
+        rows_defaulted=sum(bool(row.case.defaulted) for row in rows),
+        rows_skipped=dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+        time_rows=len(errors),
+        time_median_error=middle(errors),
+        time_p90_error=quantile(errors, 0.9),
+        bias=middle(signed),
+        coverage80=share(row.covered for row in rows if row.covered is not None),
+        ranked_groups=len(groups),
+        spearman_median=middle([group.spearman for group in groups]),
+        best_pick_loss=middle(losses),
+        best_pick_close=share(loss <= CLOSE for loss in losses),
+        memory_rows=len(memory),
+        memory_median_error=middle(memory),
+        oom_recall=(sum(row.named for row in ooms), len(ooms)),
+        oom_precision=(sum(row.case.oom for row in named), len(named)),
+    )
+
+
+def middle(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def quantile(values: Sequence[float], at: float) -> float | None:
+    """Between the two nearest of the sorted values, on the line through them (Hyndman and Fan's type 7)."""
+    if not values:
+        return None
+    low, part = divmod((len(values) - 1) * at, 1)
+    around = sorted(values)[int(low) : int(low) + 2]
+    return around[0] + part * (around[-1] - around[0])
+
+
+def share(held: Iterable[bool]) -> float | None:
+    each = [*held]
+    return sum(each) / len(each) if each else None

@@ -1,0 +1,163 @@
+"""Predicted against measured as an SVG: both axes logarithmic and alike, one kind of mark per source."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from planner.ledger.account import Account
+from planner.ledger.row import Row
+from planner.units import GIB, percent
+
+SIDE = 500  # px: of the square that is drawn in
+LEFT, TOP, BOTTOM, LEGEND = 64, 44, 48, 350
+TIME, MEMORY = 250, 316  # px: right ends of the legend's columns of median errors
+LINE = 17  # px: height of a line of the legend
+NEAR = 0.1  # the share of the measured value that the thin lines are away from the diagonal
+# Light and dark; eight hues against seven shapes, so that 56 sources have no mark in common.
+COLOURS = (
+    ("#2a78d6", "#3987e5"),
+    ("#d9541e", "#e8703a"),
+    ("#12966a", "#1fb37f"),
+    ("#b87f00", "#d99a0b"),
+    ("#d1508a", "#e0709f"),
+    ("#3b7d1f", "#67ab45"),
+    ("#5b48c2", "#9085e9"),
+    ("#cf3a3a", "#e86c6c"),
+)
+SHAPES = (
+    "M-4,0A4,4 0 1 0 4,0A4,4 0 1 0 -4,0Z",
+    "M-3.6,-3.6H3.6V3.6H-3.6Z",
+    "M0,-5L5,0L0,5L-5,0Z",
+    "M0,-4.8L4.6,3.6H-4.6Z",
+    "M0,4.8L4.6,-3.6H-4.6Z",
+    "M-1.5,-4.8H1.5V-1.5H4.8V1.5H1.5V4.8H-1.5V1.5H-4.8V-1.5H-1.5Z",
+    "M-4.6,-2.4L-2.4,-4.6L0,-2.2L2.4,-4.6L4.6,-2.4L2.2,0L4.6,2.4L2.4,4.6L0,2.2L-2.4,4.6L-4.6,2.4L-2.2,0Z",
+)
+STYLE = """
+.page{fill:#ffffff}.ink{fill:#1d1d1b}.soft{fill:#66645e}.grid{stroke:#e6e4de}.edge{stroke:#1d1d1b}.near{stroke:#8b8981}
+.mark{stroke:#ffffff;stroke-width:.6;fill-opacity:.85}
+text{font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}.title{font-size:14px;font-weight:600}
+"""
+DARK = """
+.page{fill:#1a1a19}.ink{fill:#f1f0ec}.soft{fill:#b0aea5}.grid{stroke:#34332f}.edge{stroke:#f1f0ec}.near{stroke:#7d7b74}
+.mark{stroke:#1a1a19}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a panel compares."""
+
+    title: str
+    unit: str
+    value: Callable[[Row], tuple[float, float] | None]  # measured and predicted, in that unit
+
+
+def seconds(row: Row) -> tuple[float, float] | None:
+    return None if row.seconds is None else (row.seconds, row.predicted.seconds)
+
+
+def memory(row: Row) -> tuple[float, float] | None:
+    return None if row.memory_bytes is None else (row.memory_bytes / GIB, row.predicted.memory_bytes / GIB)
+
+
+PANELS = (Quantity("Time of a step", "s", seconds), Quantity("Peak memory of a rank", "GiB", memory))
+
+
+def scatter(account: Account) -> str:
+    """A panel for time and one for memory, where rows give them, and the legend."""
+    panels = [panel for panel in PANELS if any(panel.value(row) for row in account.rows)]
+    drawn = {row.case.origin.source for row in account.rows if any(panel.value(row) for panel in panels)}
+    marks = {name: at for at, name in enumerate(name for name in account.sources if name in drawn)}
+    width = len(panels) * (LEFT + SIDE) + LEGEND
+    height = TOP + max(SIDE, LINE * (len(marks) + 2)) + BOTTOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        "<title>Predicted against measured, by source</title>",
+        f"<style>{STYLE}{colours(0)}@media(prefers-color-scheme:dark){{{DARK}{colours(1)}}}</style>",
+        "<defs>" + "".join(f'<path id="m{at}" d="{shape}"/>' for at, shape in enumerate(SHAPES)) + "</defs>",
+        f'<rect class="page" width="{width}" height="{height}"/>',
+    ]
+    for at, panel in enumerate(panels):
+        parts.append(f'<g transform="translate({LEFT + at * (LEFT + SIDE)},{TOP})">')
+        parts += square(panel, account.rows, marks)
+        parts.append("</g>")
+    parts.append(f'<g transform="translate({len(panels) * (LEFT + SIDE) + 24},{TOP})">')
+    parts += legend(account, marks)
+    return "\n".join([*parts, "</g>", "</svg>", ""])
+
+
+def colours(mode: int) -> str:
+    return "".join(f".c{at}{{fill:{pair[mode]}}}" for at, pair in enumerate(COLOURS))
+
+
+def mark(at: int, x: float, y: float) -> str:
+    """Without its end, so that it can hold a title."""
+    shape, colour = at % len(SHAPES), at % len(COLOURS)
+    return f'<use href="#m{shape}" class="mark c{colour}" x="{x:.1f}" y="{y:.1f}"'
+
+
+def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Iterator[str]:
+    """One panel: grid, diagonal with its neighbours, marks; those of few rows lie upon those of many."""
+    points = [(row, *pair) for row in rows if (pair := panel.value(row))]
+    values = [value for _, *pair in points for value in pair]
+    low, high = min(values) / 1.25, max(values) * 1.25
+
+    def px(value: float) -> float:
+        return SIDE * math.log(value / low) / math.log(high / low)
+
+    yield f'<text class="ink title" y="-16">{panel.title}</text>'
+    for tick in ticks(low, high):
+        at = px(tick)
+        yield f'<path class="grid" d="M{at:.1f},0V{SIDE}M0,{SIDE - at:.1f}H{SIDE}"/>'
+        yield f'<text class="soft" x="{at:.1f}" y="{SIDE + 16}" text-anchor="middle">{tick:g}</text>'
+        yield f'<text class="soft" x="-7" y="{SIDE - at + 4:.1f}" text-anchor="end">{tick:g}</text>'
+    yield f'<text class="soft" x="{SIDE / 2}" y="{SIDE + 35}" text-anchor="middle">measured, {panel.unit}</text>'
+    where = f'transform="translate(-46,{SIDE / 2}) rotate(-90)"'
+    yield f'<text class="soft" {where} text-anchor="middle">predicted, {panel.unit}</text>'
+    for factor, kind in ((1 - NEAR, "near"), (1 + NEAR, "near"), (1.0, "edge")):
+        yield line(px(max(low, low / factor)), px(min(high, high / factor)), px(low * factor) - px(low), kind)
+    many = Counter(row.case.origin.source for row, *_ in points)
+    for row, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
+        origin = row.case.origin
+        said = f"{origin.source} {origin.row}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
+        yield f"{mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(said)}</title></use>"
+
+
+def line(first: float, last: float, up: float, kind: str) -> str:
+    """Parallel to the diagonal, `up` px above it, from one abscissa to another."""
+    dash = ' stroke-dasharray="3 3"' if kind == "near" else ""
+    return f'<path class="{kind}"{dash} d="M{first:.1f},{SIDE - first - up:.1f}L{last:.1f},{SIDE - last - up:.1f}"/>'
+
+
+def ticks(low: float, high: float) -> Iterator[float]:
+    """Powers of ten, with 2 and 5 between them where there is room for their labels."""
+    steps = (1, 2, 5) if high / low < 1e4 else (1,)
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high))):
+        for step in steps:
+            tick = step * 10.0**power
+            if low <= tick <= high:
+                yield tick
+
+
+def legend(account: Account, marks: dict[str, int]) -> Iterator[str]:
+    """The marks, and beside each source its median errors of time and of memory, as far as there are any."""
+    yield cell("soft", TIME, -16, "time") + cell("soft", MEMORY, -16, "memory")
+    for at, (name, number) in enumerate(marks.items()):
+        y, found = at * LINE, account.sources[name]
+        yield f"{mark(number, 4, y - 4)}/>" + f'<text class="ink" x="16" y="{y}">{escape(name)}</text>'
+        for x, error in ((TIME, found.time_median_error), (MEMORY, found.memory_median_error)):
+            if error is not None:
+                yield cell("soft", x, y, percent(error))
+    y = (len(marks) + 1) * LINE
+    yield f'<path class="edge" d="M0,{y - 4}H20"/><text class="soft" x="28" y="{y}">as measured</text>'
+    near = f"± {percent(NEAR)} of it".replace(".0", "")
+    yield f'<path class="near" stroke-dasharray="3 3" d="M130,{y - 4}H150"/>'
+    yield f'<text class="soft" x="158" y="{y}">{near}</text>'
+
+
+def cell(kind: str, x: float, y: float, text: str) -> str:
+    """Of a column of numbers."""
+    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="end">{text}</text>'

@@ -1,0 +1,41 @@
+"""A folder of published measurements, read, predicted and accounted for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.ledger.account import Account, account_of
+from planner.ledger.row import Predict, predicted
+from planner.published.read import read_published
+
+HEADER = 1  # line; what is said of this one, or of none, is said of the whole file
+
+
+def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict) -> Account:
+    """Of every row below `directory`, or of these sources only. Raises InputError."""
+    if not directory.is_dir():
+        raise InputError("this is no folder", where=str(directory), fix="give a folder of CSV files")
+    cases, left = read_published(directory)
+    files = tuple(one for one in left if one.origin.line <= HEADER)
+    skipped = [one for one in left if one.origin.line > HEADER]
+    if not cases and not skipped:
+        raise InputError(
+            "no rows of published measurements are here",
+            where=str(directory),
+            fix="give a folder of CSV files with the columns row_id, source_id, model, n_gpus, step_time_s, …",
+        )
+    if sources:
+        require_sources(sources, {one.origin.source for one in cases} | {one.origin.source for one in skipped})
+        cases = [case for case in cases if case.origin.source in sources]
+        skipped = [one for one in skipped if one.origin.source in sources]
+    rows, unpredicted = predicted(cases, predict)
+    return replace(account_of(rows, [*skipped, *unpredicted]), files=files)
+
+
+def require_sources(wanted: Sequence[str], there: set[str]) -> None:
+    for name in wanted:
+        if name not in there:
+            raise InputError(
+                f"no source is called `{name}`", where="--source", fix=f"one of {', '.join(sorted(there))}"
+            )

@@ -1,0 +1,130 @@
+"""One published measurement beside what is predicted of it, or why the two cannot be compared."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from planner.errors import PlannerError
+from planner.published.case import Case, Prediction, Skipped
+
+Predict = Callable[[Sequence[Case]], list[Prediction]]
+
+# Reasons to skip a row that only show once it is to be compared; the reader of the files has its own.
+UNPREDICTED = "no prediction"
+FAILED = "the predictor failed"
+IMPOSSIBLE = "impossible figures"
+UNMEASURED = "nothing measured"
+NAMED = 0.5  # an out-of-memory probability above this says that the job does not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A case with its prediction. Errors are signed shares of what was measured; None where nothing was."""
+
+    case: Case
+    predicted: Prediction
+
+    @property
+    def time_error(self) -> float | None:
+        return relative(self.predicted.seconds, self.seconds)
+
+    @property
+    def memory_error(self) -> float | None:
+        return relative(self.predicted.memory_bytes, self.memory_bytes)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a finished step: what ran out of memory has none, whatever its row says."""
+        return None if self.case.oom else self.case.seconds
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Peak that was reached and held."""
+        return None if self.case.oom else self.case.memory_bytes
+
+    @property
+    def named(self) -> bool:
+        """Whether it is predicted to run out of memory."""
+        return self.predicted.oom_probability > NAMED
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the measured seconds lie within the 80 % interval, seconds·e^±spread."""
+        if self.seconds is None:
+            return None
+        return abs(math.log(self.seconds / self.predicted.seconds)) <= self.predicted.spread
+
+    @property
+    def cost(self) -> float | None:
+        """Measured rank-seconds a token: rows of a group may differ in batch or in ranks, and rank all the same."""
+        return None if self.seconds is None else self.seconds * rank_share(self.case)
+
+    @property
+    def predicted_cost(self) -> float:
+        return self.predicted.seconds * rank_share(self.case)
+
+
+def relative(predicted: float, measured: float | None) -> float | None:
+    return None if measured is None else (predicted - measured) / measured
+
+
+def rank_share(case: Case) -> float:
+    """Ranks over tokens of a step."""
+    return float(case.setup.ranks / (case.setup.batch * case.setup.seq))
+
+
+def predicted(cases: Sequence[Case], predict: Predict) -> tuple[list[Row], list[Skipped]]:
+    """Every case as a row, or skipped with the reason.
+
+    All at once, which is what a predictor is quick at; one by one when that fails, so that a row that nobody foresaw
+    costs only itself, and what it made the predictor raise is said.
+    """
+    try:
+        return joined(cases, predict(cases))
+    except Exception:
+        parts = [alone(case, predict) for case in cases]
+    return [row for rows, _ in parts for row in rows], [one for _, skipped in parts for one in skipped]
+
+
+def alone(case: Case, predict: Predict) -> tuple[list[Row], list[Skipped]]:
+    try:
+        return joined([case], predict([case]))
+    except PlannerError as error:
+        return [], [Skipped(case.origin, UNPREDICTED, error.message)]
+    except Exception as error:
+        return [], [Skipped(case.origin, FAILED, f"{type(error).__name__}: {error}")]
+
+
+def joined(cases: Sequence[Case], predictions: Sequence[Prediction]) -> tuple[list[Row], list[Skipped]]:
+    """Cases with their predictions, those that cannot be compared apart. Raises ValueError if they are not as many."""
+    rows, skipped = [], []
+    for case, prediction in zip(cases, predictions, strict=True):
+        found = flaw(case, prediction)
+        if found:
+            skipped.append(Skipped(case.origin, *found))
+        else:
+            rows.append(Row(case, prediction))
+    return rows, skipped
+
+
+def flaw(case: Case, prediction: Prediction) -> tuple[str, str] | None:
+    """Why a case and its prediction cannot be compared, as a reason and its detail; None: they can."""
+    measured = {"seconds": case.seconds, "memory_bytes": case.memory_bytes}
+    if not case.oom and all(value is None for value in measured.values()):
+        return UNMEASURED, ""
+    facts = {"ranks": case.setup.ranks, "batch": case.setup.batch, "seq": case.setup.seq}
+    for name, value in {**measured, **facts}.items():
+        if value is not None and not positive(value):
+            return IMPOSSIBLE, f"{name} is {value}"
+    for name, value in measured.items():
+        if value is not None and not positive(getattr(prediction, name)):
+            return UNPREDICTED, f"predicted {name} is {getattr(prediction, name)}"
+    if not 0 <= prediction.oom_probability <= 1:
+        return UNPREDICTED, f"oom_probability is {prediction.oom_probability}"
+    if not 0 <= prediction.spread < math.inf:
+        return UNPREDICTED, f"spread is {prediction.spread}"
+    return None
+
+
+def positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0

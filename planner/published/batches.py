@@ -1,0 +1,56 @@
+"""How many sequences of how many tokens a row's step trains, and how many a rank works on at once."""
+
+import re
+from typing import NamedTuple
+
+from planner.published.layout import Layout
+from planner.published.rows import Row, Unusable
+
+THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
+
+
+class Batch(NamedTuple):
+    """`assumed`: columns that the row leaves blank."""
+
+    seq: int
+    batch: int
+    micro_batch: int
+    assumed: tuple[str, ...]
+
+
+def batch(row: Row, layout: Layout) -> Batch:
+    """Raises Unusable."""
+    seq, size = sequence(row), row.count("gbs")
+    micro, steps = row.count("mbs"), row.count("grad_accum")
+    assumed: list[str] = []
+    if size is None and micro is None:
+        raise Unusable("batch not stated", "neither gbs nor mbs")
+    if size is not None and micro is None and steps is not None and size % (layout.dp * steps) == 0:
+        micro = size // (layout.dp * steps)
+    if micro is None:
+        micro, assumed = 1, ["mbs"]
+    if size is None:
+        if steps is None:
+            if layout.pp > 1:
+                raise Unusable("batch not stated", "gbs, with pipeline stages to fill")
+            steps, assumed = 1, ["gbs"]
+        size = layout.dp * micro * steps
+    if size % (layout.dp * micro):
+        detail = f"{size} sequences in micro-batches of {micro} on {layout.dp} replicas"
+        raise Unusable("layout does not multiply up", detail)
+    return Batch(seq, size, micro, tuple(assumed))
+
+
+def sequence(row: Row) -> int:
+    """Tokens. Raises Unusable."""
+    text = row.stated("seq_len").lower().replace(",", "")
+    if not text:
+        raise Unusable("sequence length not stated")
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([km]?)(?:\s*tokens)?", text)
+    if not match:
+        varied = re.search(r"max|var|avg|mean|up to|mix|-|~|\+", text)
+        raise Unusable("sequences of different lengths" if varied else "unreadable number", f"seq_len: {text[:60]}")
+    seq = int(float(match[1]) * THOUSANDS[match[2]])
+    if not 1 <= seq <= 10**9:
+        raise Unusable("unreadable number", f"seq_len: {text[:60]}")
+    return seq

@@ -1,0 +1,66 @@
+"""One published measurement that can be predicted, or why it cannot."""
+
+from dataclasses import dataclass
+
+from planner.costs.static.setup import Setup
+from planner.specs.model import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a row comes from."""
+
+    source: str  # source_id
+    row: str  # row_id
+    group: str  # group_id: rows to rank against each other
+    file: str
+    line: int  # in that file, 1-based; the header is line 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """The network of a row, as far as it says; GB/s one way per rank."""
+
+    per_node: int
+    node_gb_per_s: float | None = None  # None: as the device's own links
+    between_gb_per_s: float | None = None  # None: as machines with this device usually have
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A setup that somebody ran."""
+
+    origin: Origin
+    module: Module
+    setup: Setup
+    device: str  # a file of profiles/devices
+    software: str  # a file of profiles/software
+    fabric: Fabric
+    adapters: bool  # only low-rank adapters are trained: no gradients and no states of the rest
+    settings: str  # what else the row says, in lower case
+    seconds: float | None  # of a step, measured; None: the row gives none
+    memory_bytes: float | None  # peak of the rank that `memory_rank` names, measured
+    memory_rank: str  # worst, first, last
+    oom: bool  # it ran out of memory
+    device_bytes: float | None = None  # memory of a board that has other than its profile's; None: as that says
+    defaulted: tuple[str, ...] = ()  # facts that the row leaves unsaid, filled from the source's cited defaults
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that is not predicted."""
+
+    origin: Origin
+    reason: str  # one of few, to be counted
+    detail: str = ""  # what exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is predicted of a case."""
+
+    seconds: float
+    spread: float  # of seconds: the 80 % interval is seconds·e^±spread
+    memory_bytes: float
+    oom_probability: float
+    source: str  # fitted, published or analytic: the least trusted of what went in

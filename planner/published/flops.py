@@ -1,0 +1,27 @@
+"""FLOPs of a step as sources count them, to turn their TFLOP/s and shares of peak into seconds."""
+
+from typing import Literal
+
+from planner.costs.static.setup import Setup
+from planner.specs.layers import kind_counts
+from planner.specs.model import Decoder
+from planner.specs.shapes import end_flops, layer_flops
+
+Attention = Literal["causal", "full"]
+
+
+def step_flops(module: Decoder, setup: Setup, attention: Attention, recomputed: bool) -> float:
+    """Of all ranks, forward and backward: three times forward's, as in Megatron-LM's num_floating_point_operations.
+
+    attention: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,
+    arXiv 2104.04473, eq. 3; Korthikanti et al., arXiv 2205.05198, eq. 7) or not (Megatron-Core and Megatron-Bridge of
+    2025). recomputed: with forward once more for layers that are recomputed whole (hardware FLOPs).
+    """
+    squared = matmul = 0.0
+    for kind, count in kind_counts(module).items():
+        pairs, per_token = layer_flops(module, kind)
+        squared, matmul = squared + pairs * count, matmul + per_token * count
+    squared *= 2.0 if attention == "full" else 1.0
+    layers = squared * setup.seq + matmul
+    passes = 3.0 + (setup.full if recomputed else 0.0)
+    return float(setup.batch * setup.seq * (layers * passes + 3.0 * end_flops(module)))

@@ -1,0 +1,99 @@
+"""How a row's ranks are shared out: degrees that multiply up to the ranks there are."""
+
+import re
+from dataclasses import dataclass
+
+from planner.published.rows import Row, Unusable
+from planner.specs.base import MAX_RANKS
+from planner.specs.model import Decoder
+
+DEGREES = ("tp", "cp", "pp", "dp")
+ZERO = re.compile(r"\bze?ro[- _]?(?:stage[- _=]*)?([0-3])\b(?!\s*=)|\bzero[- _]?redundancy.{0,20}([1-3])\b")
+Degrees = tuple[int, int, int, int]  # of these
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Degrees of parallelism; `assumed`: columns that the row leaves blank and that matter."""
+
+    ranks: int
+    tp: int
+    cp: int
+    pp: int
+    dp: int
+    vpp: int
+    ep: int
+    etp: int
+    assumed: tuple[str, ...]
+
+
+def layout(row: Row, module: Decoder, software: str) -> Layout:
+    """Raises Unusable."""
+    ranks = row.count("n_gpus")
+    if ranks is None:
+        raise Unusable("number of GPUs not stated")
+    if ranks > MAX_RANKS:
+        raise Unusable("impossible figures", f"{ranks} GPUs")
+    degrees, assumed = dense(row, ranks)
+    tp, cp, pp, dp = degrees
+    vpp = row.degree("vpp") or 1
+    if pp * vpp > module.layers + 2:  # Megatron counts embedding and loss as layers where it is told to
+        raise Unusable("layout does not multiply up", f"{pp}x{vpp} stages for {module.layers} layers")
+    ep, etp, guessed = experts(row, module, degrees, software)
+    if (tp * cp * dp) % (ep * etp):
+        raise Unusable("layout does not multiply up", f"ep {ep} x etp {etp} among {tp * cp * dp} ranks of a stage")
+    return Layout(ranks, tp, cp, pp, dp, vpp if pp > 1 else 1, ep, etp, (*assumed, *guessed))
+
+
+def dense(row: Row, ranks: int) -> tuple[Degrees, list[str]]:
+    """tp, cp, pp, dp, and which one follows from the others alone. Raises Unusable."""
+    stated = {name: row.degree(name) for name in DEGREES}
+    stated["cp"] = stated["cp"] or ulysses(row, stated["tp"])
+    sharded = row.stated("fsdp") or zero_stage(row) == 3
+    if not any(stated[name] for name in ("tp", "pp", "dp")) and not sharded and ranks > 1:
+        raise Unusable("layout not stated", f"{ranks} GPUs, neither tp, pp, dp nor fsdp")
+    tp, cp, pp = (stated[name] or 1 for name in ("tp", "cp", "pp"))
+    dp, rest = stated["dp"], ranks // (tp * cp * pp)
+    if tp * cp * pp * (dp or rest) == ranks:
+        return (tp, cp, pp, dp or rest), []
+    unsaid = [name for name in ("tp", "pp") if stated[name] is None]
+    if dp and len(unsaid) == 1 and ranks % (tp * cp * pp * dp) == 0:
+        factor = ranks // (tp * cp * pp * dp)
+        return (tp * factor, cp, pp, dp) if unsaid == ["tp"] else (tp, cp, pp * factor, dp), unsaid
+    product = " x ".join(f"{name} {value}" for name, value in stated.items() if value)
+    raise Unusable("layout does not multiply up", f"{product} on {ranks} GPUs")
+
+
+def ulysses(row: Row, tp: int | None) -> int | None:
+    """The degree of sequence parallelism where column sp gives one: 0 and 1 there say whether Megatron's is on."""
+    degree = row.number("sp") if re.fullmatch(r"\d+", row.text("sp")) else None
+    return int(degree) if degree and degree > 1 and degree != tp and degree <= 10**6 else None
+
+
+def zero_stage(row: Row) -> int | None:
+    """The ZeRO stage that the row states, in its column or in words. Raises Unusable."""
+    text = row.stated("zero_stage").lower()
+    match = re.fullmatch(r"(?:ze?ro)?[- _]*(?:stage)?[- _]*([0-3])(?:\.0)?(?:\s*[+(].*)?", text)
+    if text and not match:
+        raise Unusable("unreadable number", f"zero_stage: {text[:60]}")
+    words = ZERO.search(f"{row.text('framework')} {row.text('other_settings')}".lower())
+    return int(match[1]) if match else int(words[1] or words[2]) if words else None
+
+
+def experts(row: Row, module: Decoder, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
+    """ep and etp. Raises Unusable.
+
+    Megatron-LM splits experts as it splits dense layers unless told otherwise (expert_tensor_parallel_size is None: tp;
+    megatron/training/arguments.py), so where that leaves too few ranks it was told. NeMo's and Megatron-Bridge's
+    recipes of MoE models say 1 (scripts/performance/configs of the latter), and others know no such thing.
+    """
+    if module.moe is None:
+        return 1, 1, []
+    ep, etp = row.degree("ep") or 1, row.degree("etp")
+    if module.moe.experts % ep:
+        raise Unusable("layout does not multiply up", f"{module.moe.experts} experts on {ep} ranks")
+    if etp is not None:
+        return ep, etp, []
+    tp, cp, _, dp = degrees
+    as_dense = software == "megatron" and tp > 1 and (tp * cp * dp) % (ep * tp) == 0
+    return ep, tp if as_dense else 1, ["etp"] if tp > 1 else []

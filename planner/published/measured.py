@@ -1,0 +1,163 @@
+"""What a row measured: seconds of a step, peak bytes of a rank. Figures that cannot be are named, never averaged in."""
+
+import re
+from typing import NamedTuple
+
+from planner.costs.static.setup import Setup
+from planner.published.flops import Attention, step_flops
+from planner.published.rows import Row, Unusable
+from planner.specs.model import Decoder
+
+AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
+DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
+UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
+LARGEST_BYTES = 1e12  # no device has more
+LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
+ADAPTERS = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
+FIRST = re.compile(r"rank[- _]?0|first (?:rank|stage)")
+
+
+class Counting(NamedTuple):
+    """How a source counts FLOPs."""
+
+    attention: Attention = "full"
+    recomputed: bool = False
+
+
+class Measured(NamedTuple):
+    seconds: float | None
+    memory_bytes: float | None
+    memory_rank: str  # worst, first, last
+    oom: bool
+
+
+def measured(row: Row, module: Decoder, setup: Setup, counting: Counting, peak: float | None) -> Measured:
+    """`peak`: FLOP/s of the device in the row's precision, None if unknown. Raises Unusable."""
+    status = row.text("status").lower()
+    oom = "oom" in status or "out of memory" in status
+    check_shares(row, peak)
+    times = printed(row, setup)
+    check_alike(times)
+    seconds = next((value for value, _ in times.values()), None) or by_flops(row, module, setup, counting, peak)
+    check_possible(row, module, setup, seconds, peak)
+    memory = memory_bytes(row, oom)
+    if oom:
+        return Measured(None, memory, memory_rank(row), True)
+    if seconds is None and memory is None:
+        raise Unusable("nothing measured", row.text("status"))
+    return Measured(seconds, memory, memory_rank(row), False)
+
+
+def printed(row: Row, setup: Setup) -> dict[str, tuple[float, float]]:
+    """Seconds of a step from each figure that gives them exactly, best first, and the relative rounding of each."""
+    tokens = setup.batch * setup.seq
+    work = {
+        "step_time_s": None,
+        "tokens_per_s_per_gpu": tokens / setup.ranks,
+        "tokens_per_s_total": tokens,
+        "samples_per_s": setup.batch,
+    }
+    times = {}
+    for name, done in work.items():
+        value = row.positive(name)
+        if value is not None:
+            times[name] = (value if done is None else done / value, rounding(row.text(name)))
+    return times
+
+
+def rounding(text: str) -> float:
+    """Half a unit of the last digit that is printed, over the value."""
+    digits = re.sub(r"[^0-9.]", "", re.split(r"[eE]", text)[0])
+    whole, _, part = digits.partition(".")
+    value = float(digits) if re.fullmatch(r"\d*\.?\d+", digits) else 0.0
+    if not part:  # zeros at the end of a whole number may be rounding, the last two of them
+        zeros = len(whole) - len(whole.rstrip("0"))
+        return 0.5 * 10 ** min(zeros, 2) / value if value else 0.0
+    return 0.5 * 10 ** -len(part) / value if value else 0.0
+
+
+def check_alike(times: dict[str, tuple[float, float]]) -> None:
+    names = list(times)
+    for name in names[1:]:
+        (first, blur), (second, other) = times[names[0]], times[name]
+        ratio = max(first, second) / min(first, second)
+        if ratio > (1 + AGREE) * (1 + blur) * (1 + other):
+            raise Unusable("impossible figures", f"{names[0]} and {name} disagree: {first:.4g} s, {second:.4g} s")
+
+
+def check_shares(row: Row, peak: float | None) -> None:
+    """Nothing runs faster than its device's peak."""
+    for name in ("mfu_pct", "hfu_pct"):
+        share = row.positive(name)
+        if share is not None and share > 100:
+            raise Unusable("impossible figures", f"{name}: {share:g}")
+    mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
+    if mfu and hfu and mfu > hfu * (1 + AGREE):
+        raise Unusable("impossible figures", f"MFU {mfu:g} above HFU {hfu:g}")
+    rate = row.positive("tflops_per_gpu")
+    if rate and peak and rate * 1e12 > peak * (1 + AGREE):
+        raise Unusable("impossible figures", f"{rate:g} TFLOP/s on a device of {peak / 1e12:g}")
+
+
+def by_flops(row: Row, module: Decoder, setup: Setup, counting: Counting, peak: float | None) -> float | None:
+    """Seconds from TFLOP/s, else from the share of the peak, as the source counts FLOPs."""
+    passes = 2 / 3 if adapters(row) else 1.0  # without the gradients of weights
+    ranks = float(setup.ranks)
+    rate = row.positive("tflops_per_gpu")
+    if rate:
+        return passes * step_flops(module, setup, *counting) / (rate * 1e12 * ranks)
+    for name, recomputed in (("mfu_pct", False), ("hfu_pct", True)):
+        share = row.positive(name)
+        if share and peak:
+            return passes * step_flops(module, setup, counting.attention, recomputed) / (share / 100 * peak * ranks)
+    return None
+
+
+def check_possible(row: Row, module: Decoder, setup: Setup, seconds: float | None, peak: float | None) -> None:
+    """The work of a step, in these seconds, is neither beyond the device nor a thousandth of it; nor is it other work
+    than what is printed as TFLOP/s, by any usual count: causal or full attention, with what is recomputed or without,
+    and without the gradients of weights (a third) where only adapters are trained.
+    """
+    if not seconds:
+        return
+    least, most = (
+        step_flops(module, setup, *counting) / seconds / setup.ranks
+        for counting in (Counting("causal", False), Counting("full", True))
+    )
+    if peak and least > peak * (1 + AGREE):
+        raise Unusable("impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak")
+    if peak and least < peak / 5000:
+        raise Unusable("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
+    stated = row.positive("tflops_per_gpu")
+    least *= 2 / 3 if adapters(row) else 1.0
+    if stated and not least * (1 - DEFINED) <= stated * 1e12 <= most * (1 + DEFINED):
+        detail = f"{least / 1e12:.4g} to {most / 1e12:.4g} TFLOP/s in {seconds:.4g} s, {stated:g} as printed"
+        raise Unusable("impossible figures", detail)
+
+
+def adapters(row: Row) -> bool:
+    """Whether only low-rank adapters are trained."""
+    return bool(ADAPTERS.search(f"{row.text('task')} {row.text('model')}"))
+
+
+def memory_bytes(row: Row, oom: bool) -> float | None:
+    """Peak of a rank. Of a row that ran out, only what is called a peak."""
+    value = row.positive("peak_mem")
+    if value is None or (oom and "peak" not in row.text("mem_kind").lower()):
+        return None
+    unit = row.text("mem_unit").lower()
+    if unit not in UNITS:
+        raise Unusable("unreadable number", f"mem_unit: {row.text('mem_unit')[:60]}")
+    amount = value * UNITS[unit]
+    if not unit and value > 1e6:
+        amount = value
+    if not 1e7 <= amount <= LARGEST_BYTES:
+        raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')}")
+    return amount
+
+
+def memory_rank(row: Row) -> str:
+    text = f"{row.text('mem_kind')} {row.text('notes')}".lower()
+    if LAST.search(row.text("mem_kind").lower()):
+        return "last"
+    return "first" if FIRST.search(text) and "max over" not in text else "worst"

@@ -1,0 +1,129 @@
+"""The module that a row trains: from its columns where they say enough, else a shipped spec by the model's name."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from planner import files
+from planner.published import arguments
+from planner.published.names import other_layers, plain, spec_name
+from planner.published.rows import Row, Unusable
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.model import Decoder, Model
+from planner.specs.parameters import parameters
+from planner.specs.parts import Experts
+
+SHAPE = ("layers", "hidden", "heads")
+TOLERANCE = 0.3  # a shape whose parameters miss the stated number by more is not of this model
+MOST_LAYERS = 10_000  # as in a model's file
+GPT = {"gated": False, "norm": "layer", "bias": "all", "positions": "learned", "tied": True}
+LLAMA = {"gated": True, "norm": "rms", "bias": "none", "positions": "rope", "tied": False}
+MPT = {"gated": False, "norm": "layer", "bias": "none", "positions": "rope", "tied": True}  # ALiBi: no table either
+# By words of family and model: how its layers are made, and its vocabulary where the row does not say.
+# GPT-2's 50,257 tokens, padded to a multiple of 128 on each of 8 ranks (Megatron-LM), are 51,200.
+STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
+    (r"mpt", MPT, 50368),
+    (r"llama 3|llama 4", LLAMA, 128256),
+    (r"qwen 2|qwen 1", {**LLAMA, "bias": "qkv"}, 151936),
+    (r"qwen 3", {**LLAMA, "qk_norm": True}, 151936),
+    (r"qwen", LLAMA, 151936),
+    (r"intern ?lm", LLAMA, 103168),
+    (r"deep ?seek|kimi|moonlight", LLAMA, 129280),
+    (r"yi\b", LLAMA, 64000),
+    (r"llama|mistral|mixtral|vicuna|baichuan|aquila", LLAMA, 32000),
+    (r"gpt|megatron|bloom|opt\b|turing|mt nlg", GPT, 51200),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row's model, and which of its columns were not said but usual for its family."""
+
+    module: Decoder
+    assumed: tuple[str, ...] = ()
+
+
+def found(row: Row) -> Found:
+    """Raises Unusable."""
+    family, model = row.text("family"), row.text("model")
+    other = other_layers(family, model, row.text("task"))
+    if other:
+        raise Unusable("layers of a kind that is not described", f"{model}: {other}")
+    shape = {name: row.count(name) for name in SHAPE}
+    if all(shape.values()):
+        return by_shape(row)
+    name = spec_name(model, family, library.names(Model))
+    if name is None:
+        raise Unusable("no spec of the model", model or "not stated")
+    return Found(cut(row, shipped(name)))
+
+
+@lru_cache(maxsize=64)
+def shipped(name: str) -> Decoder:
+    """Raises Unusable."""
+    model = files.read(library.find(name, Model), Model)
+    modules = list(model.modules.values())
+    if len(modules) > 1 or not isinstance(modules[0], Decoder):
+        raise Unusable("layers of a kind that is not described", f"{name}: several modules")
+    return modules[0]
+
+
+def cut(row: Row, module: Decoder) -> Decoder:
+    """With as many layers as the row says: models are cut to fit fewer nodes. Raises Unusable."""
+    layers = row.count("layers")
+    return module if layers is None else built(module, layers=layers)
+
+
+def by_shape(row: Row) -> Found:
+    """From the columns, in the style of the family. Raises Unusable."""
+    style, vocab = styled(row)
+    hidden, ffn, experts = row.count("hidden") or 0, row.count("ffn"), row.count("experts")
+    said = arguments.of(row)
+    fields: dict[str, Any] = {**style, **said.style(style["positions"] == "learned")}
+    ffn = ffn or said.gated_ffn(hidden)
+    if ffn is None and fields["gated"] and not (experts and said.expert_ffn):
+        raise Unusable("shape of the model not stated", "ffn")
+    if fields["positions"] == "learned":
+        fields["max_positions"] = said.max_positions or row.count("seq_len") or 2048
+    width = ffn or 4 * hidden
+    if experts and experts > 1:
+        topk = row.count("topk") or said.topk
+        if not topk:
+            raise Unusable("shape of the model not stated", "topk")
+        fields["moe"] = said.experts(Experts(experts=experts, topk=min(topk, experts), ffn=said.expert_ffn or width))
+    fields |= {"layers": row.count("layers"), "hidden": hidden, "heads": row.count("heads"), "ffn": width}
+    tokens = said.vocab(row.count("vocab"), row.count("tp") or 1)
+    fields |= {"kv_heads": row.count("kv_heads"), "vocab": tokens or vocab}
+    module = built(None, **{name: value for name, value in fields.items() if value is not None})
+    check_size(row, module)
+    return Found(module, () if row.count("vocab") else ("vocab",))
+
+
+def styled(row: Row) -> tuple[dict[str, Any], int]:
+    """How the family's layers are made, and its vocabulary. Raises Unusable."""
+    for name in ("family", "model"):
+        text = plain(row.text(name))
+        for words, style, vocab in STYLES:
+            if re.search(words, text):
+                return style, vocab
+    raise Unusable("no spec of the model", f"{row.text('model')}: of what family")
+
+
+def built(module: Decoder | None, **fields: Any) -> Decoder:
+    """A decoder with these fields, changed or new. Raises Unusable."""
+    if (fields.get("layers") or 0) > MOST_LAYERS:
+        raise Unusable("impossible figures", f"{fields['layers']} layers")
+    try:
+        return changed(module, **fields) if module else Decoder(**fields)
+    except (ValueError, TypeError) as error:
+        raise Unusable("impossible figures", str(error)) from error
+
+
+def check_size(row: Row, module: Decoder) -> None:
+    """Raises Unusable where the row's own number of parameters is another."""
+    stated = row.positive("params_b")
+    count = parameters(module).total / 1e9
+    if stated and not 1 / (1 + TOLERANCE) <= count / stated <= 1 + TOLERANCE:
+        raise Unusable("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")

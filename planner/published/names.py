@@ -1,0 +1,77 @@
+"""Names of models, in the many ways that they are written, as names of shipped specs."""
+
+import re
+from collections.abc import Iterable
+
+# Of a name in plain form (see `plain`): the first pattern that is found names the spec. `{1}` is what a group holds.
+ALIASES: tuple[tuple[str, str], ...] = (
+    (r"\bllama 4 (scout|maverick)|\b(scout|maverick)\b", "llama-4-{1}"),
+    (r"\bllama 3(?: [1-3])? (8|70) b\b", "llama-3-{1}b"),
+    (r"\bllama 3(?: [1-3])? 405 b\b", "llama-3.1-405b"),
+    (r"\bllama 2 34 b\b|\bcode ?llama 34 b\b", "code-llama-34b"),  # what Llama 2's unpublished 34B became
+    (r"\bllama 2 (7|13|70) b\b", "llama-2-{1}b"),
+    (r"\bllama (?:1 )?(7|13|30|33|65) b\b", "llama-2-{1}b"),  # 7B and 13B are of Llama 2's shape
+    (r"\b(8|70) b .*llama 3\b", "llama-3-{1}b"),
+    (r"\b(?:mixtral|mistral) 8 x (7|22) b\b|\bmixtral 8 x (7|22)\b", "mixtral-8x{1}b"),
+    (r"\bmistral (?:v ?0 )?7 b\b|\bmistral 7 b\b", "mistral-7b"),
+    (r"\bqwen 3 (30) b(?: a 3 b)?\b", "qwen3-{1}b-a3b"),
+    (r"\bqwen 3 (235) b(?: a 22 b)?\b", "qwen3-{1}b-a22b"),
+    (r"\bqwen 3 (\d+(?: \d+)?) b\b", "qwen3-{1}b"),
+    (r"\bqwen (2 5|2|1 5) (\d+(?: \d+)?) b\b", "qwen{1}-{2}b"),
+    (r"\bdeep ?seek ?v 2 lite\b", "deepseek-v2-lite"),
+    (r"\bdeep ?seek ?(?:v 3|r 1)\b", "deepseek-v3"),
+    (r"\bkimi ?k 2\b", "kimi-k2"),
+    (r"\bgpt ?oss (20|120) b\b", "gpt-oss-{1}b"),
+    (r"\bintern ?lm (?:1 )?(7|20) b\b", "internlm-{1}b"),
+    (r"\bnemotron 4 (15|22|340) b\b|\bnemotron (15|22|340) b\b", "nemotron-4-{1}b"),
+    (r"\bmpt (125|350|760) m\b", "mpt-{1}m"),
+    (r"\bmpt (1|3|7|13|30|70) b\b", "mpt-{1}b"),
+    (r"\bgpt ?3 (?:model )?(\d+(?: \d+)?) b\b", "gpt3-{1}b"),
+    (r"^nemo megatron(?: (?:gpt ?3? ?)?(?:175 b)?)?$|\bgpt 3 ?$", "gpt3-175b"),  # the recipe that DGXC calls so
+    (r"\b(?:nemo|nvidia) gpt (?:3 )?(\d+) b\b|\bgpt (175) b\b", "gpt3-{1}b"),
+    (r"\bk 2 65 b\b", "k2-65b"),
+)
+# Words of what this accounting has no layers for, and what to call it.
+RECURRENT = r"\bmamba|\bssm\b|nemotron ?h\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
+IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
+OTHER_LAYERS: tuple[tuple[str, str], ...] = (
+    (r"\bm? ?t 5\b|\bul 2\b|\bbart\b|encoder ?decoder", "encoder and decoder"),
+    (r"\b\w*bert\w*\b|\bencoder only\b", "encoder"),
+    (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", "recurrent layers"),
+    (r"deep ?seek ?v (3 2|4)", "sparse attention"),
+    (r"\bwan\b|\bdit\b|\bflux|diffusion|\bsd ?xl|\bsora|\bvideo\b|\bunet\b|hunyuan", "diffusion"),
+    (rf"{IMAGES}|whisper|audio", "several modules"),
+    (r"\bdlrm|recommend|\bresnet|\bgnn\b", "no transformer"),
+)
+
+
+# Shipped specs whose bare name others use for other shapes.
+UNLIKE = re.compile(r"^(gpt|tiny)\b")
+
+
+def plain(*names: str) -> str:
+    """In lower case, letters and digits apart: `Llama3.1_405B` as `llama 3 1 405 b`."""
+    words = re.findall(r"[a-z]+|[0-9]+", " ".join(names).lower())
+    return " ".join(words)
+
+
+def other_layers(*names: str) -> str:
+    """What a model has that is not described here; empty where nothing of the kind is said."""
+    text = plain(*names)
+    return next((kind for words, kind in OTHER_LAYERS if re.search(words, text)), "")
+
+
+def spec_name(model: str, family: str, shipped: Iterable[str]) -> str | None:
+    """The shipped spec that a name means; None where it means none of them."""
+    known, text = {plain(name): name for name in shipped}, plain(model)
+    if text in known and not UNLIKE.search(text):
+        return known[text]
+    for pattern, name in ALIASES:
+        match = re.search(pattern, text) or re.search(pattern, f"{plain(family)} {text}")
+        if match:
+            groups = [group for group in match.groups() if group]
+            for place, group in enumerate(groups, start=1):
+                name = name.replace(f"{{{place}}}", group.replace(" ", "."))
+            return name if name in known.values() else None
+    inside = [words for words in known if f" {words} " in f" {text} " and not UNLIKE.search(words)]
+    return known[max(inside, key=len)] if inside else None

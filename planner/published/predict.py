@@ -1,0 +1,69 @@
+"""What is predicted of published cases, from what is shipped of their devices and frameworks."""
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+from planner.costs.cost import trust
+from planner.costs.static.assumed import SPREAD
+from planner.costs.static.footprint import Footprint, footprint, peak, probability
+from planner.costs.static.machine import Machine
+from planner.published.case import Case, Prediction
+from planner.published.machinery import machine
+from planner.published.priced import alike, seconds, trained
+from planner.specs import library
+from planner.specs.profile import Profile
+from planner.specs.software import Software
+from planner.units import GIB
+
+Parts = tuple[Profile, Software]
+
+
+def predict(cases: Sequence[Case]) -> list[Prediction]:
+    """Seconds, memory and their spreads, in the cases' order. Raises InputError for a file that cannot be read."""
+    parts = {(case.device, case.software): shipped(case) for case in cases}
+    made = seconds(alike(cases), len(cases), machine_of(parts))
+    return [
+        predicted(case, parts[case.device, case.software], float(each)) for case, each in zip(cases, made, strict=True)
+    ]
+
+
+def shipped(case: Case) -> Parts:
+    """The device's profile and the framework's traits."""
+    where = f"{case.origin.file}:{case.origin.line}"
+    profile, _ = library.read(case.device, Profile, where=where)
+    software, _ = library.read(case.software, Software, where=where)
+    return profile, software
+
+
+def machine_of(parts: dict[tuple[str, str], Parts]) -> Callable[[Case], Machine]:
+    return lambda case: machine(case, *parts[case.device, case.software])
+
+
+def predicted(case: Case, parts: Parts, made: float) -> Prediction:
+    """With the memory of the rank that the row tells of, and the chance that the fullest does not fit."""
+    profile, software = parts
+    setup, accounting = trained(case), software.accounting
+    fullest = peak(case.module, setup, accounting)
+    chance = probability(fullest, profile.device.memory_gib * GIB, accounting.spread)
+    return Prediction(
+        seconds=made,
+        spread=spread_of(profile, software),
+        memory_bytes=float(told(case, software, fullest)),
+        oom_probability=float(chance),
+        source=trust([profile.rates.source if profile.rates else "analytic", "fitted"]),
+    )
+
+
+def spread_of(profile: Profile, software: Software) -> float:
+    """Of a step: what the framework's fit leaves, and what is assumed of a device that nobody timed."""
+    unknown = 0.0 if profile.rates and profile.rates.sustained else SPREAD
+    return sqrt(software.spread**2 + unknown**2)
+
+
+def told(case: Case, software: Software, fullest: Footprint) -> float:
+    """Bytes of the rank that the row's figure is of: as the framework counts them."""
+    setup = trained(case)
+    stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
+    if case.memory_rank in stages:
+        fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
+    return float(fullest.allocated)

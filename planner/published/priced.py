@@ -1,0 +1,51 @@
+"""Seconds of many cases at once: those that differ in numbers only are priced as arrays."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import files
+from planner.costs.static.machine import Machine
+from planner.costs.static.setup import KINDS, Setup, arrays
+from planner.costs.static.step import step_seconds
+from planner.published.case import Case
+
+Seconds = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Cases of one module on one machine, as one setup of arrays."""
+
+    first: Case
+    setup: Setup
+    places: NDArray[np.int64]  # of these cases among all
+
+
+def alike(cases: Sequence[Case]) -> list[Alike]:
+    """Cases grouped by all but their numbers, in the order of their first."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for place, case in enumerate(cases):
+        setup = trained(case)
+        kind = tuple(str(getattr(setup, name)) for name in KINDS)
+        groups[files.json_text(case.module), case.device, case.software, case.fabric, kind].append(place)
+    return [
+        Alike(cases[places[0]], arrays([trained(cases[place]) for place in places]), np.array(places))
+        for places in groups.values()
+    ]
+
+
+def trained(case: Case) -> Setup:
+    """The setup, with what of the model it trains."""
+    return replace(case.setup, adapters=case.adapters)
+
+
+def seconds(groups: Sequence[Alike], count: int, machine: Callable[[Case], Machine]) -> Seconds:
+    """Of each of `count` cases, in their order."""
+    found = np.zeros(count)
+    for group in groups:
+        found[group.places] = step_seconds(group.first.module, group.setup, machine(group.first)).seconds
+    return found

@@ -1,0 +1,137 @@
+"""Every row of a directory of published measurements, as a case that can be predicted or with the reason why not."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.published import machines, models
+from planner.published.case import Case, Origin, Skipped
+from planner.published.defaults import defaults, filled
+from planner.published.measured import Counting, adapters, measured
+from planner.published.rows import EXTRA, Row, Unusable, is_published, read_rows
+from planner.published.setups import Machine, setup
+from planner.published.software import software
+from planner.specs import library
+from planner.specs.profile import Device, Profile
+
+MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
+BOARD = 0.1  # by which a nominal size may differ from what the device reports
+VARIED = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
+SETTINGS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
+
+
+def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
+    """Each row of each CSV file exactly once, by file name and line; a file of another schema is skipped as one.
+
+    Raises InputError for what is no directory, has no file of the schema, or has one that cannot be read.
+    """
+    if not directory.is_dir():
+        raise InputError("this is no directory", where=str(directory), fix="give a folder of CSV files")
+    cases: list[Case] = []
+    skipped: list[Skipped] = []
+    paths = sorted(path for path in directory.glob("*.csv") if path.is_file())
+    published = [path for path in paths if is_published(path)]
+    if not published:
+        what = "no CSV file here has the columns of the published schema (row_id, source_id, …)"
+        raise InputError(what, where=str(directory), fix="give a folder of such files")
+    for path in paths:
+        if path not in published:
+            skipped.append(Skipped(Origin(path.stem, "", "", path.name, 1), "file not of the schema", path.name))
+    for each in once(published):
+        if isinstance(each, Case):
+            cases.append(each)
+        else:
+            skipped.append(each)
+    return cases, skipped
+
+
+def once(paths: list[Path]) -> Iterator[Case | Skipped]:
+    """Every row read; one that is printed again is skipped."""
+    seen: dict[tuple[object, ...], str] = {}
+    for path in paths:
+        for row in read_rows(path):
+            try:
+                case = read_case(row)
+            except Unusable as why:
+                yield Skipped(row.origin, why.reason, why.detail)
+                continue
+            key = printed(row, case)
+            if key in seen:
+                yield Skipped(case.origin, "printed twice", f"as {seen[key]}")
+                continue
+            seen[key] = case.origin.row
+            yield case
+
+
+def printed(row: Row, case: Case) -> tuple[object, ...]:
+    """What is equal where one measurement is printed twice: the setup, and every measured digit."""
+    told = (row.text("framework"), row.text("date_or_version"), row.text("task"), row.text("status"))
+    digits = tuple(row.text(name) for name in MEASURED)
+    source = case.origin.source
+    model = files.json_text(case.module)
+    return source, told, digits, model, case.setup, case.device, case.fabric
+
+
+def read_case(row: Row) -> Case:
+    """Raises Unusable, and InputError for a shipped file that cannot be read."""
+    if row.text(EXTRA):
+        raise Unusable("unreadable row", f"more cells than columns: {row.text(EXTRA)[:60]}")
+    if VARIED.search(row.text("task").lower()):
+        raise Unusable("sequences of different lengths", row.text("task"))
+    known, origin = defaults(row), row.origin
+    told = filled(row, known)
+    row = told.row
+    model = models.found(row)
+    device = machines.device(row)
+    facts = shipped_device(device)
+    name = told.software or software(row)
+    fabric = machines.fabric(row, device)
+    made, assumed = setup(row, model.module, Machine(device, name, fabric.per_node))
+    counting = Counting(known.attention, known.recomputed)
+    figures = measured(row, model.module, made, counting, peak(facts, made.precision))
+    return Case(
+        origin=origin,
+        module=model.module,
+        setup=made,
+        device=device,
+        software=name,
+        fabric=fabric,
+        adapters=adapters(row),
+        settings=settings(row),
+        seconds=figures.seconds,
+        memory_bytes=figures.memory_bytes,
+        memory_rank=known.memory_rank or figures.memory_rank,
+        oom=figures.oom,
+        device_bytes=board_bytes(row, facts),
+        defaulted=tuple(sorted({*told.names, *assumed, *model.assumed})),
+    )
+
+
+@lru_cache(maxsize=64)
+def shipped_device(name: str) -> Device:
+    """Raises Unusable."""
+    if name not in library.names(Profile):
+        raise Unusable("no profile of the device", name)
+    return files.read(library.find(name, Profile), Profile).device
+
+
+def board_bytes(row: Row, facts: Device) -> float | None:
+    """What the row says of its device's memory, where that is not what the device's file says. Raises Unusable."""
+    stated = machines.memory_gb(row)
+    if stated is None or abs(stated / (facts.memory_gib * 2**30 / 1e9) - 1) < BOARD:
+        return None
+    return stated * 1e9
+
+
+def peak(facts: Device, precision: str) -> float | None:
+    """FLOP/s; None where the device's file does not say."""
+    tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
+    return tflops * 1e12 if tflops else None
+
+
+def settings(row: Row) -> str:
+    """What the row says in words, in lower case."""
+    return " | ".join(row.text(name) for name in SETTINGS if row.text(name)).lower()

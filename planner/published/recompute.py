@@ -1,0 +1,86 @@
+"""What a row recomputes in backward: a share of whole layers, and parts of the others."""
+
+import re
+
+from planner.costs.static.setup import Again
+from planner.published.rows import Row, Unusable
+
+Recompute = tuple[float, frozenset[Again]]
+NOTHING: Recompute = (0.0, frozenset())
+NONE = re.compile(r"(no|none|false|off|0|disabled?|without|never|no (ac|recompute|recomputation|checkpointing))\b.*")
+WHOLE = re.compile(r"\b(full|all|whole|yes|true|on|every layer|full ac|uniform|complete|enabled?)\b")
+LAYERS = re.compile(r"(?:block|layers?|full)?\s*[:=]?\s*(\d{1,4})\s*(?:layers?)?(?:\s*per stage)?")
+EVERY = re.compile(r"(?:every|1 in|each)\s*(\d{1,2})|(\d{1,2})(?:nd|rd|th)\b|select\w*\s*[:=]?\s*(\d{1,2})$")
+SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%|\b(0?\.\d+)\b|\b1/(\d{1,2})\b")
+SAID = re.compile(r"(?:recompute|recomputation|activation[ _-]?(?:ckpt|checkpoint\w*))\s*[=:]\s*([^;,|]*)")
+# Words that name parts of a layer, as Megatron's --recompute-modules and torchtitan's activation_checkpoint do.
+INNER = r"\bmoe[ _-]?act|\bact\b|activation[ _-]?func\w*|swiglu|silu|gelu|\bmlp\b|\bffn\b|shared[ _-]?experts?"
+PARTS: tuple[tuple[str, frozenset[Again]], ...] = (
+    (r"core[ _-]?attn|core[ _-]?attention|attention|\battn\b", frozenset({"attention"})),
+    (r"layer[ _-]?norm|rms[ _-]?norm|\bnorms?\b|\bln\b", frozenset({"norm"})),
+    (
+        r"\bmoe[ _-]?act|\bact\b|activation[ _-]?func\w*|swiglu|silu|gelu|\bmlp\b|\bffn\b|shared[ _-]?experts?",
+        frozenset({"mlp"}),
+    ),
+    (r"\bmoe\b(?![ _-]?act)|(?<!shared )\bexperts?\b", frozenset({"moe"})),
+    (r"mla[ _-]?up[ _-]?proj|\bup[ _-]?proj\b|\brope\b", frozenset()),
+)
+# torchtitan's policy for ops saves the results of every other matmul and of attention, and makes the rest again.
+OPS: Recompute = (0.0, frozenset({"norm", "mlp"}))
+HALF: Recompute = (0.5, frozenset())  # torchtitan's `selective` by layer: every second one (its default option 2)
+SELECTIVE: Recompute = (0.0, frozenset({"attention"}))  # Megatron's default module: core attention
+
+
+def recompute(row: Row, software: str, chunk: float) -> Recompute:
+    """`chunk`: layers of one virtual stage, out of which a stated number is recomputed. Raises Unusable."""
+    text = stated(row)
+    if not text or NONE.fullmatch(text):
+        return NOTHING
+    counted = LAYERS.search(text) if re.search(r"block", text) or LAYERS.fullmatch(text) else None
+    if counted and chunk > 0:
+        return min(1.0, int(counted[1]) / chunk), frozenset()
+    every = EVERY.search(text)
+    if every:
+        return 1 / max(1, int(every[1] or every[2] or every[3])), frozenset()
+    if "select" in text and re.search(r"\blayers?\b", text) and not re.search(r"layer[ _-]?norm", text):
+        return HALF
+    if "select" in text and re.search(r"\bops?\b", text):
+        return OPS
+    parts = [part for words, part in PARTS if re.search(words, text)]
+    if parts:
+        return 0.0, frozenset[Again]().union(*parts)
+    if "select" in text:
+        return by_software(row, software)
+    share = SHARE.search(text)
+    if share:
+        value = float(share[1]) / 100 if share[1] else float(share[2]) if share[2] else 1 / max(1, int(share[3]))
+        return min(1.0, value), frozenset()
+    if WHOLE.search(text):
+        return 1.0, frozenset()
+    raise Unusable("recompute not understood", row.text("recompute")[:60])
+
+
+def stated(row: Row) -> str:
+    """What the column says, else the settings; in lower case."""
+    said = row.text("recompute") or "".join(found[1] for found in SAID.finditer(row.text("other_settings").lower()))
+    return re.sub(r"\s+", " ", said.lower()).strip()
+
+
+def by_software(row: Row, software: str) -> Recompute:
+    """What `selective` alone means."""
+    if software == "torchtitan":
+        return OPS
+    if software == "fsdp":
+        return counted_by_flops(row)
+    return SELECTIVE
+
+
+def counted_by_flops(row: Row) -> Recompute:
+    """Where layers are selected, their share: with all of them, hardware FLOPs are 4/3 of the model's. Raises Unusable.
+
+    Of both the row must say which part of the peak they are.
+    """
+    mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
+    if mfu is None or hfu is None:
+        raise Unusable("recompute not understood", f"{row.text('recompute')}: which layers")
+    return min(1.0, max(0.0, 3 * (hfu / mfu - 1))), frozenset()

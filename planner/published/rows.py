@@ -1,0 +1,148 @@
+"""Rows of CSV files in the published schema: text cells with typed readings, and where each stands.
+
+A blank cell means that the source does not say. Columns are those of the schema's README; one that a file leaves out
+is blank in all of its rows, but for the few without which nothing can be told apart.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+
+from planner import files
+from planner.errors import InputError
+from planner.published.case import Origin
+
+MARKS = ("row_id", "source_id")  # a file with these columns claims to be of the schema
+NEEDED = (*MARKS, "model", "gpu", "n_gpus", "status")
+BLANK = frozenset({"", "-", "--", "?", "none", "null", "nan", "n/a", "na", "unknown", "not given", "not stated"})
+NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+)")
+TRUE = frozenset({"1", "true", "yes", "y", "on", "x", "✓"})
+FALSE = frozenset({"0", "false", "no", "n", "off"})
+LARGEST = 1e18
+EXTRA = ""  # the name of what stands beyond the last column
+
+
+class Unusable(Exception):
+    """Why a row is skipped: one of few reasons, and what exactly."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a file."""
+
+    cells: Mapping[str, str]
+    file: str
+    line: int  # 1-based, where the row begins
+
+    def text(self, name: str) -> str:
+        """Without the blanks around it; empty where the source does not say."""
+        return (self.cells.get(name) or "").strip()
+
+    def stated(self, name: str) -> str:
+        """As `text`, empty also where the cell only says that it says nothing."""
+        text = self.text(name)
+        return "" if text.lower() in BLANK else text
+
+    def number(self, name: str) -> float | None:
+        """A finite number, None where the source does not say. Raises Unusable."""
+        text = self.stated(name)
+        if not text:
+            return None
+        match = NUMBER.fullmatch(text)
+        value = float(match[1].replace(",", "").replace("_", "")) if match else float("nan")
+        if not isfinite(value) or abs(value) > LARGEST:
+            raise Unusable("unreadable number", f"{name}: {text[:60]}")
+        return value
+
+    def positive(self, name: str) -> float | None:
+        """As `number`; what is measured is more than nothing. Raises Unusable."""
+        value = self.number(name)
+        if value is not None and value <= 0:
+            raise Unusable("impossible figures", f"{name}: {self.text(name)}")
+        return value
+
+    def count(self, name: str) -> int | None:
+        """A whole number from 1. Raises Unusable."""
+        value = self.number(name)
+        if value is None:
+            return None
+        if value < 1 or value != int(value) or value > 10**9:
+            raise Unusable("unreadable number", f"{name}: {self.text(name)[:60]}")
+        return int(value)
+
+    def degree(self, name: str) -> int | None:
+        """As `count`; 0 is how some tables write that there is none. Raises Unusable."""
+        return None if self.number(name) == 0 else self.count(name)
+
+    def flag(self, name: str) -> bool | None:
+        """Raises Unusable."""
+        text = self.stated(name).lower()
+        if not text:
+            return None
+        if text in TRUE or text in FALSE:
+            return text in TRUE
+        raise Unusable("unreadable number", f"{name}: {text[:60]}")
+
+    def filled(self, values: Mapping[str, str]) -> "Row":
+        """With these cells in place of what was there."""
+        return replace(self, cells=MappingProxyType({**self.cells, **values}))
+
+    @property
+    def source(self) -> str:
+        return self.text("source_id") or Path(self.file).stem
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.source, self.text("row_id"), self.text("group_id"), self.file, self.line)
+
+
+def is_published(path: Path) -> bool:
+    """Whether the file's header claims to be of the schema. Raises InputError."""
+    try:
+        header = next(csv.reader(opened(path)), [])
+    except csv.Error:
+        return False
+    return set(MARKS) <= set(named(header))
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Every line below the header. Raises InputError."""
+    reader = csv.reader(opened(path))
+    try:
+        header = named(next(reader, []))
+        check_header(header, path)
+        last = reader.line_num
+        for cells in reader:
+            line, last = last + 1, reader.line_num
+            if any(cell.strip() for cell in cells):
+                known = dict(zip(header, cells, strict=False))
+                known[EXTRA] = "|".join(cells[len(header) :])
+                yield Row(MappingProxyType(known), path.name, line)
+    except csv.Error as error:
+        where = f"{path}:{reader.line_num}"
+        raise InputError(f"this is not CSV: {error}", where=where, fix="mend the quotes there") from error
+
+
+def opened(path: Path) -> io.StringIO:
+    return io.StringIO(files.read_text(path), newline="")
+
+
+def named(header: list[str]) -> list[str]:
+    return [name.strip().lower().lstrip("\ufeff") for name in header]
+
+
+def check_header(header: list[str], path: Path) -> None:
+    missing = [name for name in NEEDED if name not in header]
+    if missing:
+        what = f"this is no file of the published schema: it has no column {', '.join(missing)}"
+        raise InputError(what, where=f"{path}:1", fix="add the columns, or move the file elsewhere")

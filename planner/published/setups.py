@@ -1,0 +1,97 @@
+"""A row's strategy as a setup that can be priced."""
+
+import re
+from typing import NamedTuple
+
+from planner.costs.static.setup import Scheme, Setup
+from planner.published import arguments
+from planner.published.batches import batch
+from planner.published.layout import Layout, layout
+from planner.published.precision import precision
+from planner.published.recompute import recompute, stated
+from planner.published.rows import Row, Unusable
+from planner.published.sharding import shard, zero
+from planner.specs.model import Decoder
+
+SCHEDULES: tuple[tuple[str, Scheme | None], ...] = (
+    (r"\bv[- ]?(half|min)\b|dualpipe|bidirectional|chimera|hanayo|seq1f1b|terapipe", None),
+    (r"zero[- ]?bubble|\bzb(?:[- ]?[hv]\d?|b|v)?\b|zbv", "zero_bubble"),
+    (r"gpipe|\bafab\b|all forward", "gpipe"),
+    (r"interleav", "interleaved"),
+)
+SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|off)")
+
+
+class Machine(NamedTuple):
+    """What a setup needs to know of where it ran."""
+
+    device: str
+    software: str
+    per_node: int
+
+
+def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Setup, list[str]]:
+    """The setup, and the columns that the row leaves blank and that matter. Raises Unusable."""
+    place = layout(row, module, machine.software)
+    size = batch(row, place)
+    stage, unsaid = zero(row, machine.software)
+    number, numberless = precision(row, machine.device)
+    split, unclear = sequence_parallel(row, place, module, machine.software)
+    full, again = recompute(row, machine.software, module.layers / (place.pp * place.vpp))
+    guesses = {"zero_stage": unsaid and place.dp * place.cp > 1, "precision": numberless, "sp": unclear}
+    guesses |= {"recompute": not stated(row)}
+    assumed = [*place.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
+    made = Setup(
+        ranks=place.ranks,
+        seq=size.seq,
+        batch=size.batch,
+        micro_batch=size.micro_batch,
+        tp=place.tp,
+        cp=place.cp,
+        pp=place.pp,
+        vpp=place.vpp,
+        ep=place.ep,
+        etp=place.etp,
+        zero=stage,
+        shard=shard(row, stage, place, machine.per_node),
+        sequence_parallel=split,
+        full=full,
+        again=again,
+        precision=number,
+        scheme=scheme(row, place),
+    )
+    return made, assumed
+
+
+def scheme(row: Row, place: Layout) -> Scheme:
+    """The pipeline's schedule. Raises Unusable."""
+    text = row.text("other_settings").lower()
+    if place.pp == 1:
+        return "1f1b"
+    for words, name in SCHEDULES:
+        if re.search(words, text):
+            if name is None:
+                raise Unusable("schedule not understood", row.text("other_settings")[:60])
+            return name if name != "interleaved" or place.vpp > 1 else "1f1b"
+    return "interleaved" if place.vpp > 1 else "1f1b"
+
+
+def sequence_parallel(row: Row, place: Layout, module: Decoder, software: str) -> tuple[bool, bool]:
+    """Whether norms are split over tp's ranks too, and whether the row leaves it unsaid. Raises Unusable.
+
+    NeMo's and Megatron-Bridge's recipes have it wherever tp > 1, torchtitan always, and experts need it in Megatron;
+    Megatron-LM has it if told to, and not before 2022 (arXiv 2205.05198); Megatron-DeepSpeed branched off before.
+    """
+    text = row.stated("sp").lower()
+    if text and not re.fullmatch(r"\d+", text):
+        return bool(row.flag("sp")), False
+    if text:
+        return int(text[:9]) > 0, False
+    said = SEQUENCE_PARALLEL.search(f"{row.text('other_settings')} {row.text('notes')}".lower())
+    if said:
+        return said[1] in ("true", "on"), False
+    if arguments.of(row):
+        return module.moe is not None, False
+    if software in ("megatron-2021", "deepspeed"):
+        return False, False
+    return True, place.tp > 1 and software not in ("torchtitan", "nemo") and module.moe is None

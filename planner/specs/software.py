@@ -1,0 +1,22 @@
+"""A training framework as costs see it: how it spends time and memory beside its kernels."""
+
+from typing import ClassVar
+
+from planner.specs.accounting import Accounting
+from planner.specs.base import Amount, Spec
+from planner.specs.profile import Provenance
+from planner.specs.rates import Fitted
+from planner.specs.timing import Timing
+
+
+class Software(Spec, kw_only=True):
+    """`profiles/software/*.yaml`."""
+
+    FORMAT: ClassVar[str] = "planner.software/1"
+    format: str
+    name: str
+    provenance: Provenance
+    timing: Timing = Timing()
+    accounting: Accounting = Accounting()
+    spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
+    fitted: dict[str, Fitted] = {}  # time, memory

@@ -1,0 +1,168 @@
+"""`planner ledger`: published rows, runs of one's own, and input that is neither."""
+
+import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+import planner.costs.static
+from planner import files
+from planner.cli import ledger_runs
+from planner.cli.app import app
+from planner.ledger.answer import PROMISED
+from planner.ledger.own import append, default_path, read
+from planner.pipeline import Ran, note, solve
+from tests.ledger.made_up import case, perfect, skipped
+from tests.ledger.test_own import ENTRY
+
+CASES = [case(at, source="ab"[at % 2], seconds=float(at), micro_batch=at) for at in range(2, 10)]
+LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
+
+
+@pytest.fixture
+def rows(monkeypatch, tmp_path):
+    """A folder of rows, and a predictor that is a tenth too slow."""
+    predictor = SimpleNamespace(predict=lambda cases: perfect(cases, 1.1))
+    monkeypatch.setitem(sys.modules, "planner.costs.static.predictor", predictor)
+    monkeypatch.setattr(planner.costs.static, "predictor", predictor, raising=False)
+    monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, LEFT))
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["ledger", *map(str, words)])
+
+
+def test_figures_by_source(rows):
+    done = invoke(rows, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert [*said] == ["overall", "sources"]
+    assert [*said["sources"]] == ["a", "b", "c"]
+    assert all([*figures] == [*PROMISED] for figures in (said["overall"], *said["sources"].values()))
+    assert said["overall"]["time_median_error"] == pytest.approx(0.1)
+    assert said["overall"]["spearman_median"] == pytest.approx(1)
+    assert said["sources"]["c"] == {
+        **dict.fromkeys(PROMISED),
+        "rows_used": 0,
+        "rows_defaulted": 0,
+        "rows_skipped": {"unreadable number": 1},
+        "oom_recall": [0, 0],
+        "oom_precision": [0, 0],
+    }
+
+
+def test_rows_and_one_source(rows):
+    said = json.loads(invoke(rows, "--json", "--rows", "--source", "a", "--source", "c").stdout)
+    assert [*said["sources"]] == ["a", "c"]
+    assert [row["row"] for row in said["rows"]] == ["a-2", "a-4", "a-6", "a-8", "c-20"]
+    assert said["rows"][-1]["skipped"] == "unreadable number"
+
+
+def test_tables_say_every_reason(rows):
+    done = invoke(rows, "--rows")
+    assert done.exit_code == 0, done.output
+    for words in ("9 rows of 3 sources: 8 predicted", "unreadable number", "tp: x", "10.0 %", "+10.0 %", "a-2"):
+        assert words in done.stdout
+
+
+def test_a_picture(rows):
+    assert invoke(rows, "--svg", rows / "picture.svg").exit_code == 0
+    assert (rows / "picture.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("words", [("--source", "z"), ("--source", "")])
+def test_a_source_that_there_is_not(rows, words):
+    error = invoke(rows, *words).exception
+    assert error.exit_code == 2
+    assert "a, b, c" in error.fix
+
+
+def test_what_is_no_folder(rows):
+    (rows / "file").write_text("")
+    for path in (rows / "file", rows / "nowhere"):
+        assert invoke(path).exception.exit_code == 2
+
+
+def test_a_folder_without_such_rows(rows, monkeypatch):
+    whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1))
+    for left in ([], [whole]):
+        monkeypatch.setattr("planner.ledger.published.read_published", lambda directory, left=left: ([], left))
+        assert invoke(rows).exception.exit_code == 2
+
+
+def test_whole_files_are_listed_and_are_no_rows(rows, monkeypatch):
+    whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1, file="models.csv", source="models"))
+    monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, [*LEFT, whole]))
+    done = invoke(rows)
+    assert "9 rows of 3 sources" in done.stdout
+    assert "models.csv" in done.stdout
+
+
+def test_without_runs_it_says_how_to_get_some():
+    done = invoke()
+    assert done.exit_code == 0
+    assert "planner run PLAN" in done.stdout
+    assert json.loads(invoke("--json").stdout)["drift"] == []
+
+
+def test_a_picture_of_ones_own_runs_is_refused():
+    for words in (("--svg", "x.svg"), ("--source", "a")):
+        assert invoke(*words).exception.exit_code == 2
+
+
+def test_drift_of_ones_own_runs():
+    for seconds in (2.0, 2.0, 3.0):
+        append(default_path(), replace(ENTRY, measured_seconds=seconds))
+    with default_path().open("a") as out:
+        out.write("{")
+    done = invoke("--rows")
+    assert "drifted" in done.stdout
+    assert ENTRY.digest in done.stdout
+    said = json.loads(invoke("--json", "--rows").stdout)
+    (one,) = said["drift"]
+    assert (one["runs"], one["before"], one["drifted"], one["last"]["ratio"]) == (3, 1.0, True, 1.5)
+    assert [line["line"] for line in said["unread"]] == [4]
+
+
+@pytest.fixture(scope="module")
+def ran():
+    plan = solve("demo-cpu-4").plan
+    return Ran(plan, "here", (2.0, 1.0), 1e3, 1.5, 1.4, list(ENTRY.kinds), (), (), (), None, 12345)
+
+
+def test_a_run_is_noted(ran):
+    assert note(ran) == default_path()
+    (entry,), unread = read(default_path())
+    assert not unread
+    assert (entry.plan, entry.machine, entry.steps, entry.kinds) == (ran.plan.name, "here", 2, ENTRY.kinds)
+    assert (entry.predicted_seconds, entry.measured_seconds, entry.spread) == (1.4, 1.5, ran.plan.prediction.spread)
+    assert entry.measured_peak_bytes == 12345
+    assert "here" in invoke().stdout
+
+
+def test_a_ledger_that_cannot_be_written_costs_nobody_the_run(ran, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    ledger_runs.note(ran)
+    assert "not in the ledger" in capsys.readouterr().err
+
+
+def test_run_notes_what_it_ran_unless_told_not_to(ran, tmp_path, monkeypatch):
+    monkeypatch.setattr("planner.pipeline.require_torch", lambda verb: None)
+    monkeypatch.setattr("planner.pipeline.run", lambda *_: ran)
+    files.write(tmp_path / "plan.yaml", ran.plan)
+    for words, runs in ((["--no-ledger"], 0), ([], 1), (["--json"], 2)):
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "plan.yaml"), *words])
+        assert done.exit_code == 0, done.output
+        entries, _ = read(default_path())
+        assert len(entries) == runs
+    assert {entry.digest for entry in entries} == {files.digest(tmp_path / "plan.yaml")}

@@ -1,0 +1,145 @@
+"""Activations: the equations of Korthikanti et al. (arXiv 2205.05198), and what takes away from them."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from planner.costs.static.activations import all_bytes, input_bytes, layer_bytes
+from planner.costs.static.setup import Setup, arrays
+from planner.specs.accounting import Accounting
+from planner.specs.base import changed
+from planner.specs.model import Decoder
+from planner.specs.parts import Experts, Latent
+
+PAPER = Accounting(dropout=True, flash=False)
+FLASH = Accounting()
+# Heads, hidden size, layers of its table 3; all at 2048 tokens.
+SIZES = {"22B": (64, 6144, 48), "175B": (96, 12288, 96), "530B": (128, 20480, 105), "1T": (160, 25600, 128)}
+LLAMA = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=192, vocab=256)
+MOE = changed(LLAMA, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16))
+
+
+def gpt(name):
+    heads, hidden, layers = SIZES[name]
+    shape = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden, "vocab": 51200}
+    return Decoder(**shape, gated=False, norm="layer", bias="all", positions="learned", max_positions=2048)
+
+
+def setup(**changes):
+    return Setup(**{"ranks": 64, "seq": 2048, "batch": 64, **changes})
+
+
+def kept(module, kind="dense", accounting=PAPER, **changes):
+    return float(layer_bytes(module, kind, setup(**changes), accounting).partly)
+
+
+def ratio(name):
+    """5·a·s/h."""
+    heads, hidden, _ = SIZES[name]
+    return 5 * heads * 2048 / hidden
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_equations_of_one_layer(name, tp):
+    hidden, scores = SIZES[name][1], ratio(name)
+    assert kept(gpt(name)) == pytest.approx(hidden * (34 + scores))  # equation 1
+    plain = kept(gpt(name), tp=tp, sequence_parallel=False)
+    assert plain == pytest.approx(hidden * (10 + 24 / tp + scores / tp))  # equation 2
+    assert kept(gpt(name), tp=tp) == pytest.approx(hidden * (34 + scores) / tp)  # equation 4
+    selective = kept(gpt(name), tp=tp, again=frozenset({"attention"}))
+    assert selective == pytest.approx(hidden * 34 / tp)  # equation 6
+    assert input_bytes(gpt(name), setup(tp=tp)) == pytest.approx(2 * hidden / tp)  # table 2, full recomputation
+
+
+def test_selective_recomputation_saves_what_is_printed():
+    """70 % for GPT-3, where 5·a·s/h is 80, and 65 % for MT-NLG, where it is 64 (§5)."""
+    assert (ratio("175B"), ratio("530B")) == (80, 64)
+    for name, saved in {"175B": 0.70, "530B": 0.65}.items():
+        share = 1 - kept(gpt(name), again=frozenset({"attention"})) / kept(gpt(name))
+        assert share == pytest.approx(saved, abs=0.005)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_both_together_take_a_fifth(name):
+    """About five times less than tensor parallelism alone (§6.1, figure 7)."""
+    baseline = kept(gpt(name), tp=8, sequence_parallel=False)
+    both = kept(gpt(name), tp=8, again=frozenset({"attention"}))
+    assert 4.8 <= baseline / both <= 6.3
+
+
+def test_flash_attention_keeps_one_number_of_a_row():
+    short, long = (kept(LLAMA, accounting=FLASH, seq=seq) for seq in (128, 4096))
+    assert short == long
+    assert kept(LLAMA, accounting=changed(FLASH, flash=False), seq=4096) == pytest.approx(long + 8 * (2 * 4096 - 4))
+
+
+def test_tensor_parallel_ranks_share_all_but_the_router():
+    for kind, module in {"dense": LLAMA, "moe": changed(MOE, moe=changed(MOE.moe, shared_ffn=0))}.items():
+        one, four = (kept(module, kind, FLASH, tp=tp) for tp in (1, 4))
+        assert one == pytest.approx(4 * four)
+
+
+def test_recomputation_only_takes_away():
+    parts = ["attention", "norm", "mlp", "moe"]
+    for kind, module in {"dense": gpt("22B"), "moe": MOE}.items():
+        for accounting in (PAPER, FLASH):
+            base, sets = kept(module, kind, accounting), [frozenset(parts[: n + 1]) for n in range(4)]
+            sizes = [base] + [kept(module, kind, accounting, again=again) for again in sets]
+            assert all(a >= b for a, b in pairwise(sizes)) and sizes[-1] < base
+            assert sizes[-1] >= input_bytes(module, setup())
+
+
+def test_half_of_the_products():
+    """Of Llama 3 8B, in elements: input 4096, q 4096, v 1024, attention 4096, the gate 14336, the MLP's output 4096."""
+    llama = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
+    ops = changed(FLASH, selective="ops")
+    assert kept(llama, "dense", ops, again=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
+    assert kept(llama, "dense", ops) == kept(llama, "dense", FLASH)
+
+
+def test_a_fused_gate_keeps_its_inputs_only():
+    unfused = changed(FLASH, fused=False)
+    assert kept(LLAMA, accounting=unfused) - kept(LLAMA, accounting=FLASH) == 2 * 192
+    assert kept(gpt("22B"), accounting=unfused) == kept(gpt("22B"), accounting=FLASH)
+
+
+def test_fp8_keeps_products_inputs_in_a_byte():
+    wide, narrow = (kept(LLAMA, accounting=FLASH, precision=each) for each in ("bf16", "fp8"))
+    assert wide - narrow == 2 * 64 + 192 - 64  # two norms' outputs and the MLP's, less attention's second copy
+    closer = kept(LLAMA, accounting=changed(FLASH, fp8_pointwise=True), precision="fp8")
+    assert narrow - closer == 2 * 192
+    assert kept(LLAMA, accounting=FLASH, precision="float32") > wide
+
+
+def test_experts_keep_what_their_tokens_keep():
+    base = kept(MOE, "moe", FLASH)
+    each = 2 * (64 + 3 * 32 + 64)  # a copy's way in, the MLP, its way out
+    more = kept(changed(MOE, moe=changed(MOE.moe, topk=3)), "moe", FLASH)
+    assert more - base == pytest.approx(each)
+    fuller = kept(MOE, "moe", changed(FLASH, imbalance=1.5))
+    assert fuller - base == pytest.approx(2 * each / 2)
+    assert kept(MOE, "moe", FLASH, ep=8) == base  # as many tokens come as go
+    split = kept(MOE, "moe", FLASH, etp=2)
+    assert split - base == pytest.approx(2 * 2 * 64)  # the inputs are whole on both
+
+
+def test_latent_attention_keeps_narrow_vectors_too():
+    latent = Latent(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=12, value_dim=16)
+    wide = 8 * (16 + 16 + 16 + 16)  # queries, keys, values and output of all heads
+    narrow = (16 + 8 + 4) + (16 + 8)  # as they come down, and normed
+    plain = 2 * 64 + 2 * 32  # of LLAMA
+    more = kept(changed(LLAMA, latent=latent), accounting=FLASH) - kept(LLAMA, accounting=FLASH)
+    assert more == 2 * (wide + narrow - plain)
+
+
+def test_many_at_once_are_each_by_itself():
+    setups = [
+        setup(tp=tp, etp=etp, sequence_parallel=sp) for tp, etp, sp in [(1, 1, True), (2, 2, False), (8, 1, True)]
+    ]
+    for accounting in (PAPER, FLASH):
+        together = all_bytes(MOE, "moe", arrays(setups), accounting, frozenset())
+        assert together == pytest.approx(
+            np.array([float(all_bytes(MOE, "moe", each, accounting, frozenset())) for each in setups])
+        )

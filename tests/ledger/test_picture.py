@@ -1,0 +1,52 @@
+"""The picture has a mark for every row, whatever rows are called."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from planner.ledger.account import account
+from planner.ledger.picture import COLOURS, SHAPES, mark, scatter, ticks
+from tests.ledger.made_up import case, prediction
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def uses(found):
+    return ET.fromstring(scatter(found)).iter(f"{SVG}use")
+
+
+def test_a_mark_for_every_measurement_and_every_source():
+    cases = [
+        case(at, source=f"s{at % 3}", seconds=1.5**at, memory_bytes=1e9 * at if at > 4 else None) for at in range(2, 9)
+    ]
+    found = account(cases, [], [prediction(1.6**at, 1.2e9 * at) for at in range(2, 9)])
+    assert len([*uses(found)]) == 7 + 4 + 3
+
+
+def test_names_are_text():
+    found = account([case(2, source="<a&b>\"'")], [], [prediction()])
+    titles = [one.text for use in uses(found) for one in use]
+    assert titles == ["<a&b>\"' <a&b>\"'-2: 1 s measured, 1 predicted"]
+
+
+def test_nothing_to_draw_is_a_picture_all_the_same():
+    for cases in ([], [case(seconds=None, oom=True)]):
+        assert not [*uses(account(cases, [], [prediction()] * len(cases)))]
+
+
+def test_marks_differ():
+    many = len(SHAPES) * len(COLOURS)
+    assert len({mark(at, 0, 0) for at in range(many)}) == many
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.8, 1.3), (0.01, 300.0), (1e-3, 1e5)])
+def test_axes_have_some_ticks_and_not_too_many(low, high):
+    found = [*ticks(low, high)]
+    assert 1 <= len(found) <= 14
+    assert all(low <= tick <= high for tick in found)
+
+
+def test_the_picture_is_the_same_twice():
+    found = account([case(2), case(3, "b", seconds=2.0)], [], [prediction(), prediction(3.0)])
+    assert scatter(found) == scatter(found)
+    assert "prefers-color-scheme:dark" in scatter(found)

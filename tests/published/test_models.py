@@ -1,0 +1,115 @@
+"""A row's model, by its columns or by its name; what is not described is refused by name."""
+
+import pytest
+
+from planner.published.models import found, shipped
+from planner.published.names import other_layers, spec_name
+from planner.published.rows import Unusable
+from planner.specs import library
+from planner.specs.model import Model
+from planner.specs.parameters import parameters
+from planner.specs.parts import Experts
+from tests.published.made import row
+
+SHIPPED = library.names(Model)
+GPT = {"family": "gpt", "model": "GPT 22B", "layers": "48", "hidden": "6144", "heads": "64", "vocab": "51200"}
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("LLAMA3_70B", "llama-3-70b"),
+        ("Llama 3.1 405b", "llama-3.1-405b"),
+        ("Llama3 70B", "llama-3-70b"),
+        ("Llama3 8b Finetuning LORA", "llama-3-8b"),
+        ("meta-llama/Meta-Llama-3.1-8B", "llama-3-8b"),
+        ("Llama2-7B", "llama-2-7b"),
+        ("LLaMA-13B", "llama-2-13b"),
+        ("Qwen3_235B_a22B", "qwen3-235b-a22b"),
+        ("Qwen3-235B", "qwen3-235b-a22b"),
+        ("Qwen3 30B-A3B", "qwen3-30b-a3b"),
+        ("NeMo Megatron", "gpt3-175b"),
+        ("GPT3-5B", "gpt3-5b"),
+        ("GPT 175B", "gpt3-175b"),
+        ("InternLM 7B", "internlm-7b"),
+        ("Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("DeepSeek-V3", "deepseek-v3"),
+        ("DeepSeekV3", "deepseek-v3"),
+        ("Kimi-K2-Instruct", "kimi-k2"),
+        ("GPT OSS 120B", "gpt-oss-120b"),
+        ("MPT-7B", "mpt-7b"),
+        ("Nemotron-4 340B", "nemotron-4-340b"),
+        ("Yi-34B-200K", "yi-34b"),
+    ],
+)
+def test_names_are_read_in_many_spellings(written, name):
+    assert spec_name(written, "", SHIPPED) == name
+
+
+@pytest.mark.parametrize(
+    "written", ["GPT 52B", "GPT-7B", "InternLM2 7B", "Llama 3.2 1B", "Falcon 40B", "Qwen3.5 35B", ""]
+)
+def test_other_names_mean_no_spec(written):
+    assert spec_name(written, "", SHIPPED) is None
+
+
+@pytest.mark.parametrize(
+    "written", ["T5 3B", "mT5 3B", "BERT 4B", "Nemotron-H 56B", "Qwen3-Next-80B-A3B", "Wan 2.1 14B", "ViT-3B + GPT-11B"]
+)
+def test_layers_that_are_not_described_are_refused(written):
+    assert other_layers(written)
+    with pytest.raises(Unusable, match="not described"):
+        found(row(model=written, family=""))
+
+
+def test_the_layers_column_cuts_the_shipped_spec():
+    whole, seven = shipped("llama-3.1-405b"), found(row(model="Llama 3.1 405b", layers="7")).module
+    assert seven.layers == 7
+    assert (seven.hidden, seven.ffn, seven.vocab) == (whole.hidden, whole.ffn, whole.vocab)
+
+
+def test_gpt_by_its_columns_has_the_published_parameters():
+    """Korthikanti et al., arXiv 2205.05198, table 3: 22.0 billion."""
+    module = found(row(GPT)).module
+    assert (module.ffn, module.gated, module.norm, module.positions) == (4 * 6144, False, "layer", "learned")
+    assert parameters(module).total / 1e9 == pytest.approx(22.0, rel=0.02)
+
+
+def test_llama_by_its_columns_equals_the_shipped_spec():
+    columns = {"layers": "32", "hidden": "4096", "ffn": "14336", "heads": "32", "kv_heads": "8", "vocab": "128256"}
+    assert found(row(columns)).module == shipped("llama-3-8b")
+
+
+def test_experts_by_columns():
+    shape = {"layers": "32", "hidden": "4096", "ffn": "14336", "heads": "32", "kv_heads": "8", "vocab": "32000"}
+    made = found(row(shape, family="mixtral", model="mixtral-8x7b-e8k2", experts="8", topk="2"))
+    assert made.module.moe == Experts(experts=8, topk=2, ffn=14336)
+    assert parameters(made.module).total == 46_702_792_704  # as Mistral's weights have
+    assert not made.assumed
+
+
+def test_a_vocabulary_that_is_not_said_is_assumed_and_told():
+    assert found(row(GPT, vocab="")).assumed == ("vocab",)
+
+
+def test_a_shape_of_another_size_is_impossible():
+    with pytest.raises(Unusable) as why:
+        found(row(GPT, params_b="175"))
+    assert why.value.reason == "impossible figures"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [{"ffn": "", "family": "llama"}, {"family": "unheard of", "model": "X"}, {"heads": "7"}, {"layers": "20000"}],
+)
+def test_shapes_that_say_too_little_or_too_much_are_refused(cells):
+    with pytest.raises(Unusable):
+        found(row(GPT, **cells))
+
+
+def test_arguments_of_megatron_change_the_style():
+    said = "swiglu=True; normalization=RMSNorm; untie-embeddings-and-output-weights=True; rotary-percent=1.0"
+    module = found(row(GPT, other_settings=said, vocab="", tp="2")).module
+    assert (module.gated, module.norm, module.tied, module.positions) == (True, "rms", False, "rope")
+    assert module.ffn == int(4 * 6144 * 2 / 3 / 64) * 64
+    assert module.vocab == 50432  # GPT-2's 50,257 in multiples of 128 on each of 2 ranks

@@ -1,0 +1,160 @@
+"""Every row is a case or is skipped with a reason, exactly once; nothing that a cell may hold escapes."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.published.case import Case
+from planner.published.read import once, read_case, read_published
+from planner.published.rows import Unusable, read_rows
+from tests.published.made import COLUMNS, row, write
+
+shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
+CELLS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["", "0", "1", "8", "-1", "1e18", "9" * 5000, "none", "8 (4)", "full", "FSDP2", "oom", "1/0", "٣", "²"]
+    ),
+    st.integers(-(10**20), 10**20).map(str),
+    st.floats().map(str),
+)
+
+
+def test_rows_of_a_folder(tmp_path):
+    write(tmp_path / "b.csv", {}, {"model": "T5 3B"}, {"gpu": "L40S"})
+    write(tmp_path / "a.csv", {"step_time_s": "2.5"})
+    (tmp_path / "other.csv").write_text("m,n,k\n1,2,3\n")
+    (tmp_path / "notes.md").write_text("no table")
+    cases, skipped = read_published(tmp_path)
+    assert [(case.origin.file, case.origin.line) for case in cases] == [("a.csv", 2), ("b.csv", 2)]
+    assert [(each.origin.file, each.origin.line, each.reason) for each in skipped] == [
+        ("other.csv", 1, "file not of the schema"),
+        ("b.csv", 3, "layers of a kind that is not described"),
+        ("b.csv", 4, "no profile of the device"),
+    ]
+
+
+def test_a_case(tmp_path):
+    write(tmp_path / "a.csv", {"interconnect": "8x400 Gb/s", "other_settings": "TP overlap", "task": "LoRA"})
+    (case,), _ = read_published(tmp_path)
+    assert (case.device, case.software, case.seconds, case.oom) == ("h100-80gb", "nemo", 2.0, False)
+    assert (case.fabric.per_node, case.fabric.between_gb_per_s, case.adapters) == (8, 50, True)
+    assert "tp overlap" in case.settings
+    assert case.device_bytes is None
+    assert (case.origin.source, case.origin.row, case.origin.group) == ("made", "made-1", "made")
+
+
+def test_a_board_with_other_memory_is_told():
+    assert read_case(row(gpu="H100 96GB")).device_bytes == 96e9
+
+
+def test_one_measurement_printed_twice_counts_once(tmp_path):
+    write(tmp_path / "a.csv", {}, {"other_settings": "the same"}, {"step_time_s": "2.1"}, {"date_or_version": "later"})
+    cases, skipped = read_published(tmp_path)
+    assert len(cases) == 3
+    assert [(each.reason, each.detail) for each in skipped] == [("printed twice", "as made-1")]
+
+
+def test_a_folder_without_such_files_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no CSV file here"):
+        read_published(tmp_path)
+    with pytest.raises(InputError, match="no directory"):
+        read_published(tmp_path / "none")
+
+
+def test_too_many_cells_are_named(tmp_path):
+    path = write(tmp_path / "a.csv", {})
+    path.write_text(path.read_text().rstrip() + ",and more\n")
+    _, (skipped,) = read_published(tmp_path)
+    assert skipped.reason == "unreadable row"
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=6))
+def test_no_cell_escapes(cells):
+    try:
+        assert isinstance(read_case(row(cells)), Case)
+    except Unusable as why:
+        assert why.reason
+
+
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=4), max_size=8))
+def test_each_row_comes_out_once(tmp_path_factory, rows):
+    path = write(tmp_path_factory.mktemp("rows") / "a.csv", *rows)
+    read = [each.origin.line for each in once([path])]
+    assert read == [each.line for each in read_rows(path)]
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200))
+def test_files_of_any_bytes_are_read_or_located(tmp_path_factory, tail):
+    path = tmp_path_factory.mktemp("bytes") / "a.csv"
+    path.write_bytes(",".join(COLUMNS).encode() + b"\n" + tail)
+    try:
+        list(once([path]))
+    except InputError as error:
+        assert str(path) in error.where
+
+
+@pytest.fixture(scope="module")
+def published():
+    return read_published(Path(os.environ["PLANNER_SHARED"]) / "published")
+
+
+@shared
+def test_shared_rows_are_all_accounted_for(published):
+    cases, skipped = published
+    folder = Path(os.environ["PLANNER_SHARED"]) / "published"
+    places = Counter((each.origin.file, each.origin.line) for each in [*cases, *skipped])
+    assert set(places.values()) == {1}
+    for path in folder.glob("*.csv"):
+        lines = [line for file, line in places if file == path.name]
+        header = path.read_text().split("\n", 1)[0]
+        assert len(lines) == (len(list(read_rows(path))) if header.startswith("row_id,source_id") else 1)
+
+
+@shared
+def test_shared_sources_that_are_predicted(published):
+    used = Counter(case.origin.file for case in published[0])
+    least = {
+        "korthikanti2022.csv": 9, "dgxc.csv": 125, "internevo.csv": 70, "torchtitan_2024.csv": 13, "torchtitan.csv": 32,
+        "mbridge.csv": 145, "mbridge_ablation.csv": 11, "nemo_perf_summary.csv": 43, "moe_modelzoo.csv": 17,
+        "laer_moe.csv": 96, "xtuner_moe.csv": 16, "xtuner_sp.csv": 14, "bigscience_v100.csv": 100, "fms_fsdp.csv": 8,
+        "narayanan2021_table1.csv": 10, "megatron_lm_golden.csv": 400,
+    }  # fmt: skip
+    assert {file: used[file] for file, count in least.items() if used[file] < count} == {}
+
+
+@shared
+def test_shared_cases_are_sound(published):
+    for case in published[0]:
+        made = case.setup
+        assert made.dp == int(made.dp) >= 1
+        assert made.micro_batches == int(made.micro_batches) >= 1
+        assert made.edp == int(made.edp) >= 1
+        assert case.oom or case.seconds or case.memory_bytes
+
+
+@shared
+def test_what_the_seconds_of_flops_say_where_both_are_printed():
+    """NVIDIA's pages print tokens and TFLOP/s: seconds from either agree, so each source's count is understood."""
+    folder = Path(os.environ["PLANNER_SHARED"]) / "published"
+    off = []
+    for name in ("mbridge.csv", "nemo_perf_summary.csv", "moe_modelzoo.csv"):
+        for each in read_rows(folder / name):
+            if not each.text("tflops_per_gpu") or not (each.text("tokens_per_s_per_gpu") or each.text("step_time_s")):
+                continue
+            try:
+                printed = read_case(each).seconds
+                counted = read_case(each.filled({"tokens_per_s_per_gpu": "", "step_time_s": ""})).seconds
+            except Unusable:
+                continue
+            off.append(abs(counted / printed - 1))
+    assert sorted(off)[len(off) // 2] < 0.01
+    assert sorted(off)[int(len(off) * 0.9)] < 0.03

@@ -1,0 +1,127 @@
+"""A row's strategy: degrees multiply up to the ranks, and what is not said follows or is told."""
+
+import pytest
+
+from planner.published.models import found
+from planner.published.rows import Unusable
+from planner.published.setups import Machine, setup
+from tests.published.made import row
+
+MOE = {"model": "Qwen3 30B-A3B", "family": "qwen3", "layers": ""}
+
+
+def made(software="nemo", **cells):
+    return setup(each := row(**cells), found(each).module, Machine("h100-80gb", software, 8))
+
+
+def test_the_usual_row():
+    got, assumed = made()
+    assert (got.ranks, got.tp, got.cp, got.pp, got.dp) == (16, 4, 1, 2, 2)
+    assert (got.batch, got.micro_batches, got.seq, got.precision) == (16, 8, 8192, "bf16")
+    assert (got.zero, got.scheme, got.full, got.again) == (1, "1f1b", 0, frozenset())
+    assert assumed == ["zero_stage"]
+
+
+def test_what_is_not_said_follows_from_the_rest():
+    assert made(dp="")[0].dp == 2
+    got, assumed = made(tp="")
+    assert got.tp == 4
+    assert "tp" in assumed
+    assert made(gbs="", grad_accum="8")[0].batch == 16
+    assert made(mbs="", grad_accum="4")[0].micro_batch == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"dp": "4"}, "layout does not multiply up"),
+        ({"tp": "3", "dp": ""}, "layout does not multiply up"),
+        ({"gbs": "15"}, "layout does not multiply up"),
+        ({"pp": "16", "tp": "1", "dp": "1", "vpp": "4"}, "layout does not multiply up"),
+        ({"tp": "", "pp": "", "dp": "", "cp": ""}, "layout not stated"),
+        ({"tp": "", "pp": "", "dp": "", "cp": "1"}, "layout not stated"),
+        ({"n_gpus": ""}, "number of GPUs not stated"),
+        ({"n_gpus": "999999"}, "impossible figures"),
+        ({"seq_len": ""}, "sequence length not stated"),
+        ({"seq_len": "max 192K"}, "sequences of different lengths"),
+        ({"gbs": "", "mbs": ""}, "batch not stated"),
+        ({"gbs": ""}, "batch not stated"),
+        ({"zero_stage": "7"}, "unreadable number"),
+        ({"other_settings": "pipeline schedule v-half"}, "schedule not understood"),
+        ({**MOE, "ep": "7"}, "layout does not multiply up"),
+        ({**MOE, "ep": "16"}, "layout does not multiply up"),
+    ],
+)
+def test_what_does_not_fit_is_named(cells, reason):
+    with pytest.raises(Unusable) as why:
+        made(**cells)
+    assert why.value.reason == reason
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("4096", 4096), ("8k", 8192), ("1M", 2**20), ("4,096", 4096)])
+def test_lengths(text, tokens):
+    assert made(seq_len=text)[0].seq == tokens
+
+
+@pytest.mark.parametrize(
+    ("cells", "software", "stage"),
+    [
+        ({"zero_stage": "2"}, "deepspeed", 2),
+        ({"zero_stage": "ZeRO-3"}, "deepspeed", 3),
+        ({"fsdp": "FSDP2"}, "torchtitan", 3),
+        ({"fsdp": "True", "zero_stage": "1"}, "internevo", 3),
+        ({"fsdp": "False", "zero_stage": "1"}, "internevo", 1),
+        ({"fsdp": "SHARD_GRAD_OP"}, "fsdp", 2),
+        ({"fsdp": "0"}, "nemo", 1),
+        ({}, "nemo", 1),
+        ({}, "megatron-2021", 0),
+        ({}, "torchtitan", 3),
+        ({"framework": "XTuner (DeepSpeed ZeRO-3)"}, "deepspeed", 3),
+        ({"other_settings": "use-distributed-optimizer=True"}, "megatron", 1),
+        ({"other_settings": "transformer-impl=local"}, "megatron", 0),
+    ],
+)
+def test_sharding(cells, software, stage):
+    assert made(software, **cells)[0].zero == stage
+
+
+def test_shard_groups():
+    wide = {"n_gpus": "64", "tp": "1", "pp": "1", "dp": "64", "gbs": "64"}
+    assert made(**wide, fsdp="16")[0].shard == 16
+    assert made(**wide, fsdp="64")[0].shard == 0
+    assert made("fsdp", **wide, fsdp="HSDP")[0].shard == 8
+    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=8; x=y")[0].shard == 8
+    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=-1")[0].shard == 0
+    with pytest.raises(Unusable):
+        made(**wide, fsdp="24")
+
+
+def test_schedules():
+    assert made(vpp="4")[0].scheme == "interleaved"
+    assert made(vpp="4", other_settings="zbv")[0].scheme == "zero_bubble"
+    assert made(vpp="None")[0].vpp == 1
+    assert made(other_settings="GPipe")[0].scheme == "gpipe"
+
+
+def test_sequence_parallel():
+    assert made(sp="0")[0].sequence_parallel is False
+    assert made("megatron-2021")[0].sequence_parallel is False
+    assert made(other_settings="sequence_parallel=False")[0].sequence_parallel is False
+    assert made(sp="1")[0].sequence_parallel is True
+    got, assumed = made("megatron")
+    assert got.sequence_parallel
+    assert "sp" in assumed
+
+
+def test_a_degree_of_sequence_parallelism_splits_sequences():
+    got, _ = made(sp="4", tp="1", pp="1", cp="", dp="4")
+    assert (got.cp, got.dp) == (4, 4)
+
+
+def test_experts_are_split_as_dense_layers_by_megatron_only():
+    cells = {**MOE, "ep": "2", "pp": "1", "dp": "4", "tp": "4"}
+    assert made("megatron", **cells)[0].etp == 4
+    assert made("nemo", **cells)[0].etp == 1
+    assert made("megatron", **cells, etp="2")[0].etp == 2
+    assert made("megatron", **{**cells, "ep": "16"})[0].etp == 1  # there are not the ranks
+    assert made(ep="8")[0].ep == 1  # a dense model

@@ -1,0 +1,63 @@
+"""Shipped shapes are those of the published configuration files."""
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from planner.specs import library
+from planner.specs.layers import experts_of, kind_counts
+from planner.specs.model import Decoder, Model, head_dim, kv_heads
+
+SAME = {
+    "llama-3-8b": "meta-llama/Meta-Llama-3.1-8B",
+    "llama-3-70b": "meta-llama/Meta-Llama-3.1-70B",
+    "llama-3.1-405b": "meta-llama/Meta-Llama-3.1-405B",
+    "llama-4-scout": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "llama-4-maverick": "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+    "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
+    "mixtral-8x22b": "mistralai/Mixtral-8x22B-v0.1",
+    "qwen3-8b": "Qwen/Qwen3-8B",
+    "qwen3-32b": "Qwen/Qwen3-32B",
+    "qwen3-30b-a3b": "Qwen/Qwen3-30B-A3B",
+    "qwen3-235b-a22b": "Qwen/Qwen3-235B-A22B",
+    "deepseek-v2-lite": "ModelZoo/DeepSeek-V2-Lite",
+    "deepseek-v3": "deepseek-ai/DeepSeek-V3",
+    "kimi-k2": "moonshotai/Kimi-K2-Instruct",
+    "gpt-oss-20b": "openai/gpt-oss-20b",
+    "gpt-oss-120b": "openai/gpt-oss-120b",
+    "mpt-7b": "mpt-7b",
+}
+shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
+
+
+def published() -> dict[str, dict[str, str]]:
+    with (Path(os.environ["PLANNER_SHARED"]) / "published/models.csv").open(encoding="utf-8") as text:
+        return {row["model"]: row for row in csv.DictReader(text)}
+
+
+def stated(row: dict[str, str]) -> dict[str, int]:
+    """The row's numbers; the cells that are empty or hold words say nothing that can be compared."""
+    return {key: int(text) for key, text in row.items() if text.isdigit()}
+
+
+@shared
+@pytest.mark.parametrize("name", SAME)
+def test_a_shipped_shape_is_its_published_configuration(name: str) -> None:
+    row = stated(published()[SAME[name]])
+    module = library.read(name, Model)[0].modules["llm"]
+    assert isinstance(module, Decoder)
+    moe = experts_of(module)
+    ours = {"layers": module.layers, "hidden": module.hidden, "heads": module.heads, "vocab": module.vocab}
+    ours |= {"kv_heads": kv_heads(module)}
+    if module.latent is None:
+        ours |= {"head_dim": head_dim(module)}
+    if moe is None:
+        ours |= {"ffn": module.ffn}
+    else:
+        ours |= {"experts": moe.experts, "topk": moe.topk, "moe_ffn": moe.ffn}
+        ours |= {"first_dense": kind_counts(module).get("dense", 0)} if moe.dense_layers else {}
+    both = ours.keys() & row.keys()
+    assert {"layers", "hidden", "heads"} <= both
+    assert {key: ours[key] for key in both} == {key: row[key] for key in both}
