@@ -16,6 +16,9 @@ CASES = {
     "run-overhead": "benchmarks.run_overhead",
     "baselines": "benchmarks.baselines_table",
     "data-ranks": "benchmarks.data_ranks",
+    "closed-form": "benchmarks.closed_form",
+    "itertime": "benchmarks.itertime",
+    "flexsp-figure": "benchmarks.flexsp_figure",
 }
 
 

@@ -33,6 +33,9 @@ from planner.specs.inputs import Inputs, Options, load
 from planner.specs.job import Dtype
 from planner.specs.model import Model
 from planner.specs.profile import Profile
+from planner.strategies import strategy
+from planner.strategies.static.fitting import Fits, fitting
+from planner.strategies.static.predicted import Predicted, predicted
 from planner.units import GIB
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
@@ -40,6 +43,8 @@ from planner.why import static as best_static
 from planner.why import why_not as against
 
 if TYPE_CHECKING:
+    from planner.calibrate.assemble import Calibrated
+    from planner.calibrate.software import Fit as CalibrationFit
     from planner.ledger.account import Account
     from planner.ledger.row import Predict
     from planner.runtime import Planned, Progress, RunOptions, Verified
@@ -98,6 +103,28 @@ def write_trace(path: Path, scores: list[Score]) -> None:
     files.write_text(path, files.json_text(to_trace(first.timeline, first.tasks, "simulated", first.memory)))
 
 
+# -------------------------------------------------------------------------------------------------- static layouts
+
+
+def predict(job: str, options: Options = DEFAULTS) -> Predicted:
+    """Seconds, their parts and memory of the layout that a job fixes. Raises InputError."""
+    return predicted(static_inputs(job, options))
+
+
+def fits(job: str, options: Options = DEFAULTS) -> Fits:
+    """Whether the layout that a job fixes fits into memory, and what would. Raises InputError."""
+    return fitting(static_inputs(job, options))
+
+
+def static_inputs(job: str, options: Options) -> Inputs:
+    """A job that one static layout can be of."""
+    inputs = load(job, options)
+    reason = strategy("parallel_search").supports(inputs)
+    if reason:
+        raise InputError(reason.replace("parallel_search", "a static layout"), where=job, fix="another job")
+    return inputs
+
+
 # ------------------------------------------------------------------------------------------------------------ why
 
 
@@ -122,7 +149,11 @@ def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> WhyNot:
 
 def static(job: str, options: Options = DEFAULTS, on_degree: OnProgress = unheard) -> StaticPlan:
     """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
-    return best_static(load(job, options), resolve, on_degree)
+    inputs = load(job, options)
+    if inputs.job.strategy == "parallel_search":
+        message, fix = "the strategy parallel_search gives one layout for all batches already", "leave --static out"
+        raise InputError(message, where=f"{job} (strategy)", fix=fix)
+    return best_static(inputs, resolve, on_degree)
 
 
 # ------------------------------------------------------------------------------------------------------------ run
@@ -259,6 +290,52 @@ def profile(
     options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
     path = target or library.cache() / f"{device}.yaml"
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
+
+
+# ------------------------------------------------------------------------------------------------------ calibrate
+
+
+def holds_published(folder: Path) -> bool:
+    """Whether a folder's files are published rows; else they are tables of kernels. Raises InputError."""
+    from planner.published.rows import is_published
+
+    if not folder.is_dir():
+        raise InputError("this is no folder", where=str(folder), fix="give a folder of CSV files")
+    return any(is_published(path) for path in sorted(folder.glob("*.csv")))
+
+
+def calibrate_tables(
+    folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = unheard
+) -> "tuple[Calibrated, Path | None]":
+    """A device's rates from a folder of tables; `device`: a profile with its facts. Raises InputError."""
+    from planner.calibrate.assemble import calibrate_tables as assemble
+
+    if device is None:
+        fix = f"one of {', '.join(library.names(Profile))}; or a file as in docs/devices.md"
+        raise InputError("whose tables these are is not said", where="--device", fix=fix)
+    base, _ = library.read(device, Profile)
+    made = assemble(folder, base, today(), on_progress)
+    if target:
+        files.write(target, made.profile)
+    return made, target
+
+
+def calibrate_published(
+    folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = unheard
+) -> "tuple[CalibrationFit, list[Path]]":
+    """Frameworks and paces from published step times, into `target`/software and /devices. Raises InputError."""
+    if find_spec("scipy") is None:
+        fix = "pip install 'planner[calibrate]'"
+        raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)
+    from planner.calibrate.software import write_fit
+    from planner.calibrate.steps import calibrate_published as fit
+
+    made = fit(folder, leave_out, on_progress)
+    return made, write_fit(made, target, today()) if target else []
+
+
+def today() -> str:
+    return datetime.now(timezone.utc).date().isoformat()
 
 
 # ---------------------------------------------------------------------------------------------------------- check

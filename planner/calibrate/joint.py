@@ -14,18 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from planner.calibrate.knobs import Knob, Prior, Values, exponentials, knobs, pace_of, prior, with_pace, with_traits
+from planner.calibrate.knobs import (
+    COMMON,
+    OWN,
+    PACES,
+    Knob,
+    Prior,
+    Values,
+    knobs,
+    pace_of,
+    prior,
+    with_pace,
+    with_traits,
+)
 from planner.costs.static.machine import Machine
+from planner.costs.static.step import step_seconds
 from planner.published.case import Case
-from planner.published.priced import Alike, alike, seconds
+from planner.published.priced import Alike, alike
 
-COMMON = "generic"  # the framework that all are, at first
-OWN = ("shard_ms",)  # traits that say nothing of other frameworks
 NOISE = 0.04, 0.4  # least and most standard deviation of the logarithm of a source's steps
 DEVIATION = 1.4826  # of a normal distribution, the standard deviation over the median absolute deviation
 ROWS = 15  # from so many on, more rows of a source say no more
 KNEE = 3.0  # standard deviations beyond which a row pulls less
+REFITS = 2  # with the noise that the fit before has left
 ROUNDS = 12
+ENOUGH = 1e-4  # relative gain of a round, below which no other follows
+TELLING = 0.9  # of a prior's width: what is left of it where rows tell something
 STEP = 1e-3  # of a logarithm, for differences
 Logs = NDArray[np.float64]
 
@@ -39,45 +53,90 @@ class Problem:
     machines: Sequence[Machine]  # of each group
     names: Sequence[Knob]
     priors: Sequence[Prior]
+    held: Values  # of what is not looked for
+    most: int  # rows of a source that count in full
 
-    def predicted(self, logs: Logs, groups: Sequence[int]) -> Logs:
-        """Logarithms of seconds of all cases; those of other groups are 0."""
-        values = exponentials(self.names, logs)
-        found = np.ones(len(self.cases))
-        for number in groups:
-            group = self.groups[number]
-            machine = fitted(self.machines[number], group.first, values)
-            found[group.places] = seconds([replace(group, places=np.arange(len(group.places)))],
-                                          len(group.places), lambda _, machine=machine: machine)  # fmt: skip
-        return np.log(found)
+    def predicted(self, logs: Logs) -> Logs:
+        """Logarithms of the cases' seconds."""
+        found = np.zeros(len(self.cases))
+        for group, machine in zip(self.groups, self.machines, strict=True):
+            found[group.places] = self.of(group, machine, logs)
+        return found
+
+    def slopes(self, logs: Logs) -> Logs:
+        """[cases, names]: what each name's logarithm does to each case's; one pass for all names of a group."""
+        found = np.zeros((len(self.cases), len(self.names)))
+        for group, machine in zip(self.groups, self.machines, strict=True):
+            columns = [number for number, knob in enumerate(self.names) if depends(group.first, knob)]
+            moved = np.tile(logs, (len(columns) + 1, 1))
+            moved[range(len(columns)), columns] += STEP
+            there = self.of(group, machine, moved)
+            found[group.places[:, None], columns] = (there[:-1] - there[-1]).T / STEP
+        return found
+
+    def of(self, group: Alike, machine: Machine, logs: Logs) -> Logs:
+        """Of one group's cases [..., cases], for values [..., names]."""
+        values = dict(zip(self.names, np.moveaxis(np.exp(logs), -1, 0)[..., None], strict=True))
+        made = fitted(machine, group.first, {**self.held, **values})
+        return np.asarray(np.log(step_seconds(group.first.module, group.setup, made).seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Values, and of the logarithm of each the standard deviation that the rows and its prior leave."""
+
+    values: dict[Knob, float]
+    widths: dict[Knob, float]
+
+    def held(self, knob: Knob) -> bool:
+        """Whether the rows say next to nothing of it: it stands near its prior."""
+        return self.widths.get(knob, prior(knob).width) > TELLING * prior(knob).width
+
+
+def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values) -> Logs:
+    """Seconds of each case. What is common to all frameworks stands for one that has no values of its own."""
+    found = np.zeros(len(cases))
+    for group in alike(cases):
+        made = fitted(machines[group.places[0]], group.first, values)
+        found[group.places] = step_seconds(group.first.module, group.setup, made).seconds
+    return found
 
 
 def fitted(machine: Machine, case: Case, values: Values) -> Machine:
     """A machine with the values found for its framework and its device."""
-    timing = with_traits(machine.timing, case.software, values)
+    owner = case.software if any(knob.owner == case.software for knob in values) else COMMON
+    timing = with_traits(machine.timing, owner, values)
     return replace(machine, timing=timing, rates=with_pace(machine.rates, case.device, values))
 
 
-def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None = None) -> dict[Knob, float]:
-    """`machines`: of each case. All frameworks as one, then each by itself near that."""
-    as_one = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases)
+def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None = None, most: int = ROWS) -> Found:
+    """`machines`: of each case. All frameworks as one, with their devices' paces; then each by itself near that, with
+    the same paces, so that what is common to all remains what a framework that nobody measured is like. `most`: rows
+    of one source that count in full.
+    """
+    as_one = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
     common = solve(as_one, start or {}, noise(as_one, {}))
-    apart = problem(cases, machines, common, cases)
-    return common | solve(apart, common, noise(apart, common))
+    apart = problem(cases, machines, common.values, cases, most)
+    found = common
+    for _ in range(REFITS):
+        own = solve(apart, {**(start or {}), **found.values}, noise(apart, found.values))
+        found = Found(common.values | own.values, common.widths | own.widths)
+    return found
 
 
 def noise(given: Problem, found: Values) -> Logs:
-    """Of each row, by its source: how far the source's rows are off each other in what these values leave of them.
+    """Of each row, by its source: how far the source's rows are off, with these values.
 
-    Some sources say of themselves that they vary by tens of percent; they shall not outvote careful ones.
+    Some sources say of themselves that they vary by tens of percent, others measured something else than they say; they
+    shall not outvote those that agree with most.
     """
     logs = np.array([log(found.get(k, p.value)) for k, p in zip(given.names, given.priors, strict=True)])
-    off = given.predicted(logs, range(len(given.groups))) - measured(given.cases)
+    off = given.predicted(logs) - measured(given.cases)
     sources = np.array([case.origin.source for case in given.cases])
     spread = np.zeros(len(off))
     for source in set(sources.tolist()):
         own = off[sources == source]
-        spread[sources == source] = np.clip(np.median(np.abs(own - np.median(own))) * DEVIATION, *NOISE)
+        spread[sources == source] = np.clip(np.median(np.abs(own)) * DEVIATION, *NOISE)
     return spread
 
 
@@ -85,12 +144,15 @@ def measured(cases: Sequence[Case]) -> Logs:
     return np.log([case.seconds or 1.0 for case in cases])
 
 
-def problem(cases: Sequence[Case], machines: Sequence[Machine], common: Values, grouped_as: Sequence[Case]) -> Problem:
+def problem(
+    cases: Sequence[Case], machines: Sequence[Machine], common: Values, grouped_as: Sequence[Case], most: int
+) -> Problem:
     """`grouped_as`: the cases by which to group, whose machines are alike."""
     groups = alike(grouped_as)
-    names = knobs(cases)
+    names = [knob for knob in knobs(cases) if not (common and knob.name in PACES)]
     firsts = [replace(group, first=cases[group.places[0]]) for group in groups]
-    return Problem(cases, firsts, [machines[group.places[0]] for group in groups], names, priors(names, common))
+    those = [machines[group.places[0]] for group in groups]
+    return Problem(cases, firsts, those, names, priors(names, common), common, most)
 
 
 def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
@@ -103,53 +165,45 @@ def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
     return found
 
 
-def solve(given: Problem, start: Values, spread: Logs) -> dict[Knob, float]:
+def solve(given: Problem, start: Values, spread: Logs) -> Found:
     """The values of least loss; `spread`: of each row, the standard deviation of its logarithm."""
     target = measured(given.cases)
-    weights = says(given.cases) / spread
+    weights = says(given.cases, given.most) / spread
     middle = np.array([log(each.value) for each in given.priors])
     widths = np.array([each.width for each in given.priors])
-    everything = range(len(given.groups))
 
     def residuals(logs: Logs) -> Logs:
-        off = weights * (given.predicted(logs, everything) - target)
+        off = weights * (given.predicted(logs) - target)
         return np.concatenate([softened(off), (logs - middle) / widths])
 
     def slopes(logs: Logs) -> Logs:
-        here = given.predicted(logs, everything)
-        bend = softened_slope(weights * (here - target)) * weights
-        found = np.zeros((len(given.cases) + len(logs), len(logs)))
-        found[len(given.cases) :] = np.diag(1 / widths)
-        for column, knob in enumerate(given.names):
-            groups = [n for n in everything if depends(given.groups[n].first, knob)]
-            moved = logs.copy()
-            moved[column] += STEP
-            there = given.predicted(moved, groups)
-            for number in groups:
-                places = given.groups[number].places
-                found[places, column] = bend[places] * (there[places] - here[places]) / STEP
-        return found
+        bend = softened_slope(weights * (given.predicted(logs) - target)) * weights
+        return np.concatenate([bend[:, None] * given.slopes(logs), np.diag(1 / widths)])
 
     first = np.array([log(start[k]) if k in start else m for k, m in zip(given.names, middle, strict=True)])
-    result = least_squares(residuals, first, jac=slopes, max_nfev=ROUNDS, x_scale="jac")
-    return exponentials(given.names, result.x)
+    result = least_squares(residuals, first, jac=slopes, max_nfev=ROUNDS, x_scale="jac", ftol=ENOUGH)
+    sure = np.sqrt(np.diag(np.linalg.inv(result.jac.T @ result.jac)))
+    return Found(
+        dict(zip(given.names, np.exp(result.x).tolist(), strict=True)),
+        dict(zip(given.names, sure.tolist(), strict=True)),
+    )
 
 
 def depends(case: Case, knob: Knob) -> bool:
     return knob.owner == case.software or knob.owner == pace_of(case).owner
 
 
-def says(cases: Sequence[Case]) -> Logs:
-    """The weight of each row: of a source with many rows, less."""
+def says(cases: Sequence[Case], most: int) -> Logs:
+    """The weight of each row: of a source with more rows than this, less."""
     rows = Counter(case.origin.source for case in cases)
-    return np.array([1 / sqrt(max(1.0, rows[case.origin.source] / ROWS)) for case in cases])
+    return np.array([1 / sqrt(max(1.0, rows[case.origin.source] / most)) for case in cases])
 
 
 def softened(off: Logs) -> Logs:
     """Residuals whose squares grow only in a straight line beyond the knee."""
-    return np.sign(off) * KNEE * np.sqrt(2 * (np.sqrt(1 + (off / KNEE) ** 2) - 1))
+    return np.asarray(np.sign(off) * KNEE * np.sqrt(2 * (np.sqrt(1 + (off / KNEE) ** 2) - 1)))
 
 
 def softened_slope(off: Logs) -> Logs:
     root = np.sqrt(1 + (off / KNEE) ** 2)
-    return np.sqrt((root + 1) / 2) / root
+    return np.asarray(np.sqrt((root + 1) / 2) / root)

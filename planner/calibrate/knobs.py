@@ -6,11 +6,13 @@ there. A trait that is a share is at most 1.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import exp, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from planner.published.case import Case
 from planner.specs.base import changed
+from planner.specs.layers import experts_of
 from planner.specs.rates import Rates
 from planner.specs.timing import Timing
 
@@ -36,27 +38,32 @@ CHIPS = {  # devices that have another's chip
     "v100-16gb": "v100-32gb",
     "gb300": "b300",
 }
+COMMON = "generic"  # the framework that all are, at first
+OWN = ("shard_ms",)  # traits that say nothing of other frameworks
+SPARSE = ("experts", "ep_exposed", "imbalance", "expert_us")  # of experts
 PACES = ("bf16", "fp8")
 TRAITS = {
     "passes": Prior(1.2, 0.25),
-    "kernels": Prior(1.0, 0.06),
+    "kernels": Prior(1.0, 0.07),
     "attention": Prior(0.7, 0.25),
+    "experts": Prior(1.15, 0.15),
     "cast": Prior(0.5, 0.4),
     "tp_exposed": Prior(0.6, 0.4),
     "ep_exposed": Prior(0.7, 0.5),
     "overlapped": Prior(0.4, 0.4),
-    "imbalance": Prior(1.2, 0.1),
+    "imbalance": Prior(0.3, 0.5),
     "pp_exposed": Prior(0.4, 0.5),
     "dp_window": Prior(0.6, 0.5),
-    "expert_us": Prior(800.0, 1.0),
-    "layer_us": Prior(10.0, 0.7),
+    "expert_us": Prior(2000.0, 0.6),
+    "layer_us": Prior(150.0, 0.7),
+    "tp_us": Prior(100.0, 0.7),
     "micro_batch_ms": Prior(0.3, 0.7),
-    "step_ms": Prior(20.0, 0.6),
+    "step_ms": Prior(20.0, 0.5),
     "shard_ms": Prior(0.02, 1.5),
-    "jitter": Prior(0.003, 0.4),
+    "jitter": Prior(0.003, 0.3),
 }
 SHARES = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
-Values = Mapping[Knob, float]
+Values = Mapping[Knob, Any]  # numbers, or arrays of them that broadcast with a setup's
 
 
 def knobs(cases: Iterable[Case]) -> list[Knob]:
@@ -68,7 +75,11 @@ def knobs(cases: Iterable[Case]) -> list[Knob]:
 
 
 def of_case(case: Case) -> list[Knob]:
-    return [Knob(case.software, name) for name in TRAITS] + [pace_of(case)]
+    """A trait of one framework is not looked for where all are fitted as one, nor experts' where there are none."""
+    traits = [n for n in TRAITS if case.software != COMMON or n not in OWN]
+    if experts_of(case.module) is None:
+        traits = [n for n in traits if n not in SPARSE]
+    return [Knob(case.software, name) for name in traits] + [pace_of(case)]
 
 
 def pace_of(case: Case) -> Knob:
@@ -82,7 +93,7 @@ def prior(knob: Knob) -> Prior:
 def with_traits(timing: Timing, owner: str, values: Values) -> Timing:
     """A framework's traits with what was found of them."""
     found = {name: values[Knob(owner, name)] for name in TRAITS if Knob(owner, name) in values}
-    found |= {name: min(1.0, found[name]) for name in SHARES if name in found}
+    found |= {name: np.minimum(1.0, found[name]) for name in SHARES if name in found}
     if "tp_exposed" in found:
         found["tp_exposed_backward"] = found["tp_exposed"]
     return changed(timing, **found)
@@ -93,11 +104,3 @@ def with_pace(rates: Rates, owner: str, values: Values) -> Rates:
     chip = CHIPS.get(owner, owner)
     found = {name: values[Knob(chip, name)] for name in PACES if Knob(chip, name) in values}
     return changed(rates, sustained={**rates.sustained, **found})
-
-
-def exponentials(names: Iterable[Knob], logs: Iterable[float]) -> dict[Knob, float]:
-    return {knob: exp(value) for knob, value in zip(names, logs, strict=True)}
-
-
-def logarithms(names: Iterable[Knob], values: Values) -> list[float]:
-    return [log(values.get(knob, prior(knob).value)) for knob in names]

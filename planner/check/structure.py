@@ -54,7 +54,7 @@ def modules(old: Plan, new: Plan) -> Iterator[Finding]:
 
 
 def layout_text(layout: Layout) -> str:
-    mesh = " ".join(f"{dim} {size}" for dim, size in layout.mesh.items())
+    mesh = " ".join(f"{dim} {size}" for dim, size in {**layout.mesh, **layout.experts}.items())
     stages = f", stages {' '.join(map(str, layout.stages))}" if layout.stages else ""
     return f"ranks {layout.ranks}, {mesh}{stages}, zero {layout.zero}, recompute {layout.recompute}, {layout.dtype}"
 

@@ -13,7 +13,23 @@ from typing import Annotated
 import typer
 
 import planner
-from planner.cli import check, demo, ledger, models, profile, run, schema, show, simulate, solve, why, why_not
+from planner.cli import (
+    calibrate,
+    check,
+    demo,
+    fits,
+    ledger,
+    models,
+    predict,
+    profile,
+    run,
+    schema,
+    show,
+    simulate,
+    solve,
+    why,
+    why_not,
+)
 from planner.errors import PlannerError
 
 BUG = 70
@@ -31,9 +47,12 @@ app.command()(show.show)
 app.command()(why.why)
 app.command()(why_not.why_not)
 app.command()(simulate.simulate)
+app.command()(predict.predict)
+app.command()(fits.fits)
 app.command()(run.run)
 app.command()(check.check)
 app.command()(ledger.ledger)
+app.command()(calibrate.calibrate)
 app.command()(models.models)
 app.command()(schema.schema)
 

@@ -33,7 +33,14 @@ def solved(result: Solved, path: Path) -> Summary:
         "measured_share": plan.prediction.measured_share,
         "dropped": [*plan.uses.dropped],
         "instead": [
-            {"strategy": o.strategy, "zero": o.zero, "sync": o.sync, "value": o.value, "because": o.because}
+            {
+                **({"layout": o.layout} if o.layout else {}),
+                "strategy": o.strategy,
+                "zero": o.zero,
+                "sync": o.sync,
+                "value": o.value,
+                "because": o.because,
+            }
             for o in plan.instead
         ],
         "steps": [

@@ -42,7 +42,8 @@ def table(*columns: str, title: str = "") -> Table:
 def outcome_line(outcome: Outcome) -> Text:
     """`step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
     what = {"optimal": "proven optimal", "by_hand": "written by hand"}.get(outcome.status, "")
-    distance = what or f"at most {percent(outcome.gap)} above the best possible"
+    best = "any order of the same work" if outcome.bound_by == "busiest_rank" else "the best possible"
+    distance = what or f"at most {percent(outcome.gap)} above {best}"
     return Text.assemble(
         "step ",
         (duration(outcome.value), "bold"),
@@ -66,7 +67,9 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("rests on", rests_on(plan))
     for other in plan.instead:
         what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
-        rows.add_row("instead", f"{other.strategy} with zero: {other.zero}, sync: {other.sync}: {what}")
+        how = other.layout or f"{other.strategy} with zero: {other.zero}, sync: {other.sync}"
+        why = f" ({other.because})" if other.because and other.value is not None else ""
+        rows.add_row("instead", f"{how}: {what}{why}")
     if plan.uses.dropped:
         rows.add_row("dropped", f"{len(plan.uses.dropped)} rows longer than the job allows (uses.dropped names them)")
     if plan.then:

@@ -6,18 +6,16 @@ tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a r
 keys and values that it has, it receives the next, r − 1 times.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from planner.costs.comm import collective_cost
+from planner.costs.comm import Network
 from planner.costs.cost import Cost
 from planner.costs.lines import Line, Ring
 from planner.plan.task import Split
 from planner.specs.base import Ranks
-from planner.specs.cluster import Cluster
 from planner.specs.job import Dtype
 from planner.specs.model import Module
-from planner.specs.profile import Collective, ModuleCosts
+from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES, exchange_elements, ring_elements
 
 
@@ -30,24 +28,6 @@ class Part(NamedTuple):
     ranks: Ranks
     split: Split
     forward: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What carries a group's data: its ranks, and what is known of the wires between them."""
-
-    ranks: Ranks
-    cluster: Cluster
-    tables: dict[str, Collective]
-
-    def cost(self, kind: str, size_bytes: float, calls: int) -> Cost:
-        return collective_cost(kind, size_bytes, calls, self.ranks, self.cluster, self.tables)
-
-    def parts(self, count: int) -> list["Network"]:
-        """Equal parts of consecutive ranks."""
-        size = len(self.ranks) // count
-        cuts = (self.ranks[first : first + size] for first in range(0, count * size, size))
-        return [Network(Ranks(ranks), self.cluster, self.tables) for ranks in cuts]
 
 
 def exchange_line(part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, network: Network) -> tuple[Line, Cost]:

@@ -6,7 +6,7 @@ that what was optimised is what is predicted (FlexSP's cost model, arXiv 2412.01
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from planner.costs.cost import Cost, trust
@@ -68,14 +68,23 @@ class Line:
 
 
 def compute_line(costs: ModuleCosts, layers: int, ends: bool, forward: bool, ways: int) -> Line:
-    """Compute of `layers` layers (and the ends) in one pass, spread over `ways` ranks."""
-    fit = pass_fit(costs.layer, forward)
-    times = layers / costs.layer.layers
-    line = Line(fit.ms_per_token2 * MS * times / ways, fit.ms_per_token * MS * times / ways, fit.ms * MS * times)
+    """`layers` layers (and the ends) in one pass, spread over `ways` ranks: compute, and what tp's ranks and experts
+    wait for each other.
+    """
+    each, times = ways / (costs.tp * costs.cp), layers / costs.layer.layers
+    line = Line(const=costs.stage_ms * MS) + spread(pass_fit(costs.layer, forward), times, each)
+    waits = costs.layer.forward_waits if forward else costs.layer.backward_waits
+    if waits:
+        waited = spread(waits, times, each)
+        line += replace(waited, comm_lin=waited.lin, comm_const=waited.const)
     if ends and costs.ends:
-        fit = pass_fit(costs.ends, forward)
-        line += Line(fit.ms_per_token2 * MS / ways, fit.ms_per_token * MS / ways, fit.ms * MS)
+        line += spread(pass_fit(costs.ends, forward), 1.0, each)
     return line
+
+
+def spread(fit: Fit, times: float, ways: float) -> Line:
+    """What a fit gives so many times, shared out."""
+    return Line(fit.ms_per_token2 * MS * times / ways, fit.ms_per_token * MS * times / ways, fit.ms * MS * times)
 
 
 def pass_fit(passes: Passes, forward: bool) -> Fit:

@@ -1,40 +1,32 @@
-"""Bytes on one rank: states by ZeRO stage, activations by tokens, the layer that is gathered, and the cap.
-
-States of mixed-precision Adam take 16 bytes a parameter: ZeRO-1 shards the 12 of the optimizer, ZeRO-2 the gradients
-too, ZeRO-3 everything (Rajbhandari et al., arXiv 1910.02054).
-"""
+"""Bytes on one rank of a plan's layout, and the cap: states, activations by tokens, and what is left for them."""
 
 from typing import NamedTuple
 
+from planner.costs.static.layouts import setup_of
+from planner.costs.static.states import gathered_bytes, states
 from planner.plan.model import Layout
+from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
 from planner.specs.job import Limits, Sync
 from planner.specs.model import Module
-from planner.specs.parameters import parameters
 from planner.specs.profile import Device, ModuleCosts
-from planner.specs.shapes import BYTES, STATE_BYTES
 from planner.units import GIB, KIB
 
 MOST_TOKENS = 2**40  # where activations cost next to nothing
 
 
-def state_bytes(module: Module, layout: Layout) -> float:
-    """Weights, gradients and optimizer states of one module on one of its ranks."""
-    ways = layout.mesh.get("tp", 1) * layout.mesh.get("pp", 1)
-    held = parameters(module).total / ways
-    replicas = len(layout.ranks) / ways
-    whole = STATE_BYTES[layout.dtype]
-    weights = gradients = BYTES[layout.dtype]
-    sharded = {0: 0, 1: whole - weights - gradients, 2: whole - weights, 3: whole}[layout.zero]
-    return held * (whole - sharded) + held * sharded / replicas + gathered_bytes(module, layout)
+def state_bytes(module: Module, layout: Layout, accounting: Accounting = BUNDLED, stage: int | None = None) -> float:
+    """Weights, gradients and optimizer states of one module on one of its ranks, and what ZeRO-3 gathers there.
 
-
-def gathered_bytes(module: Module, layout: Layout) -> float:
-    """Under ZeRO-3: the layer in use and the next one, whole, and the ends."""
-    if layout.zero < 3:
-        return 0.0
-    count = parameters(module)
-    return float((2 * count.layer + count.ends) * BYTES[layout.dtype]) / layout.mesh.get("tp", 1)
+    `stage`: of the pipeline; None: the one that holds most.
+    """
+    setup = setup_of(layout)
+    stages = {0, 1, setup.pp - 1} & set(range(setup.pp)) if stage is None else {stage}
+    wide = 2.0 if layout.dtype == "float64" else 1.0  # of each, where everything is kept in float32
+    return wide * max(
+        float(states(module, setup, accounting, each).total + gathered_bytes(module, setup, accounting, each))
+        for each in stages
+    )
 
 
 def activation_bytes(costs: ModuleCosts, layers: int, ends: bool, tokens: float) -> float:

@@ -7,10 +7,11 @@ other, it costs what it would on the slowest of them.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from planner.costs.comm import collective_cost
+from planner.costs.comm import Network
 from planner.costs.cost import FREE, Cost
-from planner.costs.exchange import Network, Part, exchange_line, ring_line
+from planner.costs.exchange import Part, exchange_line, ring_line
 from planner.costs.lines import Line, compute_line, summed
+from planner.costs.static.assumed import complete
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
 from planner.plan.task import Split, Task
@@ -18,9 +19,10 @@ from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster, kind_of
 from planner.specs.kinds import entries, entry, kinds
 from planner.specs.model import Module, Vit
-from planner.specs.parameters import parameters
+from planner.specs.parameters import end_parameters, of_layers, parameters
 from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES
+from planner.units import MS, US
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,12 @@ class Pricing:
         costs, spec, layout = self.costs(part.module, kind), self.models[part.module], self.layouts[part.module]
         ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
         line = compute_line(costs, part.layers, part.ends, part.forward, ways)
-        network, sources = Network(part.ranks, self.cluster, entries(self.prices.collectives, kind)), []
+        network, sources = self.network(part.ranks, kind), []
         if part.split.ulysses > 1:
             exchange, source = exchange_line(part, spec, costs, layout.dtype, network)
             line += exchange
             sources.append(source)
-        if part.split.ring > 1:
+        if part.split.ring > 1 and costs.cp == 1:
             attention = compute_line(costs, part.layers, False, part.forward, ways).quad
             ring, source = ring_line(part, spec, layout.dtype, network, attention)
             line += ring
@@ -108,20 +110,33 @@ class Pricing:
 
         The ends stay gathered from forward to backward, as FSDP2 keeps its root.
         """
-        if all(self.costs(task.module, kind).sharding == "included" for kind in self.kinds(task.ranks)):
+        of_kinds = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
+        if all(costs.exposed for costs in of_kinds):
+            return self.unhidden(task, of_kinds)
+        if all(costs.sharding == "included" for costs in of_kinds):
             return FREE
         module, layout = self.models[task.module], self.layouts[task.module]
-        count = parameters(module)
-        ends = count.ends if task.layers[-1] == module.layers - 1 else 0
+        ends = end_parameters(module) if task.layers[-1] == module.layers - 1 else 0
         calls = layer_times * len(task.layers) + (1 if ends else 0)
-        moved = (layer_times * count.layer * len(task.layers) + ends) * BYTES[layout.dtype]
+        moved = (layer_times * of_layers(module, task.layers) + ends) * BYTES[layout.dtype]
         held = moved / layout.mesh.get("tp", 1)
         return self.collective(kind, held, calls, task.ranks)
 
+    def unhidden(self, task: Task, of_kinds: Sequence[ModuleCosts]) -> Cost:
+        """What is left of all a step's exchanges: it stands where gradients are reduced."""
+        if task.phase == "gather":
+            return FREE
+        each = [(c.exposed.exchange_ms * MS, c) for c in of_kinds if c.exposed]
+        return slowest(Cost(seconds, c.source, c.spread, seconds) for seconds, c in each)
+
     def collective(self, kind: str, size_bytes: float, calls: int, ranks: Ranks) -> Cost:
         """By what was measured on the kinds of these ranks."""
-        tables = (entries(self.prices.collectives, each) for each in self.kinds(ranks))
-        return slowest(collective_cost(kind, size_bytes, calls, ranks, self.cluster, table) for table in tables)
+        return slowest(self.network(ranks, each).cost(kind, size_bytes, calls) for each in self.kinds(ranks))
+
+    def network(self, ranks: Ranks, kind: str) -> Network:
+        """What joins these ranks, as it was measured on ranks of a kind."""
+        tables = entries(self.prices.collectives, kind)
+        return Network(ranks, self.cluster, tables, complete(self.prices.rates.get(kind)))
 
     def update(self, task: Task) -> Cost:
         """The optimizer's pass over the parameters that a rank updates."""
@@ -130,11 +145,16 @@ class Pricing:
         ways = len(task.ranks) / layout.mesh.get("tp", 1) if layout.zero else 1
         updated = parameters(module).total * share / ways
         each = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
-        return slowest(Cost(updated * c.update_ns_per_parameter * 1e-9, c.source, c.spread) for c in each)
+        seconds = [c.exposed.update_ms * MS if c.exposed else updated * c.update_ns_per_parameter * 1e-9 for c in each]
+        return slowest(Cost(s, c.source, c.spread) for s, c in zip(seconds, each, strict=True))
 
     def transfer(self, task: Task) -> Cost:
         """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""
         module, layout = self.models[task.module], self.layouts[task.module]
+        of_kinds = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
+        if all(costs.exposed for costs in of_kinds) and ">" not in task.group:
+            each = [(c.exposed.send_us_per_token * US * task.tokens, c) for c in of_kinds if c.exposed]
+            return slowest(Cost(seconds, c.source, c.spread, seconds) for seconds, c in each)
         projected = isinstance(module, Vit) and ">" in task.group  # on an edge: behind the projector
         per_token = module.out / module.merge**2 if isinstance(module, Vit) and projected else float(module.hidden)
         size = task.tokens * per_token * BYTES[layout.dtype] / len(task.ranks)

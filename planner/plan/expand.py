@@ -9,7 +9,7 @@ from planner.plan.encoders import add_encoder, check_places
 from planner.plan.merge import merge, settled
 from planner.plan.model import Plan, Step
 from planner.plan.task import Task
-from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks
+from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks, usual_schedule
 
 
 def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
@@ -22,8 +22,8 @@ def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
     lanes = []
     for module, work in works.items():
         if module not in feeding:
-            generator = step.order.get(module, "1f1b")
-            lanes += stage_tasks(work, generator if isinstance(generator, str) else "1f1b")
+            generator = step.order.get(module)
+            lanes += stage_tasks(work, generator if isinstance(generator, str) else usual_schedule(work))
     order = merge(lanes)
     for edge in plan.edges:
         order = add_encoder(plan, step, edge, works, order)
@@ -36,7 +36,7 @@ def expand(plan: Plan, number: int = 0) -> tuple[Task, ...]:
 def closing_tasks(work: Work, step: Step) -> list[Task]:
     """Once a step: reduce the gradients that no micro-batch reduced, update, gather what the update sharded."""
     tasks: list[Task] = []
-    for stage in range(len(work.stages)):
+    for stage in range(work.pipeline):
         replicated = work.layout.mesh.get("dp", 1) > 1 and work.layout.zero < 3
         update = collective(work, stage, "update", None)
         if replicated:
@@ -50,11 +50,17 @@ def closing_tasks(work: Work, step: Step) -> list[Task]:
     return tasks
 
 
-def backward_ids(work: Work, stage: int) -> list[str]:
-    return [task.id for row in work.rows for c in row if (task := cell_task(work, stage, "B", c)).ranks]
+def backward_ids(work: Work, place: int) -> list[str]:
+    chunks = range(place, len(work.stages), work.pipeline)
+    return [
+        task.id for row in work.rows for c in row for chunk in chunks if (task := cell_task(work, chunk, "B", c)).ranks
+    ]
 
 
-def sync_ids(work: Work, stage: int) -> list[str]:
+def sync_ids(work: Work, place: int) -> list[str]:
     if work.layout.zero < 3:
         return []
-    return [collective(work, stage, "sync", number).id for number, row in enumerate(work.rows) if row]
+    chunks = range(place, len(work.stages), work.pipeline)
+    return [
+        collective(work, chunk, "sync", number).id for number, row in enumerate(work.rows) if row for chunk in chunks
+    ]

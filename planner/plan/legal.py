@@ -17,11 +17,12 @@ from planner.plan.names import Violation, names
 from planner.plan.work import stage_ranks
 from planner.specs.base import Ranks
 from planner.specs.cluster import kind_of
+from planner.specs.layers import experts_of
 from planner.specs.model import Module
 from planner.specs.shapes import resident_layers
 
 __all__ = ["Violation", "require_legal", "violations"]
-MESH_DIMS = ("dp", "pp", "tp")
+MESH_DIMS, EXPERT_DIMS = ("dp", "pp", "tp"), ("ep", "etp")
 
 
 def violations(plan: Plan) -> list[Violation]:
@@ -61,12 +62,36 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             )
         if name in plan.uses.models:
             yield from stage_laws(layout, plan.uses.models[name], where)
+            yield from split_of_module_laws(layout, plan.uses.models[name], where)
+
+
+def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Heads are shared out over tp; experts have a mesh of their own over a stage's ranks, which shares them out."""
+    tp = layout.mesh.get("tp", 1)
+    if module.heads % tp:
+        yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
+    moe, ep, etp = experts_of(module), layout.experts.get("ep", 1), layout.experts.get("etp", 1)
+    for dim in layout.experts:
+        if dim not in EXPERT_DIMS:
+            yield Violation(where, f"no dim of the experts is called `{dim}`", f"one of {', '.join(EXPERT_DIMS)}")
+    if moe is None and ep * etp > 1:
+        yield Violation(where, "the module has no experts to spread", "leave `experts` out")
+    elif moe and (moe.experts % ep or moe.ffn % etp):
+        message = f"{moe.experts} experts of width {moe.ffn} do not spread over ep = {ep}, etp = {etp}"
+        yield Violation(where, message, "an ep that divides the experts, an etp that divides their width")
+    held = prod(size for dim, size in layout.mesh.items() if dim != "pp")
+    if held % (ep * etp):
+        message = f"a stage has {held} ranks, the experts' mesh holds {ep * etp}"
+        yield Violation(where, message, "let ep x etp divide them")
 
 
 def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Chunks of layers for each pipeline rank, as many as for any other; of one rank, a single one."""
     stages = layout.mesh.get("pp", 1)
-    if (layout.stages and len(layout.stages) != stages) or (stages > 1 and not layout.stages):
-        yield Violation(where, f"{len(layout.stages)} stages for pp = {stages}", "name one range of layers per stage")
+    several = len(layout.stages) > 1 and stages == 1
+    if len(layout.stages) % stages or several or (stages > 1 and not layout.stages):
+        fix = "name one range of layers per stage, or as many for each" if stages > 1 else "name no stages"
+        yield Violation(where, f"{len(layout.stages)} stages for pp = {stages}", fix)
     elif layout.stages and [i for stage in layout.stages for i in stage] != list(range(module.layers)):
         yield Violation(
             where, f"the stages do not cover layers 0-{module.layers - 1} in order", "cover each layer once"

@@ -11,11 +11,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Amount, Count, Index, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync, Zero
 from planner.specs.model import Module
 from planner.specs.profile import Collective, Device, ModuleCosts
+from planner.specs.rates import Rates
+from planner.specs.timing import Timing
 
 
 class Made(Spec, omit_defaults=False):
@@ -45,6 +48,9 @@ class Prices(Spec):
     profile: str
     modules: dict[str, ModuleCosts] = {}
     collectives: dict[str, Collective] = {}
+    rates: dict[str, Rates] = {}  # by kind of rank, where modules' costs follow from them
+    timing: Timing = Timing()
+    accounting: Accounting = BUNDLED
 
 
 class Uses(Spec, kw_only=True):
@@ -82,7 +88,8 @@ class Instead(Spec):
     zero: Zero
     sync: Sync
     value: Amount | None = None  # seconds; None: there is no such plan
-    because: str = ""  # what binds
+    because: str = ""  # what binds, or why it takes longer
+    layout: str = ""  # where ways differ in how a module is spread: tp 4 · pp 2 · dp 8 · zero 1 · recompute selective
 
 
 class Breakdown(Spec):
@@ -106,7 +113,8 @@ class Layout(Spec):
 
     ranks: Ranks
     mesh: dict[str, RankCount]  # ordered dims → sizes, slowest first; their product is the number of ranks
-    stages: tuple[Layers, ...] = ()  # layers of each pipeline stage; empty: one stage holds all
+    experts: dict[str, RankCount] = {}  # mesh of the experts over a stage's ranks: ep, etp; the rest are replicas
+    stages: tuple[Layers, ...] = ()  # layers of each pipeline stage, or of each chunk; empty: one stage holds all
     zero: Zero = 0
     recompute: Recompute = "none"
     dtype: Dtype = "bf16"

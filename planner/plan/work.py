@@ -1,14 +1,16 @@
 """The tasks of one module in one step, stage by stage, in the order of its schedule, with what each waits for.
 
+A stage is a chunk of consecutive layers; chunk c lies on pipeline rank c mod pp, and may share it with others.
+
 A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gather the parameters (ZeRO-3), compute on
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
 reduction. Idle ranks get a task without tokens, so that collectives match on every rank.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
-from planner.plan.schedules import schedule
+from planner.plan.schedules import CHUNKED, schedule
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 
@@ -30,16 +32,29 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One module in one step: its stages, and the cells of each row."""
+    """One module in one step: its stages, each a chunk of layers, and the cells of each row."""
 
     module: str
     layout: Layout
     stages: tuple[Layers, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    held: dict[tuple[int, Ranks], Ranks] = field(default_factory=dict)  # what `stage_ranks` has found
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
         """The ranks of `within` that hold a stage."""
-        return Ranks(sorted(set(stage_ranks(self.layout, stage)) & set(within)))
+        key = stage % self.pipeline, within
+        if key not in self.held:
+            self.held[key] = Ranks(sorted(set(stage_ranks(self.layout, key[0])) & set(within)))
+        return self.held[key]
+
+    @property
+    def pipeline(self) -> int:
+        """Ranks that a micro-batch goes through; each has as many of the stages as any other."""
+        return self.layout.mesh.get("pp", 1)
+
+    def rank_layers(self, place: int) -> Layers:
+        """All layers on one of them."""
+        return Layers(layer for stage in self.stages[place :: self.pipeline] for layer in stage)
 
 
 def module_work(plan: Plan, step: Step, module: str) -> Work:
@@ -94,12 +109,21 @@ def stage_ranks(layout: Layout, stage: int) -> Ranks:
 
 
 def stage_tasks(work: Work, generator: str) -> list[list[Task]]:
-    """For each stage its tasks in the generator's order."""
-    slots = schedule(generator, len(work.stages), len(work.rows))
+    """For each rank of the pipeline its tasks in the generator's order."""
+    count = work.pipeline
     return [
-        [task for phase, row in slots[stage] for task in slot_tasks(work, stage, "F" if phase == "F" else "B", row)]
-        for stage in range(len(work.stages))
+        [
+            task
+            for phase, row, chunk in slots
+            for task in slot_tasks(work, chunk * count + place, "F" if phase == "F" else "B", row)
+        ]
+        for place, slots in enumerate(schedule(generator, count, len(work.rows), len(work.stages) // count))
     ]
+
+
+def usual_schedule(work: Work) -> str:
+    """Where the plan does not say."""
+    return CHUNKED if len(work.stages) > work.pipeline else "1f1b"
 
 
 def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
@@ -121,8 +145,9 @@ def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
 
 
 def collective(work: Work, stage: int, phase: Phase, row: int | None) -> Task:
-    """A gather or a sync over every rank of a stage."""
-    return Task(work.module, work.stages[stage], phase, row, "all", work.stage_ranks(stage, work.layout.ranks))
+    """A gather or a sync over every rank of a stage; once a step (no row), of all chunks on these ranks together."""
+    layers = work.stages[stage] if row is not None else work.rank_layers(stage)
+    return Task(work.module, layers, phase, row, "all", work.stage_ranks(stage, work.layout.ranks))
 
 
 def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
@@ -133,14 +158,13 @@ def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
         return []
     tasks = []
     if c.items and 0 <= previous < len(work.stages):
-        incoming = transfer(work, previous, stage, phase, c)
-        tasks.append(incoming[1])
-        task = task.waiting_for(incoming[1].id)
+        tasks.append(received(work, previous, stage, phase, c))
+        task = task.waiting_for(tasks[-1].id)
     if phase == "B":
         task = task.waiting_for(cell_task(work, stage, "F", c).id)
     tasks.append(task)
     if c.items and 0 <= following < len(work.stages):
-        tasks.append(transfer(work, stage, following, phase, c)[0])
+        tasks.append(sent(work, stage, following, phase, c))
     return tasks
 
 
@@ -161,9 +185,14 @@ def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
     )
 
 
-def transfer(work: Work, source: int, target: int, of: Phase, c: Cell) -> tuple[Task, Task]:
-    """The send on one stage and the matching recv on its neighbour."""
-    near, far = cell_task(work, source, of, c), cell_task(work, target, of, c)
-    send = replace(near, phase="send", of=of, peers=far.ranks, after=(near.id,))
-    recv = replace(far, phase="recv", of=of, peers=near.ranks, after=(send.id,))
-    return send, recv
+def sent(work: Work, source: int, target: int, of: Phase, c: Cell) -> Task:
+    """The send on one stage to its neighbour."""
+    near = cell_task(work, source, of, c)
+    return replace(near, phase="send", of=of, peers=work.stage_ranks(target, c.ranks), after=(near.id,))
+
+
+def received(work: Work, source: int, target: int, of: Phase, c: Cell) -> Task:
+    """The matching recv."""
+    far, near = cell_task(work, target, of, c), work.stage_ranks(source, c.ranks)
+    send = Task(work.module, work.stages[source], "send", c.row, c.group, near, of=of)
+    return replace(far, phase="recv", of=of, peers=near, after=(send.id,))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from planner.published.layout import Layout
 from planner.published.rows import Row, Unusable
 
+ROUNDING = 0.01  # of what is printed
 THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
 
 
@@ -23,22 +24,35 @@ def batch(row: Row, layout: Layout) -> Batch:
     seq, size = sequence(row), row.count("gbs")
     micro, steps = row.count("mbs"), row.count("grad_accum")
     assumed: list[str] = []
-    if size is None and micro is None:
+    if size is None and micro is None and not (row.stated("step_time_s") and row.stated("tokens_per_s_total")):
         raise Unusable("batch not stated", "neither gbs nor mbs")
     if size is not None and micro is None and steps is not None and size % (layout.dp * steps) == 0:
         micro = size // (layout.dp * steps)
     if micro is None:
         micro, assumed = 1, ["mbs"]
+    if size is None and steps is None:
+        size = counted(row, seq, layout.dp * micro)
+        assumed += ["gbs"] if size else []
     if size is None:
         if steps is None:
             if layout.pp > 1:
                 raise Unusable("batch not stated", "gbs, with pipeline stages to fill")
-            steps, assumed = 1, ["gbs"]
+            steps, assumed = 1, [*assumed, "gbs"]
         size = layout.dp * micro * steps
     if size % (layout.dp * micro):
         detail = f"{size} sequences in micro-batches of {micro} on {layout.dp} replicas"
         raise Unusable("layout does not multiply up", detail)
     return Batch(seq, size, micro, tuple(assumed))
+
+
+def counted(row: Row, seq: int, unit: int) -> int | None:
+    """Sequences in a step that seconds and tokens per second, both printed, give: a multiple of `unit`."""
+    seconds, rate = row.positive("step_time_s"), row.positive("tokens_per_s_total")
+    if not seconds or not rate:
+        return None
+    size = seconds * rate / seq
+    nearest = round(size / unit) * unit
+    return nearest if nearest and abs(size / nearest - 1) < ROUNDING else None
 
 
 def sequence(row: Row) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from planner import files
 from planner.published.rows import Row, Unusable
-from planner.specs.base import Spec
+from planner.specs.base import Spec, changed
 from planner.specs.library import shipped
 
 
@@ -38,16 +38,16 @@ class Defaults(Spec, kw_only=True):
     fills: tuple[Fill, ...] = ()
 
 
+EVERY = "*"  # the source of facts that hold whoever ran it, such as shapes of named models
 NO_DEFAULTS = Defaults(format=Defaults.FORMAT, sources=(), about="")
 
 
 def defaults(row: Row) -> Defaults:
-    """Of the row's source. Raises InputError."""
-    for name in (row.source, row.file.removesuffix(".csv")):
-        found = by_name().get(name)
-        if found:
-            return found
-    return NO_DEFAULTS
+    """Of the row's source, then those that hold for every source. Raises InputError."""
+    known = by_name()
+    own = known.get(row.source) or known.get(row.file.removesuffix(".csv")) or NO_DEFAULTS
+    every = known.get(EVERY)
+    return changed(own, fills=own.fills + every.fills) if every else own
 
 
 @lru_cache(maxsize=1)

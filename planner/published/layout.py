@@ -49,19 +49,33 @@ def dense(row: Row, ranks: int) -> tuple[Degrees, list[str]]:
     """tp, cp, pp, dp, and which one follows from the others alone. Raises Unusable."""
     stated = {name: row.degree(name) for name in DEGREES}
     stated["cp"] = stated["cp"] or ulysses(row, stated["tp"])
+    written, stated["dp"] = stated["dp"], replicas(row, stated, ranks)
     sharded = row.stated("fsdp") or zero_stage(row) == 3
     if not any(stated[name] for name in ("tp", "pp", "dp")) and not sharded and ranks > 1:
         raise Unusable("layout not stated", f"{ranks} GPUs, neither tp, pp, dp nor fsdp")
     tp, cp, pp = (stated[name] or 1 for name in ("tp", "cp", "pp"))
     dp, rest = stated["dp"], ranks // (tp * cp * pp)
     if tp * cp * pp * (dp or rest) == ranks:
-        return (tp, cp, pp, dp or rest), []
+        return (tp, cp, pp, dp or rest), ["dp"] if dp != written else []
     unsaid = [name for name in ("tp", "pp") if stated[name] is None]
     if dp and len(unsaid) == 1 and ranks % (tp * cp * pp * dp) == 0:
         factor = ranks // (tp * cp * pp * dp)
         return (tp * factor, cp, pp, dp) if unsaid == ["tp"] else (tp, cp, pp * factor, dp), unsaid
     product = " x ".join(f"{name} {value}" for name, value in stated.items() if value)
     raise Unusable("layout does not multiply up", f"{product} on {ranks} GPUs")
+
+
+def replicas(row: Row, stated: dict[str, int | None], ranks: int) -> int | None:
+    """dp; some tables count the experts' replicas instead, of which there are ep times fewer, or those of sequence
+    parts too, cp times as many. What multiplies up to the ranks tells which.
+    """
+    dp, ep, cp = stated["dp"], row.degree("ep") or 1, stated["cp"] or 1
+    others = cp * (stated["tp"] or 1) * (stated["pp"] or 1)
+    if not dp or dp * others == ranks:
+        return dp
+    if dp * ep * others == ranks:
+        return dp * ep
+    return dp // cp if dp * others == ranks * cp and dp % cp == 0 else dp
 
 
 def ulysses(row: Row, tp: int | None) -> int | None:

@@ -13,7 +13,7 @@ NEAR_US, FAR_US = 3.0, 8.0  # a hop's latency within a node and between nodes: N
 
 def machine(case: Case, profile: Profile, software: Software) -> Machine:
     """What prices a case."""
-    rates = complete(profile)
+    rates = complete(profile.rates)
     return Machine(profile.device, rates, wires(case.fabric, profile.device, rates), software.timing)
 
 

@@ -52,11 +52,11 @@ def device(row: Row) -> str:
 
 def memory_gb(row: Row) -> float | None:
     """What the row says of its device's memory. Raises Unusable."""
-    stated = row.positive("gpu_mem_gb")
-    if stated is not None:
-        return stated
-    found = GIBIBYTE_SIZES.search(spaced(row.text("gpu")))
-    return float(found[1]) if found else None
+    column = spaced(row.stated("gpu_mem_gb"))
+    if column and not GIBIBYTE_SIZES.fullmatch(column):
+        return row.positive("gpu_mem_gb")
+    found = GIBIBYTE_SIZES.search(column or spaced(row.text("gpu")))
+    return float(found[1]) or None if found else None
 
 
 def fabric(row: Row, name: str) -> Fabric:
@@ -98,5 +98,5 @@ def between_gb_per_s(text: str, ranks: int) -> float | None:
 
 
 def spaced(text: str) -> str:
-    """In lower case, words apart where a dash, an underscore or a slash joins them."""
-    return re.sub(r"[-_/()\s]+", " ", text.lower())
+    """In lower case, words apart where a dash, an underscore, a slash or a count joins them."""
+    return re.sub(r"(\d+)\s*[x×]\s*(?=[a-z])", r"\1x ", re.sub(r"[-_/()\s]+", " ", text.lower()))

@@ -11,6 +11,7 @@ from planner.specs.model import Decoder
 AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
 DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
 UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
+SLOWEST = 1 / 300  # of the peak; the slowest rows that were meant reach a hundredth
 LARGEST_BYTES = 1e12  # no device has more
 LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
 ADAPTERS = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
@@ -89,7 +90,7 @@ def check_shares(row: Row, peak: float | None) -> None:
     """Nothing runs faster than its device's peak."""
     for name in ("mfu_pct", "hfu_pct"):
         share = row.positive(name)
-        if share is not None and share > 100:
+        if share is not None and not 100 * SLOWEST <= share <= 100:
             raise Unusable("impossible figures", f"{name}: {share:g}")
     mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
     if mfu and hfu and mfu > hfu * (1 + AGREE):
@@ -126,7 +127,7 @@ def check_possible(row: Row, module: Decoder, setup: Setup, seconds: float | Non
     )
     if peak and least > peak * (1 + AGREE):
         raise Unusable("impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak")
-    if peak and least < peak / 5000:
+    if peak and least < peak * SLOWEST:
         raise Unusable("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
     stated = row.positive("tflops_per_gpu")
     least *= 2 / 3 if adapters(row) else 1.0

@@ -31,6 +31,7 @@ STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
     (r"qwen", LLAMA, 151936),
     (r"intern ?lm", LLAMA, 103168),
     (r"deep ?seek|kimi|moonlight", LLAMA, 129280),
+    (r"grok", {**LLAMA, "tied": True}, 131072),
     (r"yi\b", LLAMA, 64000),
     (r"llama|mistral|mixtral|vicuna|baichuan|aquila", LLAMA, 32000),
     (r"gpt|megatron|bloom|opt\b|turing|mt nlg", GPT, 51200),
@@ -78,7 +79,7 @@ def cut(row: Row, module: Decoder) -> Decoder:
 
 def by_shape(row: Row) -> Found:
     """From the columns, in the style of the family. Raises Unusable."""
-    style, vocab = styled(row)
+    style, vocab, assumed = styled(row)
     hidden, ffn, experts = row.count("hidden") or 0, row.count("ffn"), row.count("experts")
     said = arguments.of(row)
     fields: dict[str, Any] = {**style, **said.style(style["positions"] == "learned")}
@@ -98,17 +99,23 @@ def by_shape(row: Row) -> Found:
     fields |= {"kv_heads": row.count("kv_heads"), "vocab": tokens or vocab}
     module = built(None, **{name: value for name, value in fields.items() if value is not None})
     check_size(row, module)
-    return Found(module, () if row.count("vocab") else ("vocab",))
+    return Found(module, assumed if row.count("vocab") else ("vocab", *assumed))
 
 
-def styled(row: Row) -> tuple[dict[str, Any], int]:
-    """How the family's layers are made, and its vocabulary. Raises Unusable."""
+def styled(row: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
+    """How the family's layers are made, its vocabulary, and what of it is assumed. Raises Unusable.
+
+    Of no known family, an MLP four times as wide as the model is a GPT's, another is gated.
+    """
     for name in ("family", "model"):
         text = plain(row.text(name))
         for words, style, vocab in STYLES:
             if re.search(words, text):
-                return style, vocab
-    raise Unusable("no spec of the model", f"{row.text('model')}: of what family")
+                return style, vocab, ()
+    ffn, hidden = row.count("ffn"), row.count("hidden")
+    if ffn is None or hidden is None:
+        raise Unusable("no spec of the model", f"{row.text('model')}: of what family")
+    return (GPT, 51200, ("family",)) if ffn == 4 * hidden else (LLAMA, 32000, ("family",))
 
 
 def built(module: Decoder | None, **fields: Any) -> Decoder:

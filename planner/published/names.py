@@ -28,7 +28,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\bmpt (1|3|7|13|30|70) b\b", "mpt-{1}b"),
     (r"\bgpt ?3 (?:model )?(\d+(?: \d+)?) b\b", "gpt3-{1}b"),
     (r"^nemo megatron(?: (?:gpt ?3? ?)?(?:175 b)?)?$|\bgpt 3 ?$", "gpt3-175b"),  # the recipe that DGXC calls so
-    (r"\b(?:nemo|nvidia) gpt (?:3 )?(\d+) b\b|\bgpt (175) b\b", "gpt3-{1}b"),
+    (r"\b(?:nemo|nvidia) (?:gpt )?gpt (?:3 )?(\d+) b\b|\bgpt (175) b\b", "gpt3-{1}b"),
     (r"\bk 2 65 b\b", "k2-65b"),
 )
 # Words of what this accounting has no layers for, and what to call it.

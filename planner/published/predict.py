@@ -7,10 +7,12 @@ from planner.costs.cost import trust
 from planner.costs.static.assumed import SPREAD
 from planner.costs.static.footprint import Footprint, footprint, peak, probability
 from planner.costs.static.machine import Machine
+from planner.published.accounting import accounting
 from planner.published.case import Case, Prediction
 from planner.published.machinery import machine
 from planner.published.priced import alike, seconds, trained
 from planner.specs import library
+from planner.specs.base import changed
 from planner.specs.profile import Profile
 from planner.specs.software import Software
 from planner.units import GIB
@@ -42,9 +44,10 @@ def machine_of(parts: dict[tuple[str, str], Parts]) -> Callable[[Case], Machine]
 def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     """With the memory of the rank that the row tells of, and the chance that the fullest does not fit."""
     profile, software = parts
-    setup, accounting = trained(case), software.accounting
-    fullest = peak(case.module, setup, accounting)
-    chance = probability(fullest, profile.device.memory_gib * GIB, accounting.spread)
+    software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
+    setup, kept = trained(case), software.accounting
+    fullest = peak(case.module, setup, kept)
+    chance = probability(fullest, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
     return Prediction(
         seconds=made,
         spread=spread_of(profile, software),
@@ -57,7 +60,7 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
 def spread_of(profile: Profile, software: Software) -> float:
     """Of a step: what the framework's fit leaves, and what is assumed of a device that nobody timed."""
     unknown = 0.0 if profile.rates and profile.rates.sustained else SPREAD
-    return sqrt(software.spread**2 + unknown**2)
+    return sqrt(software.spread**2 + unknown**2)  # as of errors that know nothing of each other
 
 
 def told(case: Case, software: Software, fullest: Footprint) -> float:

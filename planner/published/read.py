@@ -12,7 +12,7 @@ from planner.published.case import Case, Origin, Skipped
 from planner.published.defaults import defaults, filled
 from planner.published.measured import Counting, adapters, measured
 from planner.published.rows import EXTRA, Row, Unusable, is_published, read_rows
-from planner.published.setups import Machine, setup
+from planner.published.setups import Machine, settings, setup
 from planner.published.software import software
 from planner.specs import library
 from planner.specs.profile import Device, Profile
@@ -20,7 +20,6 @@ from planner.specs.profile import Device, Profile
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
 BOARD = 0.1  # by which a nominal size may differ from what the device reports
 VARIED = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
-SETTINGS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
 
 
 def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
@@ -130,8 +129,3 @@ def peak(facts: Device, precision: str) -> float | None:
     """FLOP/s; None where the device's file does not say."""
     tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
     return tflops * 1e12 if tflops else None
-
-
-def settings(row: Row) -> str:
-    """What the row says in words, in lower case."""
-    return " | ".join(row.text(name) for name in SETTINGS if row.text(name)).lower()

@@ -20,7 +20,7 @@ from planner.published.case import Origin
 MARKS = ("row_id", "source_id")  # a file with these columns claims to be of the schema
 NEEDED = (*MARKS, "model", "gpu", "n_gpus", "status")
 BLANK = frozenset({"", "-", "--", "?", "none", "null", "nan", "n/a", "na", "unknown", "not given", "not stated"})
-NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+)")
+NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+)\s*%?")
 TRUE = frozenset({"1", "true", "yes", "y", "on", "x", "✓"})
 FALSE = frozenset({"0", "false", "no", "n", "off"})
 LARGEST = 1e18

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from planner.costs.static.setup import Scheme, Setup
-from planner.published import arguments
+from planner.published import arguments, moe
 from planner.published.batches import batch
 from planner.published.layout import Layout, layout
 from planner.published.precision import precision
@@ -19,6 +19,7 @@ SCHEDULES: tuple[tuple[str, Scheme | None], ...] = (
     (r"gpipe|\bafab\b|all forward", "gpipe"),
     (r"interleav", "interleaved"),
 )
+SETTINGS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
 SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|off)")
 
 
@@ -40,6 +41,7 @@ def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Setup, list[str]
     full, again = recompute(row, machine.software, module.layers / (place.pp * place.vpp))
     guesses = {"zero_stage": unsaid and place.dp * place.cp > 1, "precision": numberless, "sp": unclear}
     guesses |= {"recompute": not stated(row)}
+    words = moe.said(settings(row), module)
     assumed = [*place.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
     made = Setup(
         ranks=place.ranks,
@@ -59,8 +61,16 @@ def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Setup, list[str]
         again=again,
         precision=number,
         scheme=scheme(row, place),
+        hides=words.hides,
+        dispatch=words.dispatch,
+        balanced=words.balanced,
     )
     return made, assumed
+
+
+def settings(row: Row) -> str:
+    """What the row says in words, in lower case."""
+    return " | ".join(row.text(name) for name in SETTINGS if row.text(name)).lower()
 
 
 def scheme(row: Row, place: Layout) -> Scheme:

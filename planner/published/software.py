@@ -4,7 +4,7 @@ import re
 
 from planner.published.rows import Row
 
-USUAL = "megatron"
+USUAL = "generic"  # what is common to all that were fitted
 # The first whose words a row's framework contains.
 NAMES = (
     (r"primus", "primus"),
@@ -20,7 +20,7 @@ OLD = re.compile(r"\b(20(?:19|20|21|22))\b|arxiv[: ]*(?:19|20|21|22)\d\d\.")
 
 
 def software(row: Row) -> str:
-    """A file of profiles/software; Megatron where nothing is recognised, since most others follow its design.
+    """A file of profiles/software; the generic one where nothing is recognised.
 
     Megatron of a row dated before 2023 is `megatron-2021`.
     """

@@ -57,7 +57,8 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
 def layout_refusals(plan: Plan, layout: Layout) -> Iterator[tuple[str, str]]:
     if len(layout.stages) > 1:
         yield f"{len(layout.stages)} pipeline stages cannot be run yet", SIMULATE
-    other = [f"{dim}: {size}" for dim, size in layout.mesh.items() if dim != "dp" and size > 1]
+    spread = {**layout.mesh, **layout.experts}
+    other = [f"{dim}: {size}" for dim, size in spread.items() if dim != "dp" and size > 1]
     if other:
         yield f"this runtime spreads a module by data parallelism (dp) alone, not by {', '.join(other)}", SIMULATE
     if layout.ranks != Ranks(range(plan.size)):

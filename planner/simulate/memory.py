@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from planner.plan.task import Task
 from planner.simulate.timeline import Event, Timeline
+from planner.specs.base import Layers, Ranks
 
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes from then on)
 
@@ -49,14 +50,19 @@ class Backwards:
     def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
         self.step_seconds = timeline.step_seconds
         self.events: dict[tuple[str, int | None, str], list[tuple[Task, Event]]] = {}
+        self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
         for event in timeline.events:
             if event.phase == "B":
                 task = by_id[event.id]
                 self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
+                self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 
     def after(self, forward: Task, event: Event) -> float:
         """The end of the backward on the forward's own ranks."""
         key = (forward.module, forward.micro_batch, forward.group)
+        end = self.exact.get((*key, forward.layers, event.ranks))
+        if end is not None:
+            return end
         ends = [
             back.end
             for task, back in self.events.get(key, ())

@@ -33,3 +33,7 @@ class Accounting(Spec, kw_only=True):
     context_gib: Amount = 1.0  # the device's context and kernels, outside of the allocator; assumed
     fragmentation: Share = 0.05  # what the allocator has reserved and cannot use, over what is allocated; assumed
     spread: Amount = 0.1  # standard deviation of the log of measured over predicted bytes
+
+
+# This package's own runtime: FSDP2 with weights and gradients gathered in bfloat16, and float32 for the update.
+BUNDLED = Accounting(gradient_bytes=2.0)

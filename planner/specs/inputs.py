@@ -1,10 +1,11 @@
 """A job with everything it names read in: what strategies and pricing start from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs import library
+from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
@@ -12,6 +13,9 @@ from planner.specs.lengths import Batch, batches
 from planner.specs.model import Model, Module
 from planner.specs.priced import find_profile
 from planner.specs.profile import Device, Profile
+from planner.specs.rates import Rates
+from planner.specs.software import Software
+from planner.specs.timing import Timing
 from planner.specs.workload import LengthsFile, Workload
 
 
@@ -30,6 +34,10 @@ class Inputs:
     seed: int = 0
     effort: int = 2
     first_row: int = 0
+    rates: dict[str, Rates] = field(default_factory=dict)  # of the kinds of ranks that somebody timed
+    timing: Timing = field(default_factory=Timing)
+    accounting: Accounting = BUNDLED
+    software_spread: float = 0.3  # of a step's seconds: their 80 % interval is seconds·e^±spread
 
     @property
     def spec(self) -> Module:
@@ -64,10 +72,12 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     model, model_path = library.read(job.model, Model, base, f"{path} (model)")
     cluster, cluster_path = library.read(job.cluster, Cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
-    devices = {}
+    software, sources["software"] = library.read(job.software, Software, base, f"{path} (software)")
+    devices, rates = {}, {}
     for kind in cluster.ranks:
         facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base, f"{cluster_path} (ranks)")
         devices[kind.kind] = facts.device
+        rates[kind.kind] = facts.rates
     profile, found = find_profile(job, cluster, devices, path)
     sources |= found
     workload = job.workload
@@ -88,6 +98,10 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
         seed=options.seed,
         effort=options.effort,
         first_row=options.first_row,
+        rates={kind: found for kind, found in rates.items() if found},
+        timing=software.timing,
+        accounting=software.accounting,
+        software_spread=software.spread,
     )
 
 

@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, RankCount, Share, Spec
+from planner.specs.base import Amount, Count, Index, LayerCount, Name, RankCount, Share, Spec
 from planner.specs.workload import Workload
 
 Recompute = Literal["none", "selective", "full"]
 Sync = Literal["micro_batch", "step"]
-Dtype = Literal["bf16", "float32", "float64"]
+Dtype = Literal["bf16", "fp8", "float32", "float64"]  # fp8: bf16 whose matrix products are computed in fp8
 Zero = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
 
 
@@ -32,10 +32,32 @@ class FixedItem(Spec):
     degree: RankCount
 
 
+class StaticLayout(Spec):
+    """How a module is spread for all batches alike, as far as it is decided: a strategy searches the rest."""
+
+    tp: RankCount | None = None
+    cp: RankCount | None = None  # of a ring over which each sequence is split
+    pp: RankCount | None = None
+    vpp: LayerCount | None = None  # chunks of layers on a pipeline rank
+    ep: RankCount | None = None
+    etp: RankCount | None = None
+    micro_batch: Count | None = None  # sequences
+    zero: Zero | None = None
+    recompute: Recompute | None = None
+    schedule: Literal["1f1b", "gpipe", "interleaved"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.schedule in ("1f1b", "gpipe") and (self.vpp or 1) > 1:
+            raise ValueError(
+                f"{self.schedule} has one chunk a rank, and vpp is {self.vpp} | say interleaved, or vpp: 1"
+            )
+
+
 class Fix(Spec):
     """Decisions taken before solving; a strategy works around them."""
 
     items: dict[Index, FixedItem] = {}
+    layouts: dict[Name, StaticLayout] = {}  # by module
 
 
 class PerBatch(Spec):
@@ -55,6 +77,7 @@ class Job(Spec):
     model: str  # a shipped model, or a path
     cluster: str  # a shipped cluster, or a path
     workload: Workload
+    software: str = "planner"  # what trains: a shipped framework, or a path
     profile: str = "auto"  # what was measured here, else what is shipped for the device; or a name, or a path
     strategy: str = "sequence_groups"
     objective: Literal["step_seconds"] = "step_seconds"

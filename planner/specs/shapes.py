@@ -11,8 +11,9 @@ from planner.specs.layers import LayerKind, experts_of, kind_counts, windowed
 from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, latent_of, value_dim
 from planner.specs.parameters import CONVOLUTION, active_layer_parameters
 
-BYTES: dict[Dtype, int] = {"bf16": 2, "float32": 4, "float64": 8}
-STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "float32": 16, "float64": 32}  # weights, gradients, Adam's moments, master
+BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
+# Weights, gradients, Adam's moments, and the float32 copy of narrower weights.
+STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "fp8": 16, "float32": 16, "float64": 32}
 
 
 def query_width(module: Module) -> int:

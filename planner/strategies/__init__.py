@@ -10,6 +10,7 @@ from planner.specs.inputs import Inputs
 STRATEGIES = {
     "sequence_groups": "planner.strategies.sequence_groups",
     "data_ranks": "planner.strategies.data_ranks",
+    "parallel_search": "planner.strategies.parallel_search",
 }
 
 

@@ -7,6 +7,7 @@ import planner
 from planner import files
 from planner.costs.prices import price_table
 from planner.costs.sequences import Sequences, split
+from planner.costs.static.setup import Setup
 from planner.packing.packed import PackedGroup
 from planner.plan.model import (
     Breakdown,
@@ -48,8 +49,10 @@ def data_parallel(inputs: Inputs) -> dict[str, Layout]:
     return {inputs.module: layout}
 
 
-def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
-    """Everything the plan needs to be read, priced and built by itself."""
+def uses(
+    inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...], setups: dict[str, Setup] | None = None
+) -> Uses:
+    """Everything the plan needs to be read, priced and built by itself. `setups`: of layouts that are static."""
     sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
     return Uses(
         models={name: inputs.model.modules[name] for name in layouts},
@@ -60,7 +63,7 @@ def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
-        prices=price_table(inputs, layouts),
+        prices=price_table(inputs, layouts, setups),
         sources={role: source(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
 

@@ -1,5 +1,6 @@
 """What a plan is worth, from nothing but the plan: value, bound, breakdown and memory, computed anew."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from planner.plan.expand import expand
 from planner.plan.join import tidy
 from planner.plan.model import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
+from planner.plan.work import stage_ranks
 from planner.simulate import Memory, Timeline, memory_use, simulate
 from planner.specs.base import changed
 from planner.specs.cluster import kind_of
@@ -49,26 +51,28 @@ def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
 
     def held(task: Task) -> float:
         ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
+        of_kinds = [pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks)]
         if task.offload:
             rank = offloading_of(plan, pricing, task)
             return (
                 sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
             )
         last = task.layers[-1] == plan.uses.models[task.module].layers - 1
-        each = (pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks))
-        return max(activation_bytes(costs, len(task.layers), last, task.tokens / ways) for costs in each)
+        return max(
+            activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds
+        )
 
     return held
 
 
 def states(plan: Plan) -> Callable[[int], float]:
     """Bytes of weights, gradients and optimizer states on a rank."""
-    of_module = {name: state_bytes(plan.uses.models[name], layout) for name, layout in plan.layouts.items()}
-
-    def held(rank: int) -> float:
-        return sum(size for name, size in of_module.items() if rank in plan.layouts[name].ranks)
-
-    return held
+    on_rank: Counter[int] = Counter()
+    for name, layout in plan.layouts.items():
+        for stage in range(layout.mesh.get("pp", 1)):
+            size = state_bytes(plan.uses.models[name], layout, plan.uses.prices.accounting, stage)
+            on_rank.update(dict.fromkeys(stage_ranks(layout, stage), int(size)))
+    return lambda rank: float(on_rank[rank])
 
 
 def outcome(s: Score, effort: str) -> Outcome:

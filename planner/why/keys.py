@@ -106,7 +106,7 @@ def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
     layout = changed(inputs.job.layout, **wish)
     if layout == inputs.job.layout:
         return inputs
-    sources = sorted({costs.source for costs in inputs.profile.modules.values()} - {"analytic"})
+    sources = sorted({costs.source for costs in inputs.profile.modules.values() if costs.by == "module"})
     if sources:
         raise InputError(
             f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and say nothing of another {key}",

@@ -84,6 +84,9 @@ def inputs_of(plan: Plan) -> Inputs:
         seed=plan.made.seed,
         effort=plan.made.effort,
         first_row=plan.made.first_row,
+        rates=uses.prices.rates,
+        timing=uses.prices.timing,
+        accounting=uses.prices.accounting,
     )
 
 

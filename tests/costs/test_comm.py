@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.comm import collective_cost
+from planner.costs.comm import Network
+from planner.costs.static.assumed import ASSUMED
 from planner.costs.cost import Cost
-from planner.specs.base import Ranks
+from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.profile import Collective, Point
 
@@ -30,7 +31,7 @@ TABLE = {
 
 
 def cost(ranks, kind="all_to_all", size=1e9, calls=1, tables=TABLE):
-    return collective_cost(kind, size, calls, Ranks(ranks), CLUSTER, tables)
+    return Network(Ranks(ranks), CLUSTER, tables).cost(kind, size, calls)
 
 
 def test_a_size_between_takes_the_next_larger_measured_one():
@@ -40,17 +41,31 @@ def test_a_size_between_takes_the_next_larger_measured_one():
 
 
 def test_beyond_the_table_the_spread_says_so():
-    assert cost(range(9)).value == cost(range(8)).value
-    assert cost(range(9)).spread == 2 * cost(range(8)).spread
+    alone = changed(CLUSTER, levels=(Level(name="node", ranks=16, gb_per_s=100, latency_us=10),))
+    beyond = Network(Ranks(range(9)), alone, TABLE).cost("all_to_all", 1e9, 1)
+    assert beyond.value == cost(range(8)).value and beyond.spread == 2 * cost(range(8)).spread
 
 
-def test_without_a_table_the_level_that_joins_the_ranks_is_taken():
+def test_what_was_measured_in_a_node_says_nothing_of_what_leaves_it():
+    assert cost(range(9)) == cost(range(9), tables={})
+    assert cost((7, 8)) == cost((7, 8), tables={})
+
+
+def test_without_a_table_the_wires_of_the_level_that_joins_the_ranks_are_taken():
+    links, adapters = ASSUMED.link_share * 100e9, ASSUMED.adapter_share * 10e9
     near, far = cost(range(4), tables={}), cost(range(4, 12), tables={})
-    assert near.value == pytest.approx(10e-6 + 1e9 * 3 / 4 / 100e9)
-    assert far.value == pytest.approx(50e-6 + 1e9 * 7 / 8 / 10e9)
+    assert near.value == pytest.approx(3 * 10e-6 + 1e9 * 3 / 4 / links)
+    assert far.value == pytest.approx(3 * 10e-6 + 2 * 50e-6 + 1e9 * 4 / 8 / adapters)  # half of it leaves the node
     assert (near.source, far.source) == ("analytic", "analytic")
-    assert cost((7, 8), "p2p", tables={}).value == pytest.approx(50e-6 + 1e9 / 10e9)
-    assert cost(range(8), "all_reduce", tables={}).value == pytest.approx(10e-6 + 1e9 * 2 * 7 / 8 / 100e9)
+    assert cost((7, 8), "p2p", tables={}).value == pytest.approx(50e-6 + 1e9 / adapters)
+    assert cost(range(8), "all_reduce", tables={}).value == pytest.approx(2 * (7 * 10e-6 + 1e9 * 7 / 8 / links))
+
+
+def test_rings_leave_a_node_by_all_adapters_of_their_members():
+    wide, narrow = cost(range(16), "all_gather", 1e12, tables={}), cost((0, 8), "all_gather", 1e12, tables={})
+    speeds = [1e12 * (size - 1) / size / each.value for size, each in ((16, wide), (2, narrow))]
+    assert speeds[1] == pytest.approx(ASSUMED.adapter_share * 10e9, rel=1e-4)
+    assert speeds[0] == pytest.approx(8 * speeds[1], rel=1e-3)
 
 
 def test_ranks_that_straddle_nodes_take_a_measurement_that_crosses_nodes_too():
@@ -59,8 +74,6 @@ def test_ranks_that_straddle_nodes_take_a_measurement_that_crosses_nodes_too():
     wide = {"all_to_all": Collective(source="measured", spread=0.1, points=(*TABLE["all_to_all"].points, point))}
     for ranks in ((7, 8), (4, 5, 6, 7, 8, 9), range(4, 12)):
         assert cost(ranks, tables=wide) == cost(range(16), tables=wide) != cost(range(8), tables=wide)
-    assert cost((7, 8)).value == cost(range(8)).value
-    assert cost((7, 8)).spread == 2 * cost(range(8)).spread  # as far as the table goes, and no farther
 
 
 def test_one_rank_talks_to_nobody():

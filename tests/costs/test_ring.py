@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
+from planner.costs.static.assumed import ASSUMED
 from planner.costs.lines import Line, Ring, compute_line
 from planner.costs.pricing import Pricing
 from planner.plan.expand import expand
@@ -64,11 +65,16 @@ def test_a_ring_sends_every_block_to_every_other_sub_group(ulysses, ring, tokens
     assert ring_elements(MODULE, ulysses, ring) * tokens * ring == pytest.approx(sent)
 
 
+def reached(level: Level) -> float:
+    """Bytes per second of the level that transfers reach."""
+    return level.gb_per_s * 1e9 * (ASSUMED.link_share if level is LEVELS[0] else ASSUMED.adapter_share)
+
+
 @given(st.integers(2, 16), st.integers(1, 10**6))
 def test_an_item_takes_the_longer_of_its_attention_and_its_ring(ring, size):
     ways, found = compute_line(analytic_costs(MODULE, DEVICE, "bf16", "none"), 4, True, True, ring), line(0, 1, ring)
     level = level_of(CLUSTER, 0, ring - 1)
-    moved = 4 * 2 * 24 * (ring - 1) / ring * 2 / (level.gb_per_s * 1e9)  # layers · keys and values · bytes
+    moved = 4 * 2 * 24 * (ring - 1) / ring * 2 / reached(level)  # layers · keys and values · bytes
     assert found.of(size) == pytest.approx(ways.lin * size + max(ways.quad * size * size, moved * size))
     assert found.const == pytest.approx(ways.const + 4 * (ring - 1) * level.latency_us * 1e-6)
     exposed = max(0.0, moved * size - ways.quad * size * size)
@@ -107,7 +113,7 @@ def test_ulysses_stays_inside_sub_groups_and_the_ring_goes_between_them():
     """Four sub-groups on two nodes; 6 heads of keys and values are repeated to 12, so that each of 4 ranks has 3."""
     mixed, ulysses = line(0, 4, 4), line(0, 4, 1)
     assert mixed.comm_lin == pytest.approx(ulysses.comm_lin / 4)  # the same exchange of a fourth of the tokens
-    assert mixed.rings[0].moved == pytest.approx(4 * 2 * (3 * 4) * 3 / 4 * 2 / 1e9)
+    assert mixed.rings[0].moved == pytest.approx(4 * 2 * (3 * 4) * 3 / 4 * 2 / reached(level_of(CLUSTER, 0, 15)))
     assert line(0, 12, 1).rings == ()
 
 

@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 from planner.published.rows import Row
 
-COLUMNS = """row_id source_id source_ref source_commit source_line date_or_version framework task family model params_b
+HEADER = """row_id source_id source_ref source_commit source_line date_or_version framework task family model params_b
 layers hidden ffn heads kv_heads vocab experts topk seq_len gpu system gpu_mem_gb n_gpus gpus_per_node interconnect
 precision tp sp cp pp vpp ep etp dp fsdp zero_stage recompute mbs gbs grad_accum other_settings group_id status
 step_time_s tokens_per_s_per_gpu tokens_per_s_total samples_per_s tflops_per_gpu mfu_pct hfu_pct peak_mem mem_unit
-mem_kind notes""".split()
+mem_kind notes"""
+COLUMNS = HEADER.split()
 # Llama-3-8B on 16 H100: two replicas of tensor parallel 4 and two stages, 8 micro-batches each
 USUAL = {
     "row_id": "made-1", "source_id": "made", "framework": "NeMo", "task": "Pre-Training", "family": "llama3",

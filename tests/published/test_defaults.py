@@ -7,9 +7,11 @@ import pytest
 
 from planner import files
 from planner.published.defaults import Defaults, Fill, defaults, filled
+from planner.published.models import found
 from planner.published.read import read_case
 from planner.published.rows import Unusable
 from planner.specs.library import shipped
+from planner.specs.parameters import parameters
 from tests.published.made import COLUMNS, row
 
 SHIPPED = sorted((shipped() / "published").glob("*.yaml"))
@@ -50,7 +52,22 @@ def test_cases_tell_what_was_filled():
 
 def test_a_source_is_known_by_its_file_too():
     assert defaults(replace(row(source_id=""), file="internevo.csv")).software == "internevo"
-    assert not defaults(row(source_id="unheard_of")).fills
+    assert defaults(row(source_id="unheard_of")).fills == defaults(row(source_id="another")).fills
+
+
+@pytest.mark.parametrize(
+    ("cells", "billions"),
+    [
+        ({"model": "mpt-30b", "family": "mpt"}, 30.0),
+        ({"model": "13b", "family": "mpt"}, 12.9),
+        ({"model": "MPT-7B", "family": ""}, 6.65),
+        ({"model": "Grok1 314b", "family": "grok"}, 314),
+    ],
+)
+def test_models_with_no_file_have_shapes_whoever_ran_them(cells, billions):
+    known_row = row(cells, source_id="unheard_of")
+    module = found(filled(known_row, defaults(known_row)).row).module
+    assert parameters(module).total / 1e9 == pytest.approx(billions, rel=0.02)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: Path(path).stem)

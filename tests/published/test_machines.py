@@ -26,6 +26,9 @@ from tests.published.made import row
         ("H20", "", "h20"),
         ("H200", "", "h200"),
         ("DGX-B200", "", "b200"),
+        ("8xA100-80GB", "", "a100-80gb"),
+        ("a100_40gb", "", "a100-40gb"),
+        ("8 x H100 SXM", "", "h100-80gb"),
         ("GB200", "", "gb200"),
         ("GB300 NVL72", "", "gb300"),
         ("MI300X", "", "mi300x"),
@@ -46,6 +49,7 @@ def test_devices_without_a_profile_are_named(written):
 def test_the_board_says_its_memory():
     assert memory_gb(row(gpu="H100 94GB")) == 94
     assert memory_gb(row(gpu="H100 94GB", gpu_mem_gb="96")) == 96
+    assert memory_gb(row(gpu="A100 80GB", gpu_mem_gb="40 GB")) == 40
     assert memory_gb(row()) is None
 
 
@@ -81,7 +85,8 @@ def test_a_rack_is_one_domain_whatever_its_trays():
     ("written", "name"),
     [
         ("BF16", "bf16"), ("None (bfloat16)", "bf16"), ("bf16+float8", "fp8"), ("FP8 current scaling", "fp8"),
-        ("MXFP8", "fp8"), ("fp16", "fp16"), ("mixed", "bf16"), ("TF32", "float32"), ("bf16+fp8(hybrid,tensorwise)", "fp8"),
+        ("MXFP8", "fp8"), ("fp16", "fp16"), ("mixed", "bf16"), ("TF32", "float32"),
+        ("bf16+fp8(hybrid,tensorwise)", "fp8"),
     ],
 )  # fmt: skip
 def test_precisions_by_many_names(written, name):
@@ -108,7 +113,7 @@ def test_precision_unsaid_or_unknown():
         ("XTuner (DeepSpeed ZeRO-3 + sequence parallel)", "", "deepspeed"),
         ("fms-fsdp (PyTorch FSDP)", "", "fsdp"),
         ("Primus (Megatron, ROCm)", "", "primus"),
-        ("something new", "", "megatron"),
+        ("something new", "", "generic"),
     ],
 )
 def test_software_by_the_framework(framework, dated, name):

@@ -12,9 +12,10 @@ from planner.published.setups import Machine, setup
 from tests.published.made import row
 
 PEAK = 989.4e12
+USUAL = Counting()
 
 
-def read(counting=Counting(), **cells):
+def read(counting=USUAL, **cells):
     each = row(**cells)
     module = found(each).module
     return measured(each, module, setup(each, module, Machine("h100-80gb", "nemo", 8))[0], counting, PEAK)
@@ -69,12 +70,13 @@ def test_hardware_flops_count_a_second_forward():
     "cells",
     [
         {"mfu_pct": "140"},
+        {"mfu_pct": "0.2"},
         {"hfu_pct": "101"},
         {"mfu_pct": "50", "hfu_pct": "40"},
         {"tflops_per_gpu": "1200"},
         {"tokens_per_s_per_gpu": "8192"},  # twice what the step's seconds say
         {"step_time_s": "0.002"},  # milliseconds taken for seconds
-        {"step_time_s": "20000"},
+        {"step_time_s": "2000"},  # or seconds for milliseconds
         {"step_time_s": "-1"},
         {"tflops_per_gpu": "50"},
         {"peak_mem": "70", "mem_unit": "bytes"},

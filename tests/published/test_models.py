@@ -100,11 +100,23 @@ def test_a_shape_of_another_size_is_impossible():
 
 @pytest.mark.parametrize(
     "cells",
-    [{"ffn": "", "family": "llama"}, {"family": "unheard of", "model": "X"}, {"heads": "7"}, {"layers": "20000"}],
+    [
+        {"ffn": "", "family": "llama"},
+        {"family": "unheard of", "model": "X", "ffn": ""},
+        {"heads": "7"},
+        {"layers": "20000"},
+    ],
 )
 def test_shapes_that_say_too_little_or_too_much_are_refused(cells):
     with pytest.raises(Unusable):
         found(row(GPT, **cells))
+
+
+def test_a_family_that_is_not_known_is_told_by_its_mlp():
+    plain = found(row(GPT, family="", model="X", ffn="24576"))
+    gated = found(row(GPT, family="", model="X", ffn="16384"))
+    assert (plain.module.gated, gated.module.gated) == (False, True)
+    assert plain.assumed == gated.assumed == ("family",)
 
 
 def test_arguments_of_megatron_change_the_style():

@@ -49,6 +49,21 @@ def test_a_case(tmp_path):
     assert (case.origin.source, case.origin.row, case.origin.group) == ("made", "made-1", "made")
 
 
+def test_a_table_of_another_manner():
+    """FSDP on boards named in lower case, sizes as models' names, utilization alone as what was measured."""
+    cells = {
+        "framework": "llm-foundry", "family": "mpt", "model": "30b", "seq_len": "2048", "gpu": "h100_80gb",
+        "n_gpus": "64", "tp": "", "pp": "", "cp": "", "dp": "", "fsdp": "FULL_SHARD", "recompute": "True",
+        "precision": "amp_bf16", "gbs": "1024", "mbs": "8", "grad_accum": "2", "step_time_s": "", "mfu_pct": "40",
+        "hfu_pct": "53",
+    }  # fmt: skip
+    case = read_case(row(cells))
+    assert (case.setup.dp, case.setup.zero, case.setup.micro_batches, case.setup.full) == (64, 3, 2, 1)
+    flops = 1024 * 2048 * 6 * 29.6e9  # a little less than it is, without attention
+    assert case.seconds == pytest.approx(flops / (0.4 * 989.4e12 * 64), rel=0.1)
+    assert case.software == "fsdp"
+
+
 def test_a_board_with_other_memory_is_told():
     assert read_case(row(gpu="H100 96GB")).device_bytes == 96e9
 
@@ -123,10 +138,10 @@ def test_shared_rows_are_all_accounted_for(published):
 def test_shared_sources_that_are_predicted(published):
     used = Counter(case.origin.file for case in published[0])
     least = {
-        "korthikanti2022.csv": 9, "dgxc.csv": 125, "internevo.csv": 70, "torchtitan_2024.csv": 13, "torchtitan.csv": 32,
+        "korthikanti2022.csv": 9, "dgxc.csv": 140, "internevo.csv": 70, "torchtitan_2024.csv": 13, "torchtitan.csv": 32,
         "mbridge.csv": 145, "mbridge_ablation.csv": 11, "nemo_perf_summary.csv": 43, "moe_modelzoo.csv": 17,
         "laer_moe.csv": 96, "xtuner_moe.csv": 16, "xtuner_sp.csv": 14, "bigscience_v100.csv": 100, "fms_fsdp.csv": 8,
-        "narayanan2021_table1.csv": 10, "megatron_lm_golden.csv": 400,
+        "narayanan2021_table1.csv": 10, "nemo_launcher.csv": 11, "megatron_lm_golden.csv": 400,
     }  # fmt: skip
     assert {file: used[file] for file, count in least.items() if used[file] < count} == {}
 
@@ -148,7 +163,8 @@ def test_what_the_seconds_of_flops_say_where_both_are_printed():
     off = []
     for name in ("mbridge.csv", "nemo_perf_summary.csv", "moe_modelzoo.csv"):
         for each in read_rows(folder / name):
-            if not each.text("tflops_per_gpu") or not (each.text("tokens_per_s_per_gpu") or each.text("step_time_s")):
+            timed = each.text("tokens_per_s_per_gpu") or each.text("step_time_s")
+            if not (timed and each.text("tflops_per_gpu") and each.text("task") == "Pre-Training"):
                 continue
             try:
                 printed = read_case(each).seconds
@@ -157,4 +173,4 @@ def test_what_the_seconds_of_flops_say_where_both_are_printed():
                 continue
             off.append(abs(counted / printed - 1))
     assert sorted(off)[len(off) // 2] < 0.01
-    assert sorted(off)[int(len(off) * 0.9)] < 0.03
+    assert sorted(off)[int(len(off) * 0.9)] < 0.02

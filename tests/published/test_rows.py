@@ -9,7 +9,17 @@ from tests.published.made import COLUMNS, row, write
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("8", 8), (" 8.5 ", 8.5), ("1,024", 1024), ("~704", 704), ("1e3", 1000), (".5", 0.5), ("", None), ("None", None)],
+    [
+        ("8", 8),
+        (" 8.5 ", 8.5),
+        ("1,024", 1024),
+        ("~704", 704),
+        ("1e3", 1000),
+        (".5", 0.5),
+        ("43.5 %", 43.5),
+        ("", None),
+        ("None", None),
+    ],
 )
 def test_numbers_as_tables_write_them(text, value):
     assert row(gbs=text).number("gbs") == value

@@ -29,6 +29,9 @@ def test_what_is_not_said_follows_from_the_rest():
     assert "tp" in assumed
     assert made(gbs="", grad_accum="8")[0].batch == 16
     assert made(mbs="", grad_accum="4")[0].micro_batch == 2
+    got, assumed = made(gbs="", step_time_s="2.0", tokens_per_s_total=str(round(16 * 8192 / 2)))
+    assert got.batch == 16
+    assert "gbs" in assumed
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,19 @@ def test_sequence_parallel():
 def test_a_degree_of_sequence_parallelism_splits_sequences():
     got, _ = made(sp="4", tp="1", pp="1", cp="", dp="4")
     assert (got.cp, got.dp) == (4, 4)
+
+
+def test_replicas_may_be_counted_as_the_experts():
+    cells = {**MOE, "ep": "8", "tp": "1", "pp": "1", "n_gpus": "16"}
+    assert made(**cells, dp="2")[0].dp == 16
+    assert made(**cells, dp="16")[0].dp == 16
+    assert "dp" in made(**cells, dp="2")[1]
+
+
+def test_replicas_may_be_counted_with_the_parts_of_sequences():
+    got, assumed = made(tp="2", cp="4", pp="1", dp="8", n_gpus="16")
+    assert (got.cp, got.dp) == (4, 2)
+    assert "dp" in assumed
 
 
 def test_experts_are_split_as_dense_layers_by_megatron_only():

@@ -51,7 +51,7 @@ def test_names_mean_what_is_shipped_and_paths_lie_beside_the_job(folder, monkeyp
     inputs = load(path, Options(batches=2))
     assert (inputs.model.name, inputs.module, inputs.cluster.size, inputs.device.kind) == ("mine", "vision", 4, "cpu")
     assert [batch.items for batch in inputs.batches] == [{0: 5, 1: 6, 2: 7, 3: 8}, {4: 9, 5: 10, 6: 11, 7: 12}]
-    assert set(inputs.sources) == {"job", "model", "cluster", "device cpu", "profile", "lengths"}
+    assert set(inputs.sources) == {"job", "model", "cluster", "device cpu", "profile", "software", "lengths"}
 
 
 def test_lengths_of_the_command_line_are_from_where_one_is(folder, monkeypatch):

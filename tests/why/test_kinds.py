@@ -130,7 +130,7 @@ def test_another_layout_is_priced_on_every_kind(plan):
     answer = pipeline.why_not(plan, ("recompute=full",))
     assert answer.after is not None and answer.after.peak_memory_gib < answer.before.peak_memory_gib
     for name, costs in plan.uses.prices.modules.items():
-        modules = {**plan.uses.prices.modules, name: changed(costs, source="published")}
+        modules = {**plan.uses.prices.modules, name: changed(costs, source="published", by="module")}
         prices = changed(plan.uses.prices, modules=modules)
         with pytest.raises(InputError, match="are published"):
             pipeline.why_not(changed(plan, uses=changed(plan.uses, prices=prices)), ("recompute=full",))

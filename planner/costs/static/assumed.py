@@ -1,7 +1,7 @@
 """Rates of a device that nobody timed: its data sheet's peaks, and what devices that were timed reach of theirs."""
 
 from planner.specs.base import changed
-from planner.specs.profile import Collective, Device, Profile
+from planner.specs.profile import Device
 from planner.specs.rates import AttentionCurve, GemmCurve, Rates
 
 SPREAD = 0.25  # of what these rates predict, where a fit of the device has less
@@ -24,36 +24,29 @@ ASSUMED = Rates(  # the middle of what A100, H100, H200 and B200 were fitted to
 )
 
 
-def complete(profile: Profile) -> Rates:
-    """A profile's rates with every gap filled from what is assumed; all assumed where it has none."""
-    rates = profile.rates
+CPU = changed(  # which has no tiles to fill; as much of its peak as analytic models usually take
+    ASSUMED,
+    gemm={"bf16": GemmCurve(share=0.55)},
+    attention={"any": AttentionCurve(share=0.45, backward_share=0.45)},
+    sustained={},
+)
+
+
+def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
+    """Rates with every gap filled from what is assumed of such a device; all assumed where there are none."""
     if rates is None:
-        return changed(ASSUMED, link_share=link_share(profile) or ASSUMED.link_share)
+        return CPU if kind == "cpu" else ASSUMED
     return changed(
         rates,
         gemm=ASSUMED.gemm | rates.gemm,
         attention=ASSUMED.attention | rates.attention,
         grouped_share=rates.grouped_share or ASSUMED.grouped_share,
         memory_share=rates.memory_share or ASSUMED.memory_share,
-        link_share=rates.link_share or link_share(profile) or ASSUMED.link_share,
+        link_share=rates.link_share or ASSUMED.link_share,
         adapter_share=rates.adapter_share or ASSUMED.adapter_share,
         launch_us=rates.launch_us or ASSUMED.launch_us,
-        sustained=(ASSUMED.sustained or {}) | rates.sustained,
+        sustained=ASSUMED.sustained | rates.sustained,
     )
-
-
-def link_share(profile: Profile) -> float | None:
-    """What the widest measured all-gather leaves of the data sheet's links; None: nobody measured one."""
-    table, links = profile.collectives.get("all_gather"), profile.device.link_gb_per_s
-    if table is None or not table.points or links is None:
-        return None
-    return min(1.0, wire_gb_per_s(table) / links)
-
-
-def wire_gb_per_s(table: Collective) -> float:
-    """On the wire of the largest measured group: all but a rank's own part of the buffer passes by it."""
-    widest = max(table.points, key=lambda point: point.ranks)
-    return widest.gb_per_s * (widest.ranks - 1) / widest.ranks
 
 
 def links(device: Device) -> float:

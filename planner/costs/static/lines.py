@@ -1,7 +1,8 @@
 """A static layout's prices as the lines that plans carry: milliseconds per token², per token, and once.
 
-Every term of a pass is of that form (costs/static/machine.py), so three lengths tell the line exactly; only a window
-of attention, which is narrower than some sequences and wider than others, is taken at the length that is asked for.
+Every term of a pass is of that form (costs/static/machine.py), so three lengths tell the line exactly. What is not, a
+window of attention that is wider than some sequences, or a host that launches more slowly than the device computes, is
+taken as it is near the length that is asked for.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from planner.specs.model import Module
 from planner.specs.profile import Fit
 from planner.units import MS
 
-LEAST = 1e-12  # of the largest coefficient: below it, a difference is rounding
+NEAR = np.array([0.9, 1.0, 1.1])  # of the length that is asked for
+LEAST = 1e-11  # of the largest coefficient: below it, a difference is rounding
 
 
 def compute_ms(found: Pass) -> float:
@@ -24,8 +26,15 @@ def compute_ms(found: Pass) -> float:
 
 
 def waits_ms(found: Pass) -> float:
-    """Of tensor parallelism and of experts; cp's rings are priced apart, by the plan's groups."""
+    """Of tensor parallelism and of experts."""
     return float(found.tp + found.ep) / MS
+
+
+def ring_fit(module: Module, setup: Setup, machine: Machine, forward: bool) -> Fit:
+    """What of cp's ring attention does not hide, per token of sequences as long as the setup's."""
+    passes = mean_layer(module, setup, machine)
+    seconds = (passes.forward if forward else passes.backward).cp
+    return Fit(ms_per_token=float(seconds / (setup.micro_batch * setup.seq)) / MS)
 
 
 def layer_fit(module: Module, setup: Setup, machine: Machine, forward: bool, of: Callable[[Pass], float]) -> Fit:
@@ -39,13 +48,14 @@ def head_fit(module: Module, setup: Setup, machine: Machine, forward: bool, of: 
 
 
 def line(setup: Setup, priced: Callable[[Setup], Passes], forward: bool, of: Callable[[Pass], float]) -> Fit:
-    """The parabola through three lengths around the setup's own."""
-    lengths = np.array([0.5, 1.0, 2.0]) * float(setup.seq)
+    """The parabola through three lengths around the setup's own; of one rank, as if its group had no other but tp's."""
     values = []
-    for length in lengths:
-        passes = priced(replace(setup, seq=length, micro_batch=1, cp=1))
+    for part in NEAR:
+        passes = priced(replace(setup, seq=part * setup.seq))
         values.append(of(passes.forward if forward else passes.backward))
-    scaled = np.linalg.solve(np.vander(lengths / setup.seq, 3), np.array(values))  # over lengths in units of seq
-    clean = np.where(np.abs(scaled) > LEAST * np.abs(scaled).max(initial=0.0), scaled, 0.0)
-    squared, linear, once = (max(0.0, float(each)) for each in clean / np.array([setup.seq**2, setup.seq, 1.0]))
+    scaled = np.linalg.solve(np.vander(NEAR, 3), np.array(values))  # over lengths in units of seq
+    clean = np.where(scaled > LEAST * np.abs(scaled).max(initial=0.0), scaled, 0.0)
+    clean *= values[1] / clean.sum() if clean.sum() > 0 else 0.0  # exact at the length that is asked for
+    count, length = float(setup.micro_batch), float(setup.seq)
+    squared, linear, once = (float(each) for each in clean / np.array([count * length**2, count * length, 1.0]))
     return Fit(ms_per_token2=squared, ms_per_token=linear, ms=once)

@@ -1,7 +1,7 @@
-"""What replicas owe each other in a step: gradients reduced, parameters gathered, and the optimizer's pass over its part.
+"""What replicas owe each other in a step: gradients reduced, parameters gathered, the optimizer's pass over its part.
 
-ZeRO (arXiv 1910.02054): from stage 1 on each replica updates a shard, and what it updated is gathered; from stage 3 on
-parameters are gathered for each micro-batch's forward and backward, and its gradients are reduced at once, as FSDP does.
+ZeRO (arXiv 1910.02054): from stage 1 on each replica updates a shard, and what it updated is gathered; from stage 3
+on parameters are gathered for each micro-batch's forward and backward, and its gradients reduced at once, as FSDP does.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,9 @@ def exchanged(part: Held, setup: Setup, machine: Machine) -> Exchanged:
     between = wires.all_reduce(gradients / shard, copies, part.stride * shard)
     whole = wires.all_reduce(gradients, part.replicas, part.stride)
     gathered = wires.gather(part.count * WEIGHT_BYTES, shard, part.stride)
-    return Exchanged(np.where(setup.zero > 0, scattered + between, whole), np.where(setup.zero > 0, gathered, 0.0))
+    there = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, whose exchange would wait all the same
+    sharded = setup.zero > 0
+    return Exchanged(there * np.where(sharded, scattered + between, whole), there * np.where(sharded, gathered, 0.0))
 
 
 def unhidden(module: Module, setup: Setup, machine: Machine, compute: tuple[Number, Number]) -> Number:

@@ -73,8 +73,10 @@ KINDS = ("again", "precision", "scheme", "dispatch", "hides", "balanced", "adapt
 def arrays(setups: list[Setup]) -> Setup:
     """Many setups as one. They agree in what is no number."""
     first = setups[0]
-    numbers = [field.name for field in fields(Setup) if field.name not in KINDS]
-    return replace(first, **{name: column(setups, name) for name in numbers})
+    numbers: dict[str, Any] = {
+        field.name: column(setups, field.name) for field in fields(Setup) if field.name not in KINDS
+    }
+    return replace(first, **numbers)
 
 
 def column(setups: list[Setup], name: str) -> NDArray[np.float64]:

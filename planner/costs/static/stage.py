@@ -9,8 +9,8 @@ from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Number, Setup
 from planner.costs.static.traffic import layer_traffic
 from planner.costs.static.work import Attention, Matmul, Work, head_work, layer_work
-from planner.specs.layers import LayerKind, layer_kinds, windowed
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import LayerKind, experts_of, layer_kinds, windowed
+from planner.specs.model import Module
 from planner.units import MS
 
 
@@ -67,17 +67,28 @@ def mean_layer(module: Module, setup: Setup, machine: Machine) -> Passes:
 def layer(module: Module, kind: LayerKind, window: int | None, setup: Setup, machine: Machine) -> Passes:
     """One layer, with what of it is computed again in backward."""
     work = layer_work(module, kind, setup, window)
-    assert work.attention
-    hidden = machine.attention(work.attention, True), machine.attention(work.attention, False)
+    core = work.attention
+    assert core
+    hidden = machine.attention(core, True), machine.attention(core, False)
     traffic = layer_traffic(module, kind, setup, machine, hidden)
     if kind == "moe" and not setup.balanced:
-        work = replace(work, matmuls=tuple(unbalanced(p, machine.timing.imbalance) for p in work.matmuls))
+        fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, setup))
+        work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
     forward = Pass(machine.forward(work, setup.precision), traffic.tp[0], traffic.cp[0], traffic.ep[0])
-    backward = Pass(
-        machine.backward(work, setup.precision, trained(setup)), traffic.tp[1], traffic.cp[1], traffic.ep[1]
-    )
-    again = recomputed(work, work.attention, setup, machine) * (1.0 - setup.full)
-    return Passes(forward, backward + forward * setup.full + Pass(compute=again))
+    again = recomputed(work, core, setup, machine) * (1.0 - setup.full)
+    compute = machine.backward(work, setup.precision, trained(setup)) + again
+    backward = Pass(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
+    host = machine.host(work, setup.tp)
+    forward, backward = launched(forward, host), launched(backward, host)
+    return Passes(forward, backward + forward * setup.full)
+
+
+def launched(done: Pass, host: Number) -> Pass:
+    """No sooner than the host has launched it: of device and host, the slower one sets the pace. Where they are about
+    as quick, each waits for the other now and then: a maximum with a round corner, 2^¼ − 1 above it at the most.
+    """
+    both = (done.seconds**4 + host**4) ** 0.25
+    return replace(done, compute=done.compute + (both - done.seconds))
 
 
 def trained(setup: Setup) -> int:
@@ -85,9 +96,15 @@ def trained(setup: Setup) -> int:
     return 1 if setup.adapters else 2
 
 
-def unbalanced(product: Matmul, imbalance: float) -> Matmul:
+def local_experts(module: Module, setup: Setup) -> Number:
+    """Of one rank. Choices of experts differ by chance: n of them together are off their mean by 1/√n of one alone."""
+    moe = experts_of(module)
+    return np.maximum(1.0, moe.experts / setup.ep) if moe else 1.0
+
+
+def unbalanced(product: Matmul, fullest: Number) -> Matmul:
     """Of the rank whose experts have most tokens."""
-    return replace(product, m=product.m * imbalance) if product.grouped else product
+    return replace(product, m=product.m * fullest) if product.grouped else product
 
 
 def recomputed(work: Work, core: Attention, setup: Setup, machine: Machine) -> Number:
@@ -106,9 +123,7 @@ def recomputed(work: Work, core: Attention, setup: Setup, machine: Machine) -> N
 
 
 def head(module: Module, setup: Setup, machine: Machine) -> Passes:
-    """What the last stage computes behind its layers: logits and loss."""
-    if not isinstance(module, Decoder):
-        return NOTHING
+    """What the last stage computes beside its layers: logits and loss."""
     work = head_work(module, setup)
     return Passes(
         Pass(compute=machine.forward(work, "bf16")), Pass(compute=machine.backward(work, "bf16", trained(setup)))

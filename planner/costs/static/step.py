@@ -16,6 +16,8 @@ from planner.costs.static.traffic import stage_send
 from planner.specs.model import Module
 from planner.units import MS
 
+ZERO_BUBBLE = 1 / 3  # of 1F1B's bubble, with the activations of 1F1B (ZB-H1, arXiv 2401.10241, section 2.3)
+
 
 @dataclass(frozen=True, slots=True)
 class StepSeconds:
@@ -43,8 +45,8 @@ def step_seconds(module: Module, setup: Setup, machine: Machine) -> StepSeconds:
     slowest, through = pace(staged, setup)
     count = setup.micro_batches
     send = 2.0 * stage_send(module, setup, machine) * machine.timing.pp_exposed
-    sends = send * (count * setup.vpp + setup.pp - 1.0)
-    bubble = (through - slowest.seconds) / setup.vpp
+    sends = np.where(setup.pp > 1, waited(setup, send, slowest.seconds, through), 0.0)
+    bubble = (through - slowest.seconds) / setup.vpp * (ZERO_BUBBLE if setup.scheme == "zero_bubble" else 1.0)
     exposed = unhidden(module, setup, machine, (staged.middle.forward.seconds, staged.middle.backward.seconds))
     updated = update(module, setup, machine)
     jitter = machine.timing.jitter * np.log2(np.maximum(1.0, setup.ranks / machine.wires.per_node))
@@ -54,6 +56,22 @@ def step_seconds(module: Module, setup: Setup, machine: Machine) -> StepSeconds:
         slowest.compute * count, slowest.tp * count, slowest.cp * count, slowest.ep * count,
         sends, bubble, exposed, updated, overhead,
     )  # fmt: skip
+
+
+def waited(setup: Setup, send: Number, slowest: Number, through: Number) -> Number:
+    """Seconds of sends that a step waits for. `send`: there and back; `slowest` and `through`: of one micro-batch.
+
+    What fills and drains the pipeline waits for its sends: from the first chunk of layers to the last and back. GPipe's
+    and interleaving's other sends run beside passes. Under 1F1B a micro-batch's return lets the next one but pp in, so
+    that a stage which is slower than the others by less than its share of a round trip waits for the rest of it.
+    """
+    pp, chunks = np.asarray(setup.pp), setup.pp * setup.vpp
+    hops = send * (chunks - 1.0)
+    if setup.scheme == "gpipe":
+        return hops
+    behind = np.maximum(0.0, (through + send * (pp - 1.0)) / pp - slowest)
+    later = np.maximum(0.0, setup.micro_batches - pp / np.maximum(1.0, pp - 1.0))
+    return hops + np.where(chunks > pp, 0.0, behind * later)
 
 
 def pace(staged: Stages, setup: Setup) -> tuple[Pass, Number]:

@@ -1,4 +1,4 @@
-"""What ranks exchange: within a layer (tp, cp, ep), between stages (pp), and for a step (dp), in seconds and unhidden."""
+"""What ranks exchange within a layer (tp, cp, ep) and between stages (pp), in seconds and unhidden."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Traffic:
 def layer_traffic(
     module: Module, kind: LayerKind, setup: Setup, machine: Machine, hidden: tuple[Number, Number]
 ) -> Traffic:
-    """Of one layer and micro-batch. `hidden`: seconds of attention in forward and backward, behind which cp's ring goes."""
+    """Of one layer and micro-batch. `hidden`: seconds of attention, forward and backward, behind which cp's ring goes."""
     return Traffic(
         tensor(module, kind, setup, machine),
         ring(module, setup, machine, hidden),
@@ -83,7 +83,9 @@ def experts(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> 
     spread = machine.wires.all_to_all(size, setup.ep, setup.etp, far=far)
     shared = machine.wires.gather(size * setup.etp, setup.etp, 1)
     shown = timing.ep_exposed * (timing.overlapped if "ep" in setup.hides else 1.0)
-    once = 2.0 * (spread + shared) * shown * (1.0 if setup.balanced else timing.imbalance)
+    local = np.maximum(1.0, module.moe.experts / setup.ep)
+    fullest = 1.0 if setup.balanced else 1.0 + timing.imbalance / np.sqrt(local)
+    once = 2.0 * (spread + shared) * shown * fullest
     return once, once
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from planner.costs.static.setup import Number, Setup
 from planner.specs.layers import LayerKind
 from planner.specs.model import Decoder, Module, head_dim
-from planner.specs.shapes import key_width, query_width
+from planner.specs.shapes import end_flops, key_width, query_width
 
 BF16 = 2  # bytes of an element of activations
 
@@ -30,6 +30,10 @@ class Matmul:
     @property
     def flops(self) -> Number:
         return 2.0 * self.m * self.n * self.k * self.count
+
+    @property
+    def weights(self) -> Number:
+        return self.n * self.k * self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,10 @@ def expert_part(module: Decoder, setup: Setup, tokens: Number) -> tuple[list[Mat
     return products, moved, kernels
 
 
-def head_work(module: Decoder, setup: Setup) -> Work:
-    """Logits over this rank's part of the vocabulary, and their loss in float32."""
-    share = module.vocab / setup.tp
+def head_work(module: Module, setup: Setup) -> Work:
+    """Logits over this rank's part of the vocabulary, and their loss in float32; or what an encoder has at its ends."""
+    share = end_flops(module) / (2.0 * module.hidden) / setup.tp
     product = Matmul(setup.tokens, share, module.hidden, wide=False)
+    if not isinstance(module, Decoder):
+        return Work((product,), None, setup.tokens * module.hidden * BF16 * 4.0, 6)
     return Work((product,), None, setup.tokens * share * (BF16 + 4.0 * 4), 8)

@@ -1,0 +1,49 @@
+"""Microseconds of the closed form for one configuration, and configurations a second for many at once."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from benchmarks.registry import Figures
+from planner.costs.static.assumed import complete
+from planner.costs.static.machine import Machine
+from planner.costs.static.setup import Setup, arrays
+from planner.costs.static.step import step_seconds
+from planner.costs.static.wires import Wires
+from planner.specs.library import read
+from planner.specs.model import Model, Module
+from planner.specs.profile import Profile
+from planner.specs.software import Software
+
+REPEATS, MANY = 9, 1 << 18
+MODELS = ("llama-3-70b", "qwen3-235b-a22b")
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    profile, software = read("h100-80gb", Profile)[0], read("megatron", Software)[0]
+    machine = Machine(profile.device, complete(profile.rates), Wires(8, 315.0, 42.0, 3.0, 8.0), software.timing)
+    for name in MODELS:
+        module = next(iter(read(name, Model)[0].modules.values()))
+        some = setups()
+        together = arrays(some * (MANY // len(some)))
+        alone, at_once = ([timed(module, each, machine) for _ in range(REPEATS)] for each in (some[0], together))
+        yield {
+            "model": name,
+            "one_ms": round(1e3 * median(alone), 3),
+            "configurations_per_second": round(len(together.seq) / median(at_once)),
+        }
+
+
+def setups() -> list[Setup]:
+    return [
+        Setup(ranks=1024, seq=8192, batch=1024, tp=tp, pp=pp, cp=cp, micro_batch=mb, ep=ep, zero=1)
+        for tp, pp, cp, mb, ep in product((1, 2, 4, 8), (1, 2, 4, 8), (1, 2), (1, 2), (1, 8))
+    ]
+
+
+def timed(module: Module, setup: Setup, machine: Machine) -> float:
+    start = perf_counter()
+    step_seconds(module, setup, machine)
+    return perf_counter() - start

@@ -1,0 +1,116 @@
+"""What a fit on published rows has found, as files: each framework's traits, and the paces of devices."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner import files
+from planner.calibrate.frameworks import FRAMEWORKS
+from planner.calibrate.joint import Found, Logs
+from planner.calibrate.knobs import CHIPS, COMMON, PACES, Knob, with_traits
+from planner.costs.static.assumed import SPREAD
+from planner.published.case import Case
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.profile import Profile, Provenance
+from planner.specs.rates import Fitted
+from planner.specs.software import Software
+
+DIGITS = 4
+KIND = "least squares on published steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fit and what it rests on; logarithms of predicted over measured [cases], with each source and without it."""
+
+    cases: Sequence[Case]
+    found: Found
+    inside: Logs
+    outside: Logs  # NaN where its source was not left out
+    common: Logs  # as the generic framework, likewise
+    spreads: Mapping[str, float]  # of each framework
+
+
+def software(name: str, fit: Fit, date: str) -> Software:
+    """One framework as a file. The generic one is judged on every row, left out, as if nobody knew its framework."""
+    known = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
+    values = {knob: rounded(value) for knob, value in fit.found.values.items() if knob.owner == name}
+    timing = with_traits(known.timing, name, values)
+    if name == COMMON:
+        timing = changed(timing, shard_ms=0.0)
+    return Software(
+        format=Software.FORMAT,
+        name=name,
+        provenance=Provenance(source=KIND, date=date, note=known.about),
+        timing=changed(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
+        accounting=known.accounting,
+        spread=round(fit.spreads[name], 3),
+        fitted={"time": fitted(name, fit, date)},
+    )
+
+
+def fitted(name: str, fit: Fit, date: str) -> Fitted:
+    """Its rows, its errors on them, and the coefficients that they cannot tell."""
+    here = np.array([name in (COMMON, case.software) for case in fit.cases])
+    outside = (fit.common if name == COMMON else fit.outside)[here]
+    inside = np.abs(np.exp(fit.inside[here]) - 1)
+    left = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
+    knobs = [knob for knob in fit.found.values if knob.owner == name]
+    return Fitted(
+        rows=int(here.sum()),
+        median_error=rounded(np.median(inside)) if len(inside) else 0.0,
+        p90_error=rounded(np.quantile(inside, 0.9)) if len(inside) else 0.0,
+        left_out_error=rounded(np.median(left)) if len(left) else None,
+        held=tuple(knob.name for knob in knobs if fit.found.held(knob)),
+        sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, here, strict=True) if used})),
+        date=date,
+    )
+
+
+def paces(fit: Fit) -> dict[str, dict[str, float]]:
+    """What each device of the rows sustains, by precision; boards of one chip have one pace."""
+    found: dict[str, dict[str, float]] = {}
+    owners = {knob.owner for knob in fit.found.values if knob.name in PACES}
+    chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
+    for board, chip in sorted(chips.items()):
+        values = {name: fit.found.values.get(Knob(chip, name)) for name in PACES}
+        found[board] = {name: rounded(value) for name, value in values.items() if value is not None}
+    return found
+
+
+def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
+    """A file of each framework in the rows, and the generic one."""
+    names = sorted({COMMON, *(case.software for case in fit.cases)})
+    paths = [folder / f"{name}.yaml" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        files.write(path, software(name, fit, date))
+    return paths
+
+
+def write_fit(fit: Fit, folder: Path, date: str) -> list[Path]:
+    """`software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device, with its pace."""
+    paths = write_software(fit, folder / "software", date)
+    for name, values in paces(fit).items():
+        if name in library.names(Profile):
+            paths.append(folder / "devices" / f"{name}.yaml")
+            files.write_text(paths[-1], with_paces(files.read_text(library.find(name, Profile)), values))
+    return paths
+
+
+def with_paces(text: str, values: Mapping[str, float]) -> str:
+    """A device's file with these paces in its rates, all else as it stands; rates of these alone, where it has none."""
+    line = "  sustained: {" + ", ".join(f"{name}: {value:g}" for name, value in values.items()) + "}\n"
+    text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
+    if not re.search(r"^rates:", text, flags=re.MULTILINE):
+        text += f"rates:\n  source: fitted\n  spread: {SPREAD}\n"
+    place = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
+    assert place, "rates begin with their source and their spread"
+    return text[: place.end()] + line + text[place.end() :]
+
+
+def rounded(value: float) -> float:
+    return float(f"{float(value):.{DIGITS}g}")

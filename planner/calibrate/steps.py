@@ -1,0 +1,77 @@
+"""Published step times in, frameworks and paces out, with what is off and what would be off elsewhere."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner.calibrate.joint import fit, measured, predicted
+from planner.calibrate.knobs import COMMON
+from planner.calibrate.left_out import SHARE, half_width, left_out, spreads
+from planner.calibrate.rows import machines, telling
+from planner.calibrate.software import Fit
+from planner.errors import InputError
+from planner.published.read import read_published
+
+FEWEST = 10  # rows, below which there is nothing to fit
+EACH = "each"
+OnWork = Callable[[int, int, str], None]  # done, of how many, what
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Of one source: rows, and median errors of time: fitted with it, and without it (None: not asked)."""
+
+    name: str
+    rows: int
+    median_error: float
+    left_out_error: float | None
+    generic_error: float | None  # left out, and as if nobody knew its framework
+
+
+def calibrate_published(folder: Path, without: Sequence[str], on_work: OnWork) -> Fit:
+    """`without`: sources to leave out in turn, or `each`. Raises InputError where rows are too few to tell anything."""
+    on_work(0, 1, "reading rows")
+    cases = telling(read_published(folder)[0])
+    sources = sorted({case.origin.source for case in cases})
+    if len(cases) < FEWEST:
+        what = f"{len(cases)} rows tell of a step's time: too few to fit {FEWEST} coefficients and more"
+        raise InputError(what, where=str(folder), fix="give a folder with more rows")
+    for name in without:
+        if name not in (*sources, EACH):
+            raise InputError(f"no source is called `{name}`", where="--leave-out", fix=f"one of {', '.join(sources)}")
+    run_on = machines(cases)
+    on_work(0, 1, f"fitting {len(cases)} rows of {len(sources)} sources")
+    found = fit(cases, run_on)
+    inside = np.log(predicted(cases, run_on, found.values)) - measured(cases)
+    asked = sources if EACH in without else sorted(set(without))
+    own, common = left_out(
+        cases, run_on, found.values, asked, lambda done, of, name: on_work(done, of, f"without {name}")
+    )
+    if EACH in without:
+        widths = spreads(cases, own, common)
+    else:  # in-sample errors, doubled: what left-out ones of many sources were
+        widths = {name: 2 * half_width(inside) for name in (COMMON, *(case.software for case in cases))}
+    return Fit(cases, found, inside, own, common, widths)
+
+
+def by_source(made: Fit) -> list[Source]:
+    names = np.array([case.origin.source for case in made.cases])
+    found = []
+    for name in sorted(set(names.tolist())):
+        inside, outside, common = (each[names == name] for each in (made.inside, made.outside, made.common))
+        found.append(Source(name, len(inside), off(inside) or 0.0, off(outside), off(common)))
+    return found
+
+
+def off(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float | None:
+    """Median relative error; None where nothing was left out."""
+    known = logs[np.isfinite(logs)]
+    return float(np.median(np.abs(np.exp(known) - 1))) if len(known) else None
+
+
+def held_share(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]", spread: float) -> float:
+    """Of rows within the interval; SHARE where it was set by these."""
+    known = logs[np.isfinite(logs)]
+    return float(np.mean(np.abs(known) <= spread)) if len(known) else SHARE

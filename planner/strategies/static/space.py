@@ -1,0 +1,134 @@
+"""Every legal static layout, as columns of numbers: degrees that divide what they split, powers of two where nothing
+else is said.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.specs.job import StaticLayout
+from planner.specs.layers import experts_of
+from planner.specs.model import kv_heads
+from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
+
+NAMES = tuple(Choice.__dataclass_fields__)
+WIDTH = len(NAMES)
+Space = dict[str, NDArray[np.int64]]  # by field of Choice, each as long as there are layouts
+
+
+def space(trained: Trained, per_node: int, fixed: StaticLayout) -> Space:
+    """All layouts that keep what is fixed. May be empty."""
+    names = ("tp", "cp", "pp", "ep", "etp", "vpp", "micro_batch", "zero", "recompute")
+    tables = [np.zeros((0, WIDTH), dtype=np.int64)]
+    for mesh in meshes(trained, per_node, fixed):
+        rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
+        tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(fixed))))
+    table = np.concatenate(tables)
+    return {name: table[:, names.index(name)] for name in NAMES}
+
+
+def crossed(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+    """Every combination of a row of each part, side by side, the last part's fastest."""
+    if not all(parts):
+        return np.zeros((0, WIDTH), dtype=np.int64)
+    places = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
+    columns = [np.array(part, dtype=np.int64)[at.reshape(-1)] for part, at in zip(parts, places, strict=True)]
+    return np.concatenate(columns, axis=1)
+
+
+def singles(values: Sequence[int]) -> list[tuple[int]]:
+    return [(value,) for value in values]
+
+
+def choice_at(found: Space, place: int) -> Choice:
+    return Choice(**{name: int(column[place]) for name, column in found.items()})
+
+
+Mesh = tuple[int, int, int]  # tp, cp, pp
+
+
+def meshes(trained: Trained, per_node: int, fixed: StaticLayout) -> Iterator[Mesh]:
+    """tp within a node, dividing the heads; each rank of a pipeline has a layer, each of a ring some of a sequence."""
+    module, ranks = trained.module, trained.ranks
+    widths = [fixed.tp] if fixed.tp else [n for n in powers(min(ranks, per_node)) if splits_heads(trained, n)]
+    rings = [fixed.cp] if fixed.cp else powers(min(ranks, max(1, max(trained.sizes) // 2)))
+    depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
+    for tp, cp, pp in product(widths, rings, depths):
+        if ranks % (tp * cp * pp) == 0 and module.heads % tp == 0 and pp <= module.layers:
+            yield tp, cp, pp
+
+
+def pipeline_ranks(ranks: int, layers: int) -> list[int]:
+    """Those that layers come out even over, all alike or with embedding and head for a layer each; else any."""
+    all_of = [n for n in divisors(ranks) if n <= layers]
+    even = [n for n in all_of if 0 in (layers % n, (layers + 2) % n)]
+    return even if len(even) > 1 else all_of
+
+
+def splits_heads(trained: Trained, tp: int) -> bool:
+    """Query heads come out even; key/value heads do, or each is repeated on as many ranks."""
+    groups = kv_heads(trained.module)
+    return trained.module.heads % tp == 0 and (groups % tp == 0 or tp % groups == 0)
+
+
+def expert_meshes(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tuple[int, int]]:
+    """Over the ranks of a stage; an expert is split as far as the dense part is, or not at all."""
+    moe, held = experts_of(trained.module), trained.ranks // mesh[2]
+    if moe is None:
+        if (fixed.ep or 1) == (fixed.etp or 1) == 1:
+            yield 1, 1
+        return
+    spread = [fixed.ep] if fixed.ep else powers(min(held, moe.experts))
+    for ep, etp in product(spread, [fixed.etp] if fixed.etp else sorted({1, mesh[0]})):
+        if moe.experts % ep == 0 and moe.ffn % etp == 0 and held % (ep * etp) == 0:
+            yield ep, etp
+
+
+def pipelines(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tuple[int, int]]:
+    """Chunks on a rank, and sequences in a micro-batch. Interleaving needs rounds of as many micro-batches as ranks."""
+    tp, cp, pp = mesh
+    dp, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
+    most = max(1, count // dp)
+    for vpp in [fixed.vpp] if fixed.vpp else chunk_counts(layers, pp, fixed):
+        if (vpp > 1 and pp == 1) or layers < pp * vpp or (fixed.schedule == "interleaved" and vpp == 1 < pp):
+            continue
+        for micro_batch in [fixed.micro_batch] if fixed.micro_batch else powers(most):
+            if trained.equal and count % (dp * micro_batch):
+                continue
+            if vpp == 1 or not trained.equal or count // (dp * micro_batch) % pp == 0:
+                yield vpp, micro_batch
+
+
+def chunk_counts(layers: int, pp: int, fixed: StaticLayout) -> list[int]:
+    """Chunks of a rank that come out even: all alike, or with embedding and head for a layer each."""
+    if pp == 1 or fixed.schedule in ("1f1b", "gpipe"):
+        return [1]
+    even = [n for n in range(1, layers // pp + 1) if 0 in (layers % (pp * n), (layers + 2) % (pp * n))]
+    return [n for n in even if n == 1 or (layers + 2) // (pp * n) > 1 or layers % (pp * n) == 0] or [1]
+
+
+def zeros(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> list[int]:
+    """Without replicas there is nothing to shard. Behind stage 1 gradients are reduced, or weights gathered, in each
+    micro-batch, which a pipeline does not pay for.
+    """
+    if fixed.zero is not None:
+        return [fixed.zero]
+    tp, _, pp = mesh
+    if trained.ranks // (tp * pp) == 1:
+        return [0]
+    return [0, 1] if pp > 1 else [0, 1, 2, 3]
+
+
+def recomputes(fixed: StaticLayout) -> list[int]:
+    return [RECOMPUTE.index(fixed.recompute)] if fixed.recompute else [*range(len(RECOMPUTE))]
+
+
+def powers(most: int) -> list[int]:
+    """1, 2, 4, … up to `most`."""
+    return [2**n for n in range(most.bit_length())]
+
+
+def divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]

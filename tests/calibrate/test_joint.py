@@ -1,0 +1,87 @@
+"""Traits come out of steps that they made; neither rows nor sources that are off turn the others around."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.calibrate.joint import COMMON, fit, predicted
+from planner.calibrate.knobs import Knob
+from planner.calibrate.rows import machines
+from tests.calibrate.made import grid, measured, truth
+
+KNOWN = {"tp_exposed": 0.9, "passes": 1.5}
+
+
+def errors(cases, values):
+    seconds = np.array([case.seconds for case in cases])
+    return np.abs(predicted(cases, machines(cases), values) / seconds - 1)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return measured(grid("one"), truth(**KNOWN))
+
+
+@pytest.fixture(scope="module")
+def found(exact):
+    return fit(exact, machines(exact))
+
+
+def test_what_made_the_steps_is_found(found, exact):
+    assert np.median(errors(exact, found.values)) < 0.01
+    assert found.values[Knob("nemo", "tp_exposed")] == pytest.approx(0.9, rel=0.2)
+    assert found.values[Knob("nemo", "passes")] > 1.25  # 1.5, drawn to 1.2
+
+
+def test_what_no_row_tells_stays_as_assumed_and_is_said(found):
+    knob = Knob("nemo", "cast")  # no row is in fp8
+    assert found.held(knob) and found.values[knob] == pytest.approx(0.5, rel=0.01)
+    assert not found.held(Knob("nemo", "tp_exposed"))
+
+
+def test_rows_that_are_off_pull_no_harder_than_others(exact, found):
+    spoilt = [replace(c, seconds=c.seconds * 5) if n % 10 == 0 else c for n, c in enumerate(exact)]
+    again = fit(spoilt, machines(spoilt))
+    assert np.median(errors(exact, again.values)) < 0.1  # of a tenth of the rows, five times too slow
+
+
+def test_a_source_that_is_off_does_not_outvote_two_that_agree(exact):
+    others = measured(grid("two"), truth(**KNOWN))
+    wrong = [replace(c, seconds=c.seconds * 1.8) for c in measured(grid("wrong"), truth(**KNOWN))]
+    cases = [*exact, *others, *wrong]
+    values = fit(cases, machines(cases)).values
+    assert np.median(errors([*exact, *others], values)) < 0.08
+
+
+def test_the_order_of_rows_changes_nothing(exact, found):
+    order = np.random.default_rng(1).permutation(len(exact))
+    mixed = [exact[n] for n in order]
+    again = fit(mixed, machines(mixed))
+    assert again.values == pytest.approx(found.values, rel=1e-3)
+
+
+def test_the_same_rows_give_the_same_values(exact, found):
+    assert fit(exact, machines(exact)) == found
+
+
+def test_an_unknown_framework_is_the_generic_one(exact, found):
+    strange = [replace(case, software="strange") for case in exact]
+    common = {knob: value for knob, value in found.values.items() if knob.owner != "nemo"}
+    assert predicted(strange, machines(exact), found.values) == pytest.approx(
+        predicted(exact, machines(exact), common), rel=1e-12
+    )
+    assert any(knob.owner == COMMON for knob in common)
+
+
+def test_values_as_arrays_price_as_values_one_by_one(exact):
+    """One pass over [values, 1] against [cases], which is what slopes are made of."""
+    few, run_on = exact[:3], machines(exact[:3])
+    each = [predicted(few, run_on, truth(passes=value)) for value in (0.8, 1.6)]
+    with_array = truth() | {Knob("nemo", "passes"): np.array([[0.8], [1.6]])}
+    from planner.calibrate.joint import fitted
+    from planner.costs.static.step import step_seconds
+
+    for place, case in enumerate(few):
+        both = step_seconds(case.module, case.setup, fitted(run_on[place], case, with_array)).seconds
+        assert np.ravel(both) == pytest.approx([row[place] for row in each], rel=1e-12)

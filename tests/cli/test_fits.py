@@ -1,0 +1,95 @@
+"""`planner fits`: yes or no with its chance, stage by stage, and the smallest change that fits."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import pipeline
+from planner.cli.app import app
+from planner.specs.accounting import Accounting
+from planner.specs.base import changed
+from planner.specs.inputs import Options, load
+from planner.specs.job import StaticLayout
+from planner.strategies.static.fitting import fitting
+from planner.units import GIB
+from tests.static_jobs import small_cluster, static_job
+
+K2 = "k2-65b-h100x480"
+KINDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "workspace", "buffers", "context")
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["fits", *words])
+
+
+def k2(accounting=None, **fixed):
+    """K2's job with another layout."""
+    inputs = load(K2, Options())
+    layout = changed(inputs.job.fix.layouts["llm"], **fixed)
+    job = changed(inputs.job, fix=changed(inputs.job.fix, layouts={"llm": layout}))
+    return fitting(replace(inputs, job=job, accounting=accounting or inputs.accounting))
+
+
+def test_k2_fits_with_four_stages():
+    """LLM360 K2 trained with TP 8, PP 4 and a distributed optimizer on 80 GB (arXiv 2501.07124)."""
+    done = invoke(K2, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["fits"] and said["chance"] < 0.01 and said["change"] is None
+    assert len(said["stages"]) == 4
+    assert all(kind in stage for stage in said["stages"] for kind in KINDS)
+
+
+def test_k2_does_not_fit_with_one_stage():
+    """Of 65.3 billion parameters each rank would hold an eighth: 16 bytes of each are more than the device has; under
+    ZeRO-1 weights and float32 gradients leave too little for the activations of four sequences.
+    """
+    plain = k2(pp=1, zero=0)
+    assert not plain.yes and plain.chance > 0.99
+    assert plain.stages[0].taken.states > 80e9
+    assert not k2(Accounting(), pp=1).yes
+    assert k2(Accounting()).yes
+
+
+def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [8192] * 8, "zero: 0")
+    done = invoke(job, "--json")
+    assert done.exit_code == 3
+    said = json.loads(done.stdout)
+    assert not said["fits"] and said["chance"] > 0.5
+    assert len(said["change"]["what"]) == 1
+    name, value = said["change"]["what"][0].split(" ")
+    again = static_job(
+        tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [8192] * 8, f"zero: 0, {name}: {value}"
+        if name != "zero" else f"zero: {value}",
+    )  # fmt: skip
+    assert pipeline.fits(again).yes
+
+
+def test_a_table_for_people():
+    done = invoke(K2)
+    assert "fits into" in done.stdout and "chance of running out" in done.stdout
+    assert all(kind in done.stdout for kind in (*KINDS, "margin"))
+
+
+@pytest.mark.parametrize("job", [K2, "llama-3.1-405b-h100x1024", "qwen3-235b-h100x256"])
+def test_shipped_layouts_fit(job):
+    found = pipeline.fits(job)
+    assert found.yes
+    assert found.margin_bytes + found.allowed == pytest.approx(found.device_bytes)
+    fullest = found.stages[found.fullest].taken
+    assert float(fullest.total) == max(float(use.taken.total) for use in found.stages)
+    assert float(fullest.total) <= 79.1 * GIB
+
+
+def test_fewer_ranks_that_hold_a_part_take_more():
+    totals = [k2(pp=pp).stages[0].taken.states for pp in (4, 2, 1)]
+    assert totals == sorted(totals)
+    assert isinstance(load(K2, Options()).job.fix.layouts["llm"], StaticLayout)

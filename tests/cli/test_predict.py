@@ -1,0 +1,86 @@
+"""`planner predict`: seconds, their parts and where they come from, of a layout that is fixed."""
+
+import json
+from math import exp
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import pipeline
+from planner.cli.app import app
+from planner.specs import library
+from planner.specs.model import Model
+from planner.strategies.static.predicted import model_flops
+from tests.static_jobs import small_cluster, static_job
+
+PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def job(tmp_path):
+    def write(fixed="tp: 2, pp: 2", sizes=(4096,) * 16, ranks=8):
+        return static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+
+    return write
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["predict", *words])
+
+
+def test_one_json_object(job):
+    done = invoke(job(), "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["layout"] == "tp 2 · pp 2 · dp 2 · zero 1 · recompute none · micro-batch 1"
+    assert [*said["parts"]] == PARTS
+    assert sum(said["parts"].values()) == pytest.approx(said["closed_form_seconds"])
+    assert said["step_seconds"] == pytest.approx(said["closed_form_seconds"], rel=0.01)
+    assert said["interval"] == pytest.approx([said["step_seconds"] * exp(sign * said["spread"]) for sign in (-1, 1)])
+    assert said["tokens_per_second"] == pytest.approx(16 * 4096 / said["step_seconds"])
+    assert 0 < said["mfu"] < 1 and said["parts"]["cp"] == said["parts"]["ep"] == 0
+    assert set(said["sources"]) == {"compute", "exchange", "overlap, overhead", "memory"}
+
+
+def test_a_table_for_people(job):
+    done = invoke(job())
+    assert done.exit_code == 0
+    assert all(word in done.stdout for word in (*PARTS, "MFU", "tokens/s", "80 % interval", "chance of running out"))
+
+
+def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
+    assert pipeline.predict(job("")).layout == "dp 8 · zero 1 · recompute none · micro-batch 1"
+
+
+def test_varied_lengths_are_simulated_as_they_are(job):
+    found = pipeline.predict(job("tp: 2, pp: 2", (8192, 512, 512, 512, 4096, 1024, 256, 128)))
+    assert found.seconds != pytest.approx(found.closed_seconds, rel=1e-3)
+    assert found.tokens == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
+
+
+def test_a_layout_that_does_not_come_out_even(job):
+    done = invoke(job("tp: 2, pp: 2, micro_batch: 3"))
+    assert done.exit_code != 0
+    assert "do not come out even" in str(done.exception)
+
+
+@pytest.mark.parametrize(("model", "seq", "flops"), [("gpt3-175b", 2048, 3 * 2 * 174.6e9)])
+def test_flops_are_those_of_six_times_parameters(model, seq, flops):
+    """6·N per token, and attention beside it: a few percent at this length (arXiv 2001.08361, table 1)."""
+    module = library.read(model, Model)[0].modules["llm"]
+    assert model_flops(module, (seq,)) / seq == pytest.approx(flops, rel=0.03)
+
+
+def test_layers_narayanan_counts():
+    """96·B·s·l·h²·(1 + s/6h + V/16lh), less a quarter that recomputes, and half of attention, which is causal (arXiv
+    2104.04473, equation 3).
+    """
+    module = library.read("gpt3-175b", Model)[0].modules["llm"]
+    s, h, layers, vocab = 2048, module.hidden, module.layers, module.vocab
+    known = 72 * s * layers * h**2 * (1 + s / (12 * h) + vocab / (12 * layers * h))
+    assert model_flops(module, (s,)) == pytest.approx(known, rel=2e-3)

@@ -1,0 +1,65 @@
+"""The closed form of a step against the simulator: within 1 % over layouts of equal micro-batches.
+
+Both apply where the sequences are equally long and each rank of a pipeline has as many layers, but for what embedding
+and head stand for. They differ by more where layers do not come out even: the closed form then shares out fractions of
+layers. Varied lengths are the simulator's alone.
+"""
+
+import random
+from statistics import median
+
+import pytest
+
+from planner.strategies.static.best import simulated
+from planner.strategies.static.choice import Choice
+from planner.strategies.static.screen import fixed_of, parts_of, problem_of, screen
+from planner.strategies.static.space import choice_at, space
+from tests.static_jobs import static_inputs
+
+MODELS = [
+    ("llama-3-8b", "h100x64", 128, 8192, ""),
+    ("llama-3-70b", "h100x64", 128, 4096, ""),
+    ("llama-3-70b", "h100x64", 128, 4096, "schedule: gpipe"),
+    ("llama-3-70b", "a100x64", 128, 4096, "schedule: interleaved"),
+    ("qwen3-30b-a3b", "h100x64", 256, 4096, ""),
+    ("gpt-oss-20b", "a100x64", 128, 4096, ""),
+]
+MOST_PASSES = 256  # of a replica on all its stages: larger ones take the same form, and longer
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def comes_out_even(choice: Choice, layers: int) -> bool:
+    chunks = choice.pp * choice.vpp
+    return layers % chunks == 0 or (choice.vpp == 1 and (layers + 2) % chunks == 0)
+
+
+@pytest.mark.parametrize(("model", "cluster", "batch", "seq", "fixed"), MODELS)
+def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, fixed):
+    inputs = static_inputs(tmp_path, model, cluster, [seq] * batch, fixed)
+    problem = problem_of(inputs)
+    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    screened, random_ = screen(problem, found), random.Random(f"{model}{fixed}")
+    errors = {}
+    for place in random_.sample(range(len(screened.seconds)), 60):
+        choice = choice_at(found, place)
+        passes = choice.pp * choice.vpp * batch // (choice.dp(64) * choice.micro_batch)
+        if passes <= MOST_PASSES and comes_out_even(choice, problem.trained.module.layers):
+            seconds = simulated(inputs, problem, choice).seconds
+            errors[choice.text(64)] = seconds / screened.seconds[place] - 1.0
+    assert len(errors) >= 15
+    assert {layout: error for layout, error in errors.items() if abs(error) > 0.01} == {}
+    assert median(map(abs, errors.values())) < 1e-3
+
+
+def test_arrays_give_what_each_layout_gives(tmp_path):
+    inputs = static_inputs(tmp_path, "qwen3-30b-a3b", "h100x64", [4096] * 64)
+    problem = problem_of(inputs)
+    found = space(problem.trained, 8, fixed_of(inputs))
+    screened = screen(problem, found)
+    for place in random.Random(0).sample(range(len(screened.seconds)), 25):
+        one = parts_of(problem, choice_at(found, place))
+        assert screened.seconds[place] == pytest.approx(float(one.seconds), rel=1e-12)

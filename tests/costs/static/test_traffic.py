@@ -1,0 +1,80 @@
+"""Volumes of tensor, sequence and expert parallelism."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.static.setup import Setup
+from planner.costs.static.traffic import experts, ring, stage_send, tensor, to_nodes
+from planner.specs.timing import Timing
+from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal
+
+NEAR, FAR = 300e9, 25e9
+TOKENS = 2048
+
+
+def setup(**fields):
+    return Setup(**{"ranks": 64, "seq": TOKENS, "batch": 64, **fields})
+
+
+@given(tp=st.sampled_from([2, 4, 8]))
+def test_a_dense_layer_gathers_and_scatters_twice(tp):
+    """Korthikanti et al. (2205.05198, section 4.2.2): as much as two all-reduces, 4·(tp − 1)/tp of b·s·h; backward
+    gathers twice more.
+    """
+    forward, backward = tensor(GPT, "dense", setup(tp=tp), ideal())
+    once = TOKENS * GPT.hidden * 2 * (tp - 1) / tp / NEAR
+    assert (float(forward), float(backward)) == pytest.approx((4 * once, 6 * once))
+    plain = tensor(GPT, "dense", setup(tp=tp, sequence_parallel=False), ideal())
+    assert (float(plain[0]), float(plain[1])) == pytest.approx((4 * once, 4 * once))
+
+
+@given(ep=st.sampled_from([2, 4, 8]), tp=st.sampled_from([1, 2]))
+def test_experts_get_k_over_n_of_what_tensor_parallelism_moves(ep, tp):
+    """A rank of n sends its own tokens k times, away and back: 2·k·s·h/n·(n − 1)/n, beside 4·s·h·(n − 1)/n by tp."""
+    forward, backward = experts(MIXTRAL, "moe", setup(ep=ep, tp=tp), ideal())
+    own = TOKENS / tp * 2 * MIXTRAL.hidden * 2
+    assert float(forward) == float(backward) == pytest.approx(2 * own * (ep - 1) / ep / NEAR)
+    assert experts(LLAMA, "dense", setup(), ideal()) == (0.0, 0.0)
+
+
+def test_uneven_experts_take_longer_and_the_less_the_more_of_them_a_rank_has():
+    machine = ideal(Timing(imbalance=0.5))
+    even = [float(experts(MIXTRAL, "moe", setup(ep=ep), machine)[0]) for ep in (2, 8)]
+    uneven = [float(experts(MIXTRAL, "moe", setup(ep=ep, balanced=False), machine)[0]) for ep in (2, 8)]
+    assert [b / a for a, b in zip(even, uneven, strict=True)] == pytest.approx([1.25, 1.5])
+
+
+def test_what_is_hidden_is_waited_for_in_part():
+    machine = ideal(Timing(overlapped=0.25))
+    for kind, of, module in (("tp", tensor, GPT), ("ep", experts, MIXTRAL)):
+        plain = setup(tp=4, ep=4) if kind == "ep" else setup(tp=4)
+        layer = "moe" if kind == "ep" else "dense"
+        hidden = replace(plain, hides=frozenset([kind]))
+        assert float(of(module, layer, hidden, machine)[0]) == pytest.approx(
+            0.25 * float(of(module, layer, plain, machine)[0])
+        )
+
+
+@given(topk=st.integers(1, 16), nodes=st.sampled_from([2, 4, 8]))
+def test_one_copy_to_each_node_is_never_more_than_all(topk, nodes):
+    share = float(to_nodes(topk, setup(ep=8 * nodes, ranks=512), ideal()))
+    assert 0 < share <= 1 + 1e-12 and (topk > 1 or share == pytest.approx(1.0))
+
+
+def test_a_ring_hides_behind_attention():
+    long = setup(cp=4, seq=8192)
+    shown = ring(LLAMA, long, ideal(), (0.0, 0.0))
+    block = 2048 * 2 * 1024 * 2
+    assert float(shown[0]) == pytest.approx(3 * block / NEAR) and float(shown[1]) == pytest.approx(2 * float(shown[0]))
+    assert [float(each) for each in ring(LLAMA, long, ideal(), (1.0, 1.0))] == [0.0, 0.0]
+
+
+def test_a_stage_sends_each_rank_its_part():
+    one, split = setup(pp=2, tp=8), setup(pp=2, tp=8, sequence_parallel=False)
+    assert float(stage_send(GPT, one, ideal())) == pytest.approx(TOKENS * GPT.hidden * 2 / 8 / FAR)
+    assert float(stage_send(GPT, split, ideal())) == pytest.approx(8 * float(stage_send(GPT, one, ideal())))
+    assert np.all(stage_send(GPT, setup(), ideal()) == 0.0)

@@ -1,0 +1,49 @@
+"""Jobs of one static layout for tests: sequences of equal length, or of the lengths that are given."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from planner.specs.inputs import Inputs, Options, load
+
+CLUSTER = """\
+format: planner.cluster/1
+name: {kind}x{count}
+source: made up
+ranks: [{{kind: {kind}, count: {count}, per_node: {per_node}}}]
+levels:
+  - {{name: node, ranks: {per_node}, gb_per_s: 450, latency_us: 6.5}}
+  - {{name: cluster, ranks: {count}, gb_per_s: 50, latency_us: 15}}
+"""
+JOB = """\
+format: planner.job/1
+name: made-up
+model: {model}
+cluster: {cluster}
+strategy: parallel_search
+workload: {{lengths: {{from: file, path: lengths.txt}}, batch_rows: {rows}, max_tokens: {most}}}
+layout: {{zero: {zero}}}
+fix: {{layouts: {{llm: {{{fixed}}}}}}}
+"""
+
+
+def static_job(folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", zero: int = 1) -> str:
+    """Path of a job whose batch has these lengths."""
+    (folder / "lengths.txt").write_text("\n".join(map(str, sizes)) + "\n")
+    said = JOB.format(model=model, cluster=cluster, rows=len(sizes), most=max(sizes), zero=zero, fixed=fixed)
+    path = folder / "job.yaml"
+    path.write_text(said)
+    return str(path)
+
+
+def static_inputs(folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "") -> Inputs:
+    return load(static_job(folder, model, cluster, sizes, fixed), Options())
+
+
+def small_cluster(folder: Path, kind: str, count: int, per_node: int = 8) -> str:
+    """Path of a cluster of few ranks."""
+    path = folder / "cluster.yaml"
+    text = CLUSTER.format(kind=kind, count=count, per_node=min(per_node, count))
+    if count <= per_node:
+        text = "\n".join(text.splitlines()[:-1]) + "\n"
+    path.write_text(text)
+    return str(path)

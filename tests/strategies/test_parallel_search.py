@@ -1,0 +1,250 @@
+"""The best static layout: as good as simulating all, within memory, legal; and what it says of the others."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from planner import files, pipeline
+from planner.errors import Infeasible, InputError
+from planner.plan.legal import violations
+from planner.plan.model import Plan, assignments
+from planner.specs.base import changed
+from planner.specs.inputs import Options, load
+from planner.specs.job import StaticLayout
+from planner.strategies import parallel_search
+from planner.strategies.static.best import simulated
+from planner.strategies.static.choice import RECOMPUTE, Choice, layout_of
+from planner.strategies.static.fixed import fixed_choice, uneven
+from planner.strategies.static.laid import deal, laid, timeline
+from planner.strategies.static.screen import RISK, chance_of, fixed_of, footprint_of, problem_of, screen
+from planner.strategies.static.space import choice_at, space
+from planner.verify.score import score
+from tests.static_jobs import small_cluster, static_inputs, static_job
+
+VARIED = [8192, 512, 3000, 700, 700, 256, 6000, 4096, 1024, 90, 128, 2048]
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Inputs of few ranks."""
+
+    def write(ranks=8, sizes=(4096,) * 16, fixed="", model="llama-3-8b", kind="h100-80gb"):
+        return static_inputs(tmp_path, model, small_cluster(tmp_path, kind, ranks), sizes, fixed)
+
+    return write
+
+
+# ----------------------------------------------------------------------------------------------------- brute force
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sizes", "fixed", "model"),
+    [
+        (8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b"),
+        (8, (16384,) * 8, "zero: 1, recompute: selective", "llama-3-8b"),
+        (16, (4096,) * 32, "vpp: 1, zero: 1, cp: 1, recompute: full", "qwen3-30b-a3b"),
+        (4, (2048,) * 8, "", "llama-3-8b"),
+    ],
+)
+def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
+    inputs = made(ranks, sizes, fixed, model)
+    problem, plan = problem_of(inputs), parallel_search.plan(inputs, None)
+    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    fits = screen(problem, found).fits(problem)
+    (places,) = np.nonzero(fits)
+    everything = [simulated(inputs, problem, choice_at(found, int(place))).seconds for place in places]
+    assert plan.outcome.value == pytest.approx(min(everything), rel=1e-8)
+
+
+def brute_space(trained, degrees=(1, 2, 4, 8)):
+    ranks, layers, batch = trained.ranks, trained.module.layers, len(trained.sizes)
+    for tp, cp, pp, vpp, mb in product(degrees, degrees, degrees, range(1, layers + 1), (1, 2, 4, 8, 16)):
+        if ranks % (tp * cp * pp) or layers % pp or (vpp > 1 and pp == 1):
+            continue
+        at_once = ranks // (tp * cp * pp) * mb
+        chunks = pp * vpp
+        even = layers % chunks == 0 or ((layers + 2) % chunks == 0 and (layers + 2) // chunks > 1)
+        if batch % at_once or not even or chunks > layers or (vpp > 1 and batch // at_once % pp):
+            continue
+        yield tp, cp, pp, vpp, mb
+
+
+def test_no_layout_that_comes_out_even_is_left_out(made):
+    trained = problem_of(made()).trained
+    fixed = StaticLayout(zero=1, recompute="none")
+    found = space(trained, 8, fixed)
+    names = ("tp", "cp", "pp", "vpp", "micro_batch")
+    rows = sorted(zip(*(found[name].tolist() for name in names), strict=True))
+    assert rows == sorted(brute_space(trained))
+    assert len(set(rows)) == len(rows)
+
+
+# ------------------------------------------------------------------------------------------------------- its plans
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        "tp: 2, pp: 2, zero: 1",
+        "cp: 2, micro_batch: 2, zero: 3",
+        "pp: 2, vpp: 4, tp: 2, zero: 0",
+        "pp: 4, schedule: gpipe",
+        "cp: 4",
+    ],
+)
+@pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
+def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
+    plan = parallel_search.plan(made(8, sizes, f"{fixed}, recompute: full"), None)
+    assert violations(plan) == []
+    assert score(plan).value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert plan.outcome.bound_by == "busiest_rank" and plan.outcome.bound <= plan.outcome.value
+    assert files.parse(files.dump(plan), Plan, "again") == plan
+
+
+@pytest.mark.parametrize(
+    "choice", [Choice(tp=2, zero=1), Choice(pp=2, vpp=2), Choice(cp=2, zero=3), Choice(pp=4, tp=2)]
+)
+@pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
+def test_replicas_that_do_alike_are_simulated_once(made, choice, sizes):
+    inputs = made(8, sizes)
+    plan = laid(inputs, problem_of(inputs), choice)
+    assert timeline(plan, choice).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
+
+
+def test_every_item_once_and_no_micro_batch_too_large(made):
+    plan = parallel_search.plan(made(8, VARIED, "micro_batch: 2, tp: 2"), None)
+    entries = [a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row)]
+    assert sorted(item for a in entries for item in a.items) == [*range(len(VARIED))]
+    assert max(len(a.items) for a in entries) <= 2
+
+
+def test_longest_first_to_who_has_least():
+    assert deal([0, 1, 2, 3], {0: 5.0, 1: 3.0, 2: 2.0, 3: 1.0}, 2, 4) == [[0, 3], [1, 2]]
+    assert deal([0, 1, 2, 3], {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}, 2, 2) == [[0, 3], [1, 2]]
+
+
+def test_what_is_fixed_is_kept(made):
+    (layout,) = parallel_search.plan(
+        made(fixed="tp: 4, pp: 2, vpp: 2, zero: 1, recompute: full"), None
+    ).layouts.values()
+    assert layout.mesh == {"pp": 2, "dp": 1, "tp": 4} and len(layout.stages) == 4
+    assert (layout.zero, layout.recompute) == (1, "full")
+
+
+def test_the_same_job_gives_the_same_bytes(made):
+    one, other = (parallel_search.plan(made(), None) for _ in range(2))
+    assert files.dump(one) == files.dump(other)
+
+
+# ---------------------------------------------------------------------------------------------------------- memory
+
+
+def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
+    inputs = made(8, (8192,) * 16)
+    problem = problem_of(inputs)
+    found = space(problem.trained, 8, StaticLayout())
+    fits = screen(problem, found).fits(problem)
+    for place in range(0, len(fits), 41):
+        choice = choice_at(found, place)
+        taken = [footprint_of(problem, choice, stage) for stage in range(choice.pp)]
+        worst = max(float(each.total) for each in taken)
+        risk = max(chance_of(problem, each) for each in taken)
+        assert fits[place] == (risk <= RISK and worst <= problem.allowed)
+
+
+def test_more_memory_is_never_worse(made):
+    inputs = made(8, (8192,) * 16)
+    kind = inputs.cluster.ranks[0].kind
+    roomy = replace(inputs, devices={kind: changed(inputs.device, memory_gib=1000.0)})
+    assert parallel_search.plan(roomy, None).outcome.value <= parallel_search.plan(inputs, None).outcome.value * (
+        1 + 1e-9
+    )
+
+
+def test_runners_up_say_why_they_lost(made):
+    plan = parallel_search.plan(made(), None)
+    assert plan.instead
+    for other in plan.instead:
+        assert other.layout and other.because
+        if other.value is None:
+            assert "run out of memory with probability" in other.because
+        else:
+            assert other.value >= plan.outcome.value and "slower" in other.because
+
+
+def test_when_nothing_fits_the_smallest_change_does(made):
+    with pytest.raises(Infeasible, match="no layout with tp 1 · pp 1 · zero 0 fits") as refused:
+        parallel_search.plan(made(fixed="tp: 1, pp: 1, zero: 0"), None)
+    assert refused.value.exit_code == 3
+    name, value = refused.value.fix.removesuffix(" instead").split(" ")[:2]
+    freed = {"tp": "1", "pp": "1", "zero": "0"} | {name: value}
+    assert parallel_search.plan(made(fixed=", ".join(f"{n}: {v}" for n, v in freed.items())), None).outcome.value > 0
+
+
+def test_a_model_that_fits_nowhere(made):
+    with pytest.raises(Infeasible, match=r"takes .* GiB of a rank's") as refused:
+        parallel_search.plan(made(2, (4096,) * 2, model="llama-3-70b"), None)
+    assert "more ranks" in refused.value.fix
+
+
+def test_a_batch_that_does_not_come_out_even(made):
+    with pytest.raises(Infeasible, match="shares 8 ranks and 3 sequences out evenly"):
+        parallel_search.plan(made(8, (4096,) * 3, "tp: 1, pp: 1, cp: 1"), None)
+
+
+# ------------------------------------------------------------------------------------------------------ one layout
+
+
+@pytest.mark.parametrize(
+    ("fixed", "says"),
+    [
+        ("tp: 3", "does not divide 8 ranks"),
+        ("vpp: 2", "vpp = 2 is of pipelines"),
+        ("ep: 2", "has no experts"),
+        ("micro_batch: 3", "do not come out even over dp"),
+        ("tp: 2, pp: 4, schedule: interleaved", "vpp is 1"),
+        ("pp: 8, vpp: 8", "more than 32 layers"),
+    ],
+)
+def test_layouts_that_do_not_come_out_even_are_refused(made, fixed, says):
+    with pytest.raises(InputError, match=says):
+        fixed_choice(made(fixed=fixed))
+
+
+def test_experts_have_a_mesh_of_their_own(made):
+    trained = problem_of(made(model="qwen3-30b-a3b")).trained
+    assert uneven(Choice(tp=2, ep=4, etp=2), trained) is None
+    assert "does not divide the 8 ranks" in uneven(Choice(ep=16), trained)[0]
+    assert layout_of(Choice(tp=2, ep=4, etp=2), trained).experts == {"ep": 4, "etp": 2}
+
+
+def test_a_choice_says_itself():
+    choice = Choice(tp=4, pp=2, zero=1, recompute=RECOMPUTE.index("selective"))
+    assert choice.text(64) == "tp 4 · pp 2 · dp 8 · zero 1 · recompute selective · micro-batch 1"
+    assert choice.changes(replace(choice, recompute=2, tp=8)) == ["tp 8", "recompute full"]
+
+
+# -------------------------------------------------------------------------------------------------------- supports
+
+
+def test_what_it_does_not_decide(tmp_path, made):
+    assert parallel_search.supports(made()) is None
+    assert "ranks of one kind" in parallel_search.supports(load("llama-3-8b-h100x32-a100x32", Options()))
+    assert "several" in parallel_search.supports(load("qwen2.5-vl-7b-h200x8", Options()))
+    inputs = made()
+    assert "one batch" in parallel_search.supports(replace(inputs, batches=inputs.batches * 2))
+
+
+def test_from_the_job_to_a_verified_plan(tmp_path):
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [4096] * 16, "tp: 2")
+    plan = pipeline.solve(job).plan
+    assert plan.made.strategy == "parallel_search"
+    (s,) = pipeline.verify(plan)
+    assert s.value == pytest.approx(plan.outcome.value, rel=1e-8)
