@@ -6,17 +6,30 @@ from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 
 SEGMENTS = re.compile(r"expandable[_ -]?segments?(?!\s*[:=]\s*(?:false|off|0))")
+APART = re.compile(r"(?:without|no) expandable[_ -]?segments?|expandable[_ -]?segments?\s*[:=]\s*(?:false|off|0)")
 NATIVE_LOSS = re.compile(r"cross[-_ ]entropy[-_ ](?:loss[-_ ])?fusion[-_ ]*(?:impl)?\s*[=: ]*(?:true;?\s*)?native")
+ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which dropout of 0.1 is the default
+NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
+DETERMINISTIC = re.compile(r"deterministic-mode\s*=\s*true")  # whose kernels take next to no workspace: fitted
+DETERMINISTIC_WORKSPACE_GIB = 0.05
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
+# Fitted: what parts runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
+FRAGMENTED = 0.42
 NATIVE_LOGIT_BYTES = 10.0  # exponentials beside the float32 copy
 COMPILED_LOGIT_BYTES = 13.0
 
 
 def accounting(settings: str, software: str, usual: Accounting) -> Accounting:
     """`settings`: what the row says in words, in lower case."""
-    if SEGMENTS.search(settings):
+    if APART.search(settings):
+        usual = changed(usual, fragmentation=FRAGMENTED)
+    elif SEGMENTS.search(settings):
         usual = changed(usual, fragmentation=0.0)
+    if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
+        usual = changed(usual, dropout=True)
+    if software == "megatron" and DETERMINISTIC.search(settings):
+        usual = changed(usual, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
     if software == "megatron" and NATIVE_LOSS.search(settings):
         usual = changed(usual, logit_bytes=NATIVE_LOGIT_BYTES)
     if software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):

@@ -1,12 +1,15 @@
 """What is predicted of published cases, from what is shipped of their devices and frameworks."""
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import sqrt
 
 from planner.costs.cost import trust
 from planner.costs.static.assumed import SPREAD
 from planner.costs.static.footprint import Footprint, footprint, peak, probability
 from planner.costs.static.machine import Machine
+from planner.costs.static.setup import Setup
 from planner.published.accounting import accounting
 from planner.published.case import Case, Prediction
 from planner.published.machinery import machine
@@ -17,6 +20,10 @@ from planner.specs.profile import Profile
 from planner.specs.software import Software
 from planner.units import GIB
 
+# What frameworks print as peak memory, where it is not what their tensors take.
+REPORTED = {"torchtitan": "reserved", "primus": "total"}
+NAMED = re.compile(r"core[ _-]?att")
+OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
 Parts = tuple[Profile, Software]
 
 
@@ -47,7 +54,8 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
     setup, kept = trained(case), software.accounting
     fullest = peak(case.module, setup, kept)
-    chance = probability(fullest, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
+    least = peak(case.module, least_kept(case, setup), kept)
+    chance = probability(least, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
     return Prediction(
         seconds=made,
         spread=spread_of(profile, software),
@@ -55,6 +63,16 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
         oom_probability=float(chance),
         source=trust([profile.rates.source if profile.rates else "analytic", "fitted"]),
     )
+
+
+def least_kept(case: Case, setup: Setup) -> Setup:
+    """What a run may have kept at the least: where a row does not say what is recomputed or offloaded, whoever ran it
+    may have let every layer be made again, and would have before running out of memory. Selective recomputation that
+    names no modules says as little: of flash attention there is nothing to make again.
+    """
+    vague = setup.again == {"attention"} and not NAMED.search(case.settings)
+    unsaid = "recompute" in case.defaulted or vague or OFFLOADED.search(case.settings)
+    return replace(setup, full=1.0) if unsaid else setup
 
 
 def spread_of(profile: Profile, software: Software) -> float:
@@ -69,4 +87,4 @@ def told(case: Case, software: Software, fullest: Footprint) -> float:
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
     if case.memory_rank in stages:
         fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
-    return float(fullest.allocated)
+    return float(getattr(fullest, REPORTED.get(case.software, "allocated")))

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
 from planner.specs.job import StaticLayout
@@ -29,12 +28,12 @@ def invoke(*words):
     return CliRunner().invoke(app, ["fits", *words])
 
 
-def k2(accounting=None, **fixed):
+def k2(**fixed):
     """K2's job with another layout."""
     inputs = load(K2, Options())
     layout = changed(inputs.job.fix.layouts["llm"], **fixed)
     job = changed(inputs.job, fix=changed(inputs.job.fix, layouts={"llm": layout}))
-    return fitting(replace(inputs, job=job, accounting=accounting or inputs.accounting))
+    return fitting(replace(inputs, job=job))
 
 
 def test_k2_fits_with_four_stages():
@@ -54,8 +53,8 @@ def test_k2_does_not_fit_with_one_stage():
     plain = k2(pp=1, zero=0)
     assert not plain.yes and plain.chance > 0.99
     assert plain.stages[0].taken.states > 80e9
-    assert not k2(Accounting(), pp=1).yes
-    assert k2(Accounting()).yes
+    assert not k2(pp=1).yes
+    assert k2(pp=1).stages[0].taken.states > 50e9 > k2().stages[0].taken.states
 
 
 def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):

@@ -17,8 +17,8 @@ from planner.strategies import parallel_search
 from planner.strategies.static.best import simulated
 from planner.strategies.static.choice import RECOMPUTE, Choice, layout_of
 from planner.strategies.static.fixed import fixed_choice, uneven
-from planner.strategies.static.laid import deal, laid, timeline
-from planner.strategies.static.screen import RISK, chance_of, fixed_of, footprint_of, problem_of, screen
+from planner.strategies.static.laid import deal, laid, step_seconds, timeline
+from planner.strategies.static.screen import RISK, chance_of, fixed_of, footprint_of, parts_of, problem_of, screen
 from planner.strategies.static.space import choice_at, space
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs, static_job
@@ -118,11 +118,43 @@ def test_replicas_that_do_alike_are_simulated_once(made, choice, sizes):
     assert timeline(plan, choice).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("choice", "schedule"),
+    [
+        (Choice(tp=2, pp=2), ""),
+        (Choice(tp=2, pp=2, vpp=2), ""),
+        (Choice(pp=4, tp=2), "schedule: gpipe"),
+        (Choice(cp=2, zero=3), ""),
+        (Choice(tp=2, pp=3), ""),
+    ],
+)
+def test_many_equal_micro_batches_keep_the_pace(made, choice, schedule):
+    """What is told from a few rounds is what all of them take."""
+    dp = choice.dp(12)
+    inputs = made(12, (4096,) * (26 * dp if choice.pp == 3 else 24 * dp), schedule)
+    problem = problem_of(inputs)
+    plan = laid(inputs, problem, choice)
+    whole = timeline(plan, choice).step_seconds
+    assert step_seconds(plan, choice, problem.trained) == pytest.approx(whole, rel=1e-9)
+
+
 def test_every_item_once_and_no_micro_batch_too_large(made):
     plan = parallel_search.plan(made(8, VARIED, "micro_batch: 2, tp: 2"), None)
     entries = [a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row)]
     assert sorted(item for a in entries for item in a.items) == [*range(len(VARIED))]
     assert max(len(a.items) for a in entries) <= 2
+
+
+def test_unequal_sequences_take_no_less_than_the_longest_alone(made):
+    """What screening adds to the closed form of mean sequences; but for what hides exchange, of another length."""
+    inputs = made(8, VARIED, "recompute: full, zero: 1")
+    problem = problem_of(inputs)
+    found = space(problem.trained, 8, fixed_of(inputs))
+    for place in range(0, len(found["tp"]), 7):
+        choice = choice_at(found, place)
+        longest = replace(problem.trained, sizes=(max(VARIED),) * choice.dp(8))
+        alone = parts_of(replace(problem, trained=longest), replace(choice, micro_batch=1)).seconds
+        assert simulated(inputs, problem, choice).seconds > 0.97 * float(alone)
 
 
 def test_longest_first_to_who_has_least():
@@ -216,6 +248,14 @@ def test_a_batch_that_does_not_come_out_even(made):
 def test_layouts_that_do_not_come_out_even_are_refused(made, fixed, says):
     with pytest.raises(InputError, match=says):
         fixed_choice(made(fixed=fixed))
+
+
+def test_a_module_that_there_is_not(tmp_path):
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [4096] * 8)
+    text = (tmp_path / "job.yaml").read_text().replace("llm: {", "vit: {tp: 2")
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(InputError, match="has no module `vit`"):
+        pipeline.fits(job)
 
 
 def test_experts_have_a_mesh_of_their_own(made):

@@ -8,8 +8,8 @@ from planner.plan.join import tidy
 from planner.plan.model import Instead, Plan
 from planner.specs.inputs import Inputs
 from planner.strategies.static.choice import Choice
-from planner.strategies.static.laid import laid, timeline
-from planner.strategies.static.screen import Problem, Screened, first_fitting, parts_of
+from planner.strategies.static.laid import laid, step_seconds
+from planner.strategies.static.screen import Places, Problem, Screened, first_fitting, parts_of
 from planner.strategies.static.space import Space, choice_at
 from planner.units import percent
 
@@ -25,6 +25,7 @@ WORDS = {
     "dp": "exchange among replicas",
     "update": "update",
     "overhead": "overhead",
+    "unequal": "waiting for the longest sequences",
 }
 
 
@@ -40,14 +41,22 @@ class Tried:
 def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) -> list[Tried]:
     """Those that fit and are quickest by the closed form, simulated, quickest first."""
     order = np.argsort(screened.seconds, kind="stable")
+    order = order if problem.trained.equal else unlike(found, order)
     quick = first_fitting(problem, found, screened, order, SIMULATED[inputs.effort])
     tried = [simulated(inputs, problem, choice_at(found, int(place))) for place in quick]
-    return sorted(tried, key=lambda each: (each.seconds, each.choice))
+    return sorted(tried, key=lambda each: (tidy(each.seconds), each.choice))
+
+
+def unlike(found: Space, order: Places) -> Places:
+    """Of layouts in this order, the first of each kind that unequal sequences suit differently."""
+    kinds = np.stack([found[name][order] for name in ("tp", "cp", "pp", "micro_batch")] + [found["zero"][order] == 3])
+    _, first = np.unique(kinds, axis=1, return_index=True)
+    return order[np.sort(first)]
 
 
 def simulated(inputs: Inputs, problem: Problem, choice: Choice) -> Tried:
     plan = laid(inputs, problem, choice)
-    return Tried(choice, plan, timeline(plan, choice).step_seconds)
+    return Tried(choice, plan, step_seconds(plan, choice, problem.trained))
 
 
 def instead(problem: Problem, tried: list[Tried], found: Space, screened: Screened) -> tuple[Instead, ...]:
@@ -70,6 +79,7 @@ def slower(problem: Problem, tried: Tried, chosen: Tried) -> Instead:
     """What it takes, and which part of it has grown most."""
     mine, best = parts_of(problem, tried.choice), parts_of(problem, chosen.choice)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
+    more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))
     share = percent(more[worst] / chosen.seconds)
     because = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {WORDS[worst]}"

@@ -89,6 +89,23 @@ def rows(cells: Cells, choice: Choice) -> tuple[Row, ...]:
     return tuple(row for row in found if row or choice.vpp > 1)
 
 
+def step_seconds(plan: Plan, choice: Choice, trained: Trained) -> float:
+    """Of one step, simulated. Equal micro-batches come and go at a steady pace once a pipeline is full: many of them
+    are as many rounds more of what one round more takes.
+    """
+    count, round_ = len(plan.steps[0].micro_batches), choice.pp
+    few = 2 * round_ + count % round_
+    if not trained.equal or count <= few + 2 * round_:
+        return timeline(plan, choice).step_seconds
+    first, second = (timeline(shortened(plan, rows), choice).step_seconds for rows in (few, few + round_))
+    return first + (second - first) * (count - few) / round_
+
+
+def shortened(plan: Plan, count: int) -> Plan:
+    """The plan with its first micro-batches only."""
+    return changed(plan, steps=(changed(plan.steps[0], micro_batches=plan.steps[0].micro_batches[:count]),))
+
+
 def timeline(plan: Plan, choice: Choice) -> Timeline:
     """Of one step, on one replica of each kind: those that work on sequences of the same lengths do all alike.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil, log10
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from planner.costs.static.layouts import machine_of, recomputed
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Scheme, Setup
 from planner.costs.static.step import StepSeconds, step_seconds
+from planner.errors import InputError
 from planner.specs.accounting import Accounting
+from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import StaticLayout
 from planner.strategies.static.choice import RECOMPUTE, Choice, Trained, setup_for
@@ -68,10 +71,19 @@ def problem_of(inputs: Inputs) -> Problem:
     trained = Trained(spec, inputs.cluster.size, inputs.job.layout.dtype, sizes, schedule)
     kind = inputs.cluster.ranks[0].kind
     machine = machine_of(inputs.cluster, inputs.device, inputs.rates.get(kind), inputs.timing)
-    return Problem(trained, machine, inputs.accounting, inputs.job.limits.memory_margin)
+    accounting = inputs.accounting
+    if inputs.device.kind == "cpu":
+        accounting = changed(accounting, context_gib=0.0, workspace_gib=0.0)  # these are a GPU's
+    return Problem(trained, machine, accounting, inputs.job.limits.memory_margin)
 
 
 def fixed_of(inputs: Inputs) -> StaticLayout:
+    """What the job fixes of its module. Raises InputError when it speaks of another."""
+    for name in inputs.job.fix.layouts:
+        if name not in inputs.model.modules:
+            where = f"{inputs.sources['job']} (fix.layouts)"
+            fix = f"name one of {', '.join(inputs.model.modules)}"
+            raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
     return inputs.job.fix.layouts.get(inputs.module, StaticLayout())
 
 
@@ -83,12 +95,25 @@ def screen(problem: Problem, found: Space) -> Screened:
 
 
 def timed(problem: Problem, found: Space) -> Screened:
-    """Seconds of every layout; memory, which takes longer to tell, of none."""
+    """Seconds of every layout, to nine digits, so that ties are ties on every machine; memory, which takes longer to
+    tell, of none.
+    """
     count = len(found["tp"])
     screened = Screened(np.zeros(count), np.full(count, np.nan), np.full(count, np.nan))
     for places, setup in alike(problem.trained, found, np.arange(count)):
-        screened.seconds[places] = step_seconds(problem.trained.module, setup, problem.machine).seconds
-    return screened
+        screened.seconds[places] = seconds_of(problem, setup)
+    digits = 9 - ceil(log10(screened.seconds.min())) if count else 0
+    return replace(screened, seconds=np.round(screened.seconds, digits))
+
+
+def seconds_of(problem: Problem, setup: Setup) -> Floats:
+    """Of a step of equal sequences; of unequal ones no less than what the longest takes alone, on one replica."""
+    trained = problem.trained
+    seconds = step_seconds(trained.module, setup, problem.machine).seconds
+    if trained.equal:
+        return np.asarray(seconds)
+    longest = replace(setup, seq=float(max(trained.sizes)), batch=setup.dp, micro_batch=1.0)
+    return np.asarray(np.maximum(seconds, step_seconds(trained.module, longest, problem.machine).seconds))
 
 
 def look(problem: Problem, found: Space, screened: Screened, places: Places) -> None:
