@@ -41,7 +41,12 @@ def run(data: Path | None) -> Iterator[Figures]:
         ways: dict[str, Way] = {"BatchAda": best_fit, "FlexSP": flexsp, "ours": lambda problem: pack(problem, 2)[0]}
         for name, way in ways.items():
             found = seconds(problems, way)
-            line = {"longest": longest, "system": name, "seconds": round(found, 3), "faster": round(deepspeed / found, 3)}
+            line = {
+                "longest": longest,
+                "system": name,
+                "seconds": round(found, 3),
+                "faster": round(deepspeed / found, 3),
+            }
             told = published.get(name)
             yield line | ({"published": told, "off": round(deepspeed / found / told - 1, 3)} if told else {})
 

@@ -257,10 +257,9 @@ def drift(path: Path | None = None) -> tuple[list[Drift], list[own.Unread]]:
 def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | None" = None) -> "Account":
     """Published rows of a folder, or of these sources only, beside what is predicted of them. Raises InputError."""
     from planner.ledger.published import account_of_folder
+    from planner.published.predict import predict as shipped
 
-    if predict is None:
-        from planner.published.predict import predict
-    return account_of_folder(directory, sources, predict)
+    return account_of_folder(directory, sources, predict or shipped)
 
 
 # -------------------------------------------------------------------------------------------------------- profile

@@ -58,9 +58,7 @@ def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
                 sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
             )
         last = task.layers[-1] == plan.uses.models[task.module].layers - 1
-        return max(
-            activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds
-        )
+        return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
 
     return held
 

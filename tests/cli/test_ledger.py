@@ -1,14 +1,11 @@
 """`planner ledger`: published rows, runs of one's own, and input that is neither."""
 
 import json
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-import planner.costs.static
 from planner import files
 from planner.cli import ledger_runs
 from planner.cli.app import app
@@ -25,9 +22,7 @@ LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
 @pytest.fixture
 def rows(monkeypatch, tmp_path):
     """A folder of rows, and a predictor that is a tenth too slow."""
-    predictor = SimpleNamespace(predict=lambda cases: perfect(cases, 1.1))
-    monkeypatch.setitem(sys.modules, "planner.costs.static.predictor", predictor)
-    monkeypatch.setattr(planner.costs.static, "predictor", predictor, raising=False)
+    monkeypatch.setattr("planner.published.predict.predict", lambda cases: perfect(cases, 1.1))
     monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, LEFT))
     return tmp_path
 

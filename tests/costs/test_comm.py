@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.comm import Network
-from planner.costs.static.assumed import ASSUMED
 from planner.costs.cost import Cost
+from planner.costs.static.assumed import ASSUMED
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.profile import Collective, Point

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
-from planner.costs.static.assumed import ASSUMED
 from planner.costs.lines import Line, Ring, compute_line
 from planner.costs.pricing import Pricing
+from planner.costs.static.assumed import ASSUMED
 from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Plan, Prices, Step
 from planner.plan.task import Split

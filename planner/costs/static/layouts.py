@@ -64,7 +64,7 @@ def machine_of(cluster: Cluster, device: Device, rates: Rates | None, timing: Ti
 
 
 def wires_of(cluster: Cluster, rates: Rates) -> Wires:
-    """The nearest level is within a node, the farthest between nodes; what collectives reach of them is the device's."""
+    """The nearest level is within a node, the farthest between nodes; what is reached of them is the device's."""
     near, far = cluster.levels[0], cluster.levels[-1]
     return Wires(
         per_node=near.ranks,

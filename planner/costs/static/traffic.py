@@ -32,7 +32,7 @@ class Traffic:
 def layer_traffic(
     module: Module, kind: LayerKind, setup: Setup, machine: Machine, hidden: tuple[Number, Number]
 ) -> Traffic:
-    """Of one layer and micro-batch. `hidden`: seconds of attention, forward and backward, behind which cp's ring goes."""
+    """Of one layer and micro-batch. `hidden`: seconds of attention, forward and backward, that hide cp's ring."""
     return Traffic(
         tensor(module, kind, setup, machine),
         ring(module, setup, machine, hidden),
