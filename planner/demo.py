@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from planner import files, pipeline
+from planner import evidence, files, pipeline
 from planner.check import Finding, Tolerances
 from planner.deciding import Solved
 from planner.pipeline import OnProgress, Ran
@@ -50,8 +50,8 @@ def demo(folder: Path, listener: Listener) -> Told:
 
     job, source = library.read(JOB, Job)
     progress = listener.begin("profile")
-    measuring = pipeline.Measuring(dtype=job.layout.dtype, quick=True)
-    profile, measured_at = pipeline.profile(job.model, measuring, folder / "profile.yaml", progress)
+    measuring = evidence.Measuring(dtype=job.layout.dtype, quick=True)
+    profile, measured_at = evidence.profile(job.model, measuring, folder / "profile.yaml", progress)
     listener.end("profile", profile)
 
     progress = listener.begin("solve")

@@ -5,53 +5,39 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
                                    └→ check → findings
 """
 
-import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
 from planner.deciding import Solved
 from planner.errors import InputError
-from planner.ledger import Kind, Record, beside, measured_timeline, own
-from planner.ledger.drift import Drift
-from planner.ledger.drift import drift as drifts
+from planner.ledger import Kind, Record, beside, measured_timeline
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.simulate import Timeline, to_trace
-from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs, Options, load
-from planner.specs.job import Dtype
-from planner.specs.model import Model
-from planner.specs.profile import Profile
 from planner.strategies import strategy
 from planner.strategies.static.fitting import Fits, fitting
 from planner.strategies.static.predicted import Predicted, predicted
-from planner.units import GIB
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
 from planner.why import static as best_static
 from planner.why import why_not as against
 
 if TYPE_CHECKING:
-    from planner.calibrate.assemble import Calibrated
-    from planner.calibrate.software import Fit as CalibrationFit
-    from planner.ledger.account import Account
-    from planner.ledger.row import Predict
     from planner.runtime import Planned, Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 DEFAULTS = Options()
-RANKS_ON_CPU = 4  # of the shipped cluster of this machine's kind, cpu-4
 
 
 def unheard(done: int, of: int, what: str) -> None:
@@ -222,119 +208,6 @@ def write_measured_trace(path: Path, ran: Ran) -> None:
     """The last step's measured timeline, in the format of the simulated one."""
     trace = to_trace(ran.timelines[-1], ran.last, "measured")
     files.write_text(path, files.json_text(trace))
-
-
-# --------------------------------------------------------------------------------------------------------- ledger
-
-
-def note(ran: Ran, path: Path | None = None) -> Path:
-    """Append a run to the user's own ledger, or to `path`; says where it is. Raises InputError."""
-    path = path or own.default_path()
-    plan, now = ran.plan, datetime.now(timezone.utc)
-    entry = own.Entry(
-        when=now.isoformat(timespec="milliseconds"),
-        machine=ran.machine,
-        plan=plan.name,
-        digest=hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16],
-        steps=len(ran.losses),
-        predicted_seconds=ran.predicted_step_seconds,
-        spread=plan.prediction.spread,
-        measured_seconds=ran.step_seconds,
-        predicted_peak_bytes=plan.prediction.peak_memory_gib * GIB or None,
-        measured_peak_bytes=ran.peak_bytes,
-        kinds=tuple(ran.kinds),
-    )
-    own.append(path, entry)
-    return path
-
-
-def drift(path: Path | None = None) -> tuple[list[Drift], list[own.Unread]]:
-    """Of the runs in the user's own ledger, or in `path`, by plan and machine; and its lines that cannot be read."""
-    entries, unread = own.read(path or own.default_path())
-    return drifts(entries), unread
-
-
-def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | None" = None) -> "Account":
-    """Published rows of a folder, or of these sources only, beside what is predicted of them. Raises InputError."""
-    from planner.ledger.published import account_of_folder
-    from planner.published.predict import predict as shipped
-
-    return account_of_folder(directory, sources, predict or shipped)
-
-
-# -------------------------------------------------------------------------------------------------------- profile
-
-
-@dataclass(frozen=True, slots=True)
-class Measuring:
-    """How to profile; None: every GPU in bf16, or on the CPU four ranks in float32."""
-
-    ranks: int | None = None
-    dtype: Dtype | None = None
-    quick: bool = False
-
-
-def profile(
-    model: str, measuring: Measuring, target: Path | None, on_progress: OnProgress = unheard
-) -> tuple[Profile, Path]:
-    """Measure a model's pieces on this machine, into `target` or the user's cache."""
-    from planner.profiling import ProfileOptions, device_name, gpu_count
-    from planner.profiling import profile as measure
-
-    kind: Literal["cpu", "cuda"] = "cuda" if gpu_count() else "cpu"
-    spec, _ = library.read(model, Model)
-    device = device_name(kind)
-    base, _ = library.read(device, Profile)
-    ranks = measuring.ranks or gpu_count() or RANKS_ON_CPU
-    options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
-    path = target or library.cache() / f"{device}.yaml"
-    return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
-
-
-# ------------------------------------------------------------------------------------------------------ calibrate
-
-
-def holds_published(folder: Path) -> bool:
-    """Whether a folder's files are published rows; else they are tables of kernels. Raises InputError."""
-    from planner.published.rows import is_published
-
-    if not folder.is_dir():
-        raise InputError("this is no folder", where=str(folder), fix="give a folder of CSV files")
-    return any(is_published(path) for path in sorted(folder.glob("*.csv")))
-
-
-def calibrate_tables(
-    folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = unheard
-) -> "tuple[Calibrated, Path | None]":
-    """A device's rates from a folder of tables; `device`: a profile with its facts. Raises InputError."""
-    from planner.calibrate.assemble import calibrate_tables as assemble
-
-    if device is None:
-        fix = f"one of {', '.join(library.names(Profile))}; or a file as in docs/devices.md"
-        raise InputError("whose tables these are is not said", where="--device", fix=fix)
-    base, _ = library.read(device, Profile)
-    made = assemble(folder, base, today(), on_progress)
-    if target:
-        files.write(target, made.profile)
-    return made, target
-
-
-def calibrate_published(
-    folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = unheard
-) -> "tuple[CalibrationFit, list[Path]]":
-    """Frameworks and paces from published step times, into `target`/software and /devices. Raises InputError."""
-    if find_spec("scipy") is None:
-        fix = "pip install 'planner[calibrate]'"
-        raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)
-    from planner.calibrate.software import write_fit
-    from planner.calibrate.steps import calibrate_published as fit
-
-    made = fit(folder, leave_out, on_progress)
-    return made, write_fit(made, target, today()) if target else []
-
-
-def today() -> str:
-    return datetime.now(timezone.utc).date().isoformat()
 
 
 # ---------------------------------------------------------------------------------------------------------- check

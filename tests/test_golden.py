@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.costs.static.assumed import ASSUMED
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
@@ -113,7 +114,7 @@ def test_what_crosses_the_edge_went_through_the_projector():
     """Four patches become one token as wide as the LLM: 8192 patches are 2048 tokens of 5120 numbers of two bytes."""
     events = {event.id: event for event in score(BUBBLES).timeline.events}
     a_rank, level = 2048 * 5120 * 2 / 2, BUBBLES.uses.cluster.levels[0]
-    seconds = level.latency_us * 1e-6 + a_rank / (level.gb_per_s * 1e9)
+    seconds = level.latency_us * 1e-6 + a_rank / (ASSUMED.link_share * level.gb_per_s * 1e9)
     assert events["vit[24-47]/sendF/1/v1>llm"].seconds == pytest.approx(seconds)
 
 

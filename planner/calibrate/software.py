@@ -106,7 +106,7 @@ def with_paces(text: str, values: Mapping[str, float]) -> str:
     line = "  sustained: {" + ", ".join(f"{name}: {value:g}" for name, value in values.items()) + "}\n"
     text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
     if not re.search(r"^rates:", text, flags=re.MULTILINE):
-        text += f"rates:\n  source: fitted\n  spread: {SPREAD}\n"
+        text += f"rates:\n  source: published\n  spread: {SPREAD}\n"
     place = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
     assert place, "rates begin with their source and their spread"
     return text[: place.end()] + line + text[place.end() :]

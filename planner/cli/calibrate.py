@@ -23,21 +23,21 @@ def calibrate(
 
     What the columns of the files are decides which. What the data cannot tell stays as assumed, and is named.
     """
-    from planner import pipeline
+    from planner import evidence
     from planner.cli import calibrate_tables as shown
     from planner.cli import progress, render
     from planner.errors import InputError
 
     with progress.bar("calibrating", "") as on_progress:
-        if pipeline.holds_published(folder):
+        if evidence.holds_published(folder):
             if device:
                 raise InputError("these are published rows of many devices", where="--device", fix="leave it out")
-            made, paths = pipeline.calibrate_published(folder, output, leave_out or (), on_progress)
+            made, paths = evidence.calibrate_published(folder, output, leave_out or (), on_progress)
         else:
             if leave_out:
                 fix = "leave it out: each table is fitted on four fifths of its shapes anyway"
                 raise InputError("these are tables, not sources", where="--leave-out", fix=fix)
-            found, path = pipeline.calibrate_tables(folder, device, output, on_progress)
+            found, path = evidence.calibrate_tables(folder, device, output, on_progress)
             render.emit(json, shown.tables_answer(found, path), *shown.tables(found, path))
             return
     render.emit(json, shown.published_answer(made, paths), *shown.published(made, paths))

@@ -21,7 +21,7 @@ def ledger(
 
     Every row is predicted or counted with the reason why not. Without a folder: how runs of your own drift.
     """
-    from planner import pipeline
+    from planner import evidence
     from planner.cli import ledger_runs, ledger_tables, render
     from planner.errors import InputError
     from planner.files import write_text
@@ -30,13 +30,13 @@ def ledger(
     from planner.ledger.picture import scatter
 
     if directory is not None:
-        account = pipeline.ledger(directory, source or ())
+        account = evidence.ledger(directory, source or ())
         if svg:
             write_text(svg, scatter(account))
         render.emit(json, answer(account, rows), *ledger_tables.account(account, rows, svg))
         return
     if svg or source:
         raise InputError("this is of published rows", where="--svg" if svg else "--source", fix="give their folder")
-    found, unread = pipeline.drift()
+    found, unread = evidence.drift()
     pictures = ledger_runs.drifts(found, unread, default_path(), rows)
     render.emit(json, ledger_runs.summary(found, unread, default_path(), rows), *pictures)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner import pipeline
+from planner import evidence
 from planner.cli.render import console
 from planner.cli.tables import table
 from planner.errors import InputError
@@ -102,7 +102,7 @@ def entry_line(entry: Entry) -> dict[str, Any]:
 def note(ran: Ran) -> None:
     """Append a run to the user's ledger; that this fails is said, and costs nobody the run."""
     try:
-        pipeline.note(ran)
+        evidence.note(ran)
     except InputError as error:
         where = f" ({error.where})" if error.where else ""
         console(stderr=True).print(Text(f"not in the ledger of runs: {error.message}{where}", style="yellow"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from planner import files, pipeline
+from planner import evidence, files
 from planner.calibrate.frameworks import FRAMEWORKS
 from planner.calibrate.joint import fit
 from planner.calibrate.knobs import COMMON
@@ -75,17 +75,17 @@ def test_rows_that_tell_nothing_of_time_are_not_fitted():
 
 def test_a_folder_that_tells_nothing_is_refused(tmp_path):
     with pytest.raises(InputError, match="no folder"):
-        pipeline.holds_published(tmp_path / "none")
+        evidence.holds_published(tmp_path / "none")
     with pytest.raises(InputError, match="no table of matrix products"):
-        pipeline.calibrate_tables(tmp_path, "h100-80gb", None)
+        evidence.calibrate_tables(tmp_path, "h100-80gb", None)
     with pytest.raises(InputError, match="whose tables"):
-        pipeline.calibrate_tables(tmp_path, None, None)
+        evidence.calibrate_tables(tmp_path, None, None)
 
 
 def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("planner.pipeline.find_spec", lambda name: None)
+    monkeypatch.setattr("planner.evidence.find_spec", lambda name: None)
     with pytest.raises(InputError, match="scipy") as caught:
-        pipeline.calibrate_published(tmp_path, None)
+        evidence.calibrate_published(tmp_path, None)
     assert "planner[calibrate]" in caught.value.fix
 
 
@@ -99,7 +99,7 @@ def test_tables_become_a_profile(tmp_path):
     write(tmp_path / "gemm.csv", ("m", "n", "k", "latency"), [*rows, *thin])
     write(tmp_path / "other.csv", ("a", "b"), [(1, 2)])
     target = tmp_path / "made.yaml"
-    made, path = pipeline.calibrate_tables(tmp_path, "h100-80gb", target)
+    made, path = evidence.calibrate_tables(tmp_path, "h100-80gb", target)
     assert path == target and made.unused == ("other.csv",)
     profile = files.read(target, Profile)
     assert profile.rates.gemm["bf16"].share == pytest.approx(0.7, rel=0.02)

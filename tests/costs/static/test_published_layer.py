@@ -1,0 +1,49 @@
+"""One layer of the 22B model as Korthikanti et al. timed it (arXiv 2205.05198, table 4): published single figures."""
+
+import pytest
+
+from planner.costs.static.assumed import complete
+from planner.costs.static.machine import Machine
+from planner.costs.static.setup import Setup
+from planner.costs.static.stage import layer
+from planner.costs.static.wires import Wires
+from planner.specs import library
+from planner.specs.model import Model
+from planner.specs.profile import Profile
+from planner.specs.software import Software
+
+ATTENTION = frozenset({"attention"})
+PUBLISHED_MS = {  # sequence parallel, recomputed whole, made again → forward, backward
+    (False, 0.0, frozenset()): (7.7, 11.9),
+    (True, 0.0, frozenset()): (7.2, 11.8),
+    (False, 1.0, frozenset()): (7.7, 19.5),
+    (False, 0.0, ATTENTION): (7.7, 13.2),
+    (True, 0.0, ATTENTION): (7.2, 13.1),
+}
+
+
+def milliseconds(sequence_parallel: bool, full: float, again: frozenset[str]) -> tuple[float, float]:
+    module = library.read("gpt-22b", Model)[0].modules["llm"]
+    device, software = library.read("a100-80gb", Profile)[0], library.read("megatron-2021", Software)[0]
+    rates = complete(device.rates)
+    wires = Wires(per_node=8, near_gb_per_s=300 * (rates.link_share or 1), far_gb_per_s=25, near_us=3, far_us=8)
+    setup = Setup(
+        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full=full, again=again
+    )
+    found = layer(module, "dense", None, setup, Machine(device.device, rates, wires, software.timing))
+    return float(found.forward.seconds) * 1e3, float(found.backward.seconds) * 1e3
+
+
+@pytest.mark.parametrize("how", PUBLISHED_MS, ids=str)
+def test_a_layer_takes_about_what_was_published(how):
+    forward, backward = milliseconds(*how)
+    expected = PUBLISHED_MS[how]
+    assert forward + backward == pytest.approx(sum(expected), rel=0.2)
+
+
+def test_recomputing_attention_costs_a_fraction_of_recomputing_all():
+    plain, attention, whole = (
+        sum(milliseconds(False, f, a)) for f, a in ((0, frozenset()), (0, ATTENTION), (1, frozenset()))
+    )
+    assert plain < attention < whole
+    assert (attention - plain) / (whole - plain) < 0.4  # published: 1.3 of 7.6 ms

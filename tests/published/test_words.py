@@ -1,0 +1,67 @@
+"""What a row says in words: of exchanges that are hidden, of experts, of memory."""
+
+import pytest
+
+from planner.published.accounting import FRAGMENTED, accounting
+from planner.published.moe import said
+from planner.specs import library
+from planner.specs.accounting import Accounting
+from planner.specs.model import Decoder, Model
+from planner.specs.parts import Experts
+
+DENSE = library.read("llama-3-8b", Model)[0].modules["llm"]
+SPARSE = Decoder(layers=2, hidden=64, heads=4, ffn=64, vocab=64, moe=Experts(experts=4, topk=2, ffn=64))
+USUAL = Accounting()
+
+
+@pytest.mark.parametrize(
+    ("words", "hides"),
+    [
+        ("torch.compile; async tp", {"tp"}),
+        ("tp2, ep8, pp8, zero/tp overlap", {"tp"}),
+        ("hybridep; force balance; ep overlap on", {"ep"}),
+        ("dispatcher deepep; +1f1b overlap", {"ep"}),
+        ("hybridep; ep overlap off", set()),
+        ("vanilla tp", set()),
+    ],
+)
+def test_what_runs_beside_compute_is_said(words, hides):
+    assert said(words, SPARSE).hides == hides
+
+
+@pytest.mark.parametrize(
+    ("words", "dispatch", "balanced"),
+    [
+        ("deepep, capacity=1", "nodes", True),
+        ("dropless", "copies", False),
+        ("dropless; forced balance", "copies", True),
+        ("dataset=c4; aux_loss=0.0; method=laer", "copies", True),
+        ("section: ep load imbalance", "copies", False),
+        ("", "copies", True),
+    ],
+)
+def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
+    found = said(words, SPARSE)
+    assert (found.dispatch, found.balanced) == (dispatch, balanced)
+    assert said(words, DENSE).balanced  # there is nothing to balance
+
+
+def test_the_allocators_segments_are_said():
+    assert accounting("baseline, without expandable_segments", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert accounting("baseline + expandable_segments", "nemo", USUAL).fragmentation == 0.0
+    assert accounting("expandable_segments: false", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert accounting("more pp", "nemo", USUAL) == USUAL
+
+
+def test_megatrons_arguments_say_what_they_leave_out():
+    """Its dropout is 0.1 unless told otherwise."""
+    assert accounting("transformer-impl=transformer_engine", "megatron", USUAL).dropout
+    for words in ("transformer-impl=te; hidden-dropout=0.0; x", "transformer-impl=te; hidden-dropout=0", "bf16"):
+        assert not accounting(words, "megatron", USUAL).dropout
+    assert not accounting("transformer-impl=te", "torchtitan", USUAL).dropout
+
+
+def test_compiled_and_eager_are_told_apart():
+    compiled = accounting("fsdp + torch.compile", "torchtitan", Accounting(fused=False, logit_bytes=14.0))
+    assert compiled.fused and compiled.logit_bytes == 13.0
+    assert not accounting("eager", "torchtitan", Accounting(fused=False)).fused
