@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from planner.plan.model import Place
 from planner.specs.base import Indices
 from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.job import StaticLayout
 from planner.specs.model import Audio, Decoder, Model, ModelEdge, Vit
 from planner.specs.parts import Experts
 from planner.specs.profile import Fit, Passes
@@ -105,6 +106,11 @@ def experts() -> st.SearchStrategy:
     return unchecked(Experts, experts=st.integers(4, 100), topk=st.integers(1, 4))
 
 
+def static_layouts() -> st.SearchStrategy:
+    """Chunks only where a schedule takes them."""
+    return unchecked(StaticLayout, schedule=st.sampled_from([None, "interleaved"]))
+
+
 def clusters() -> st.SearchStrategy:
     """The last level joins all ranks."""
     kinds = st.lists(unchecked(RankKind, count=st.integers(1, 64)), min_size=1, max_size=2)
@@ -146,6 +152,7 @@ CHECKED = {
     Vit: lambda: modules(Vit),
     Audio: lambda: modules(Audio),
     Experts: experts,
+    StaticLayout: static_layouts,
     Cluster: clusters,
     Model: models,
     Passes: passes,

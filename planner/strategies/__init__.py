@@ -12,6 +12,7 @@ STRATEGIES = {
     "data_ranks": "planner.strategies.data_ranks",
     "parallel_search": "planner.strategies.parallel_search",
 }
+STATIC = ("parallel_search",)  # one layout for all batches alike: no other way to place the same sequences
 
 
 class Strategy(Protocol):

@@ -6,7 +6,7 @@ from planner.errors import InputError
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import Sync
-from planner.strategies import STRATEGIES, strategy
+from planner.strategies import STATIC, STRATEGIES, strategy
 from planner.why.keys import APPLY, fix_item
 
 FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied before what they allow
@@ -42,7 +42,7 @@ def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, t
     if not reasons[inputs.job.strategy]:
         return inputs, follows, ""
     if "strategy" not in said:
-        able = [name for name, reason in reasons.items() if not reason]
+        able = [name for name, reason in reasons.items() if not reason and name not in STATIC]
         if able:
             return replace(inputs, job=changed(inputs.job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
     elif not said & {"zero", "sync"}:

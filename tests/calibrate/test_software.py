@@ -56,7 +56,7 @@ def test_only_the_pace_of_a_device_changes(made):
 def test_a_device_without_rates_gets_those_of_its_pace_alone():
     new = with_paces(files.read_text(find("mi300x", Profile)), {"bf16": 0.75})
     rates = files.parse(new, Profile, "new").rates
-    assert rates.sustained == {"bf16": 0.75} and not rates.gemm and rates.source == "fitted"
+    assert rates.sustained == {"bf16": 0.75} and not rates.gemm and rates.source == "published"
     assert with_paces(new, {"bf16": 0.75}) == new
 
 

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 from planner import files
 from planner.cli import ledger_runs
 from planner.cli.app import app
+from planner.evidence import note
 from planner.ledger.answer import PROMISED
 from planner.ledger.own import append, default_path, read
-from planner.pipeline import Ran, note, solve
+from planner.pipeline import Ran, solve
 from tests.ledger.made_up import case, perfect, skipped
 from tests.ledger.test_own import ENTRY
 

@@ -36,6 +36,7 @@ class Problem:
     machine: Machine
     accounting: Accounting
     margin: float  # of the device's memory, never planned on
+    tokens_per_rank: int | None = None  # the job's own limit, in place of the memory that was counted
 
     @property
     def device_bytes(self) -> float:
@@ -74,7 +75,8 @@ def problem_of(inputs: Inputs) -> Problem:
     accounting = inputs.accounting
     if inputs.device.kind == "cpu":
         accounting = changed(accounting, context_gib=0.0, workspace_gib=0.0)  # these are a GPU's
-    return Problem(trained, machine, accounting, inputs.job.limits.memory_margin)
+    limits = inputs.job.limits
+    return Problem(trained, machine, accounting, limits.memory_margin, limits.tokens_per_rank)
 
 
 def fixed_of(inputs: Inputs) -> StaticLayout:
@@ -119,6 +121,10 @@ def seconds_of(problem: Problem, setup: Setup) -> Floats:
 def look(problem: Problem, found: Space, screened: Screened, places: Places) -> None:
     """Fill in the memory of these."""
     for some, setup in alike(problem.trained, found, places):
+        if problem.tokens_per_rank is not None:
+            tokens = setup.micro_batch * max(problem.trained.sizes) / (setup.tp * setup.cp)
+            screened.taken[some], screened.chance[some] = 0.0, tokens > problem.tokens_per_rank
+            continue
         fullest = peak(problem.trained.module, held(setup, problem.trained), problem.accounting)
         screened.taken[some] = fullest.total
         screened.chance[some] = probability(fullest, problem.device_bytes, problem.accounting.spread)
