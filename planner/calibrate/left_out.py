@@ -1,7 +1,9 @@
 """How far predictions are off where nobody calibrated: each source predicted from all others.
 
 A framework or a device that only this source tells of is then what it is to us of any that we never saw: the generic
-framework, the assumed pace. The interval of a framework is as wide as four fifths of its left-out rows need.
+framework, the assumed pace. The interval of a framework is as wide as four fifths of its left-out rows need. Only
+coefficients are left out: the model's form and its constants were chosen with every source in view, and each fit starts
+where the one of all sources ended.
 """
 
 from collections.abc import Callable, Sequence

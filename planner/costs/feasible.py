@@ -6,6 +6,7 @@ from typing import NamedTuple
 from planner.costs.memory import memory_cap, state_bytes
 from planner.errors import Infeasible
 from planner.plan.model import Layout
+from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Ranks, changed
 from planner.specs.job import Limits
 from planner.specs.model import Module
@@ -15,16 +16,18 @@ from planner.units import GIB
 MOST_RANKS = 2**17  # more than any cluster: where looking for enough ranks ends
 
 
-def require_states_fit(module: Module, layout: Layout, device: Device, limits: Limits, kind: str = "") -> None:
+def require_states_fit(
+    module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting = BUNDLED, kind: str = ""
+) -> None:
     """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token.
 
     `kind`: of the ranks with this device, where there are others.
     """
-    states, cap = state_bytes(module, layout), memory_cap(device, limits)
+    states, cap = state_bytes(module, layout, accounting), memory_cap(device, limits)
     if states < cap:
         return
     changes = [f"a device with {needed_gib(states, device, limits):.0f} GiB"]
-    ranks = enough_ranks(module, layout, device, limits)
+    ranks = enough_ranks(module, layout, device, limits, accounting)
     if ranks:
         changes.insert(0, f"{ranks} ranks")
     if layout.zero < 3:
@@ -37,13 +40,13 @@ def require_states_fit(module: Module, layout: Layout, device: Device, limits: L
     )
 
 
-def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits) -> int | None:
+def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> int | None:
     """The next doubling of the ranks over which the states fit; None when sharding does not help."""
     count = len(layout.ranks)
     while count < MOST_RANKS:
         count *= 2
         wider = changed(layout, ranks=Ranks(range(count)), mesh={"dp": count})
-        if state_bytes(module, wider) < memory_cap(device, limits):
+        if state_bytes(module, wider, accounting) < memory_cap(device, limits):
             return count
     return None
 

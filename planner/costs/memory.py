@@ -21,7 +21,7 @@ def state_bytes(module: Module, layout: Layout, accounting: Accounting = BUNDLED
     `stage`: of the pipeline; None: the one that holds most.
     """
     setup = setup_of(layout)
-    stages = {0, 1, setup.pp - 1} & set(range(setup.pp)) if stage is None else {stage}
+    stages = range(setup.pp) if stage is None else (stage,)
     wide = 2.0 if layout.dtype == "float64" else 1.0  # of each, where everything is kept in float32
     return wide * max(
         float(states(module, setup, accounting, each).total + gathered_bytes(module, setup, accounting, each))
@@ -42,11 +42,13 @@ def memory_cap(device: Device, limits: Limits) -> float:
     return (device.memory_gib * (1 - limits.memory_margin) - device.reserved_gib) * GIB
 
 
-def token_cap(module: Module, costs: ModuleCosts, layout: Layout, device: Device, limits: Limits) -> int:
+def token_cap(
+    module: Module, costs: ModuleCosts, layout: Layout, device: Device, limits: Limits, accounting: Accounting = BUNDLED
+) -> int:
     """Tokens that one rank can hold in a micro-batch. The job's own limit replaces the model; may be ≤ 0."""
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
-    free = memory_cap(device, limits) - state_bytes(module, layout)
+    free = memory_cap(device, limits) - state_bytes(module, layout, accounting)
     per_token = activation_bytes(costs, module.layers, True, 1.0)
     return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS
 

@@ -157,8 +157,8 @@ def pool_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
     layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
     if uses.limits.tokens_per_rank is None:
         several = len(pricing.kinds(layout.ranks)) > 1
-        require_states_fit(spec, layout, device, uses.limits, kind if several else "")
-    return token_cap(spec, pricing.costs(module, kind), layout, device, uses.limits)
+        require_states_fit(spec, layout, device, uses.limits, uses.prices.accounting, kind if several else "")
+    return token_cap(spec, pricing.costs(module, kind), layout, device, uses.limits, uses.prices.accounting)
 
 
 def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None:

@@ -7,14 +7,15 @@ from planner.published.rows import Row, Unusable
 
 Recompute = tuple[float, frozenset[Again]]
 NOTHING: Recompute = (0.0, frozenset())
-NONE = re.compile(r"(no|none|false|off|0|disabled?|without|never|no (ac|recompute|recomputation|checkpointing))\b.*")
+NONE = re.compile(
+    r"(no|none|false|off|0|disabled?|without|never|no (ac|recompute|recomputation|checkpointing))\s*([,;(].*)?"
+)
 WHOLE = re.compile(r"\b(full|all|whole|yes|true|on|every layer|full ac|uniform|complete|enabled?)\b")
 LAYERS = re.compile(r"(?:block|layers?|full)?\s*[:=]?\s*(\d{1,4})\s*(?:layers?)?(?:\s*per stage)?")
 EVERY = re.compile(r"(?:every|1 in|each)\s*(\d{1,2})|(\d{1,2})(?:nd|rd|th)\b|select\w*\s*[:=]?\s*(\d{1,2})$")
 SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%|\b(0?\.\d+)\b|\b1/(\d{1,2})\b")
 SAID = re.compile(r"(?:recompute|recomputation|activation[ _-]?(?:ckpt|checkpoint\w*))\s*[=:]\s*([^;,|]*)")
 # Words that name parts of a layer, as Megatron's --recompute-modules and torchtitan's activation_checkpoint do.
-INNER = r"\bmoe[ _-]?act|\bact\b|activation[ _-]?func\w*|swiglu|silu|gelu|\bmlp\b|\bffn\b|shared[ _-]?experts?"
 PARTS: tuple[tuple[str, frozenset[Again]], ...] = (
     (r"core[ _-]?attn|core[ _-]?attention|attention|\battn\b", frozenset({"attention"})),
     (r"layer[ _-]?norm|rms[ _-]?norm|\bnorms?\b|\bln\b", frozenset({"norm"})),

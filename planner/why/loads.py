@@ -90,7 +90,9 @@ def rank_room(plan: Plan, ranks: Ranks) -> int:
 
 def kind_room(plan: Plan, module: str, layout: Layout, kind: str) -> int:
     costs = pricing_of(plan).costs(module, kind)
-    return max(0, token_cap(plan.uses.models[module], costs, layout, plan.uses.devices[kind], plan.uses.limits))
+    uses = plan.uses
+    device, accounting = uses.devices[kind], uses.prices.accounting
+    return max(0, token_cap(uses.models[module], costs, layout, device, uses.limits, accounting))
 
 
 def kinds(plan: Plan, ranks: Iterable[int]) -> set[str]:

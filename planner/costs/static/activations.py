@@ -113,13 +113,14 @@ def moe_bytes(module: Module, moe: Experts, setup: Setup, accounting: Accounting
     """
     ways = split(setup)
     total = 2 * moe.experts * SINGLE * ways.outside  # logits and probabilities
+    shared = mlp_bytes(module, moe.shared_ffn, ways, accounting) if moe.shared_ffn and "mlp" not in again else 0.0
+    total = total + shared
     if "moe" in again:
         return total
     rows = moe.topk * ways.outside * accounting.imbalance
     total = total + rows * np.asarray(setup.etp) * module.hidden * ways.product  # experts' input
     total = total + rows * mlp_bytes(module, moe.ffn, ways, accounting, 1.0)  # etp times the rows, 1/etp of the width
-    total = total + rows * module.hidden * ways.plain  # their output, which the router's weights multiply
-    return total + (mlp_bytes(module, moe.shared_ffn, ways, accounting) if moe.shared_ffn else 0.0)
+    return total + rows * module.hidden * ways.plain  # their output, which the router's weights multiply
 
 
 def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:

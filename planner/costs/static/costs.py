@@ -66,7 +66,7 @@ def exposed(module: Module, setup: Setup, machine: Machine) -> Exposed:
     """What a step of equal micro-batches waits for beside its passes, as the closed form has it."""
     middle = stages(module, setup, machine).middle
     rest = unhidden(module, setup, machine, (middle.forward.seconds, middle.backward.seconds))
-    times = setup.micro_batches if setup.zero == 3 else 1.0
+    times = setup.micro_batches * setup.vpp if setup.zero == 3 else 1.0  # each chunk's gradients in each micro-batch
     send = stage_send(module, setup, machine) * machine.timing.pp_exposed
     once = update(module, setup, machine) + step_seconds(module, setup, machine).overhead
     return Exposed(

@@ -10,6 +10,7 @@ from planner.costs.static.flight import in_flight
 from planner.costs.static.setup import Number, Setup
 from planner.costs.static.states import gathered_bytes, held_layers, states, update_bytes
 from planner.specs.accounting import Accounting
+from planner.specs.layers import experts_of
 from planner.specs.model import Decoder, Module
 from planner.units import GIB
 
@@ -111,9 +112,12 @@ def buffers(setup: Setup) -> Number:
 
 
 def peak(module: Module, setup: Setup, accounting: Accounting) -> Footprint:
-    """The stage that takes most: one of the first three, which have most in flight, and the last, which has logits."""
-    last = np.asarray(setup.pp) - 1
-    stages = [np.minimum(index, last) for index in (0, 1, 2)] + [last]
+    """The stage that takes most: one of the first three, which have most in flight, or the last, which has logits. Any
+    of them, where layers are unlike each other.
+    """
+    last, moe = np.asarray(setup.pp) - 1, experts_of(module)
+    first = range(int(np.max(setup.pp)) if moe and (moe.dense_layers or moe.every > 1) else 3)
+    stages = [np.minimum(index, last) for index in first] + [last]
     worst = footprint(module, setup, accounting, stages[0])
     for stage in stages[1:]:
         worst = larger(worst, footprint(module, setup, accounting, stage))

@@ -29,7 +29,7 @@ class Machine:
 
     def matmul(self, product: Matmul, precision: Precision) -> Number:
         """Seconds, with what it takes to start and to fill the device: each of m, n, k costs a few more of its kind."""
-        dtype = precision if product.wide else "bf16"
+        dtype = precision if product.wide or precision != "fp8" else "bf16"
         curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
         share = curve.share * self.sustained(dtype) * (self.grouped if product.grouped else 1.0)
         n0 = curve.n0 * (self.timing.cast if dtype == "fp8" else 1.0)
@@ -47,7 +47,7 @@ class Machine:
         share = (curve.share if forward else curve.backward_share) * self.sustained("bf16")
         share *= self.timing.attention if "fp8" in self.device.tflops else 1.0  # Ampere has no newer kernels
         flops = core.flops * (1.0 if forward else 2.5) * (1.0 + curve.s0 / core.length)
-        return flops / (share * self.peak("bf16")) + curve.launch_us * US
+        return flops / (share * self.peak(core.dtype)) + curve.launch_us * US
 
     def scores(self, core: Attention) -> Number:
         """Seconds of writing and reading attention's matrix, where it exists."""

@@ -10,12 +10,12 @@ import numpy as np
 
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Number, Setup
+from planner.costs.static.states import shards
 from planner.specs.layers import kind_counts
 from planner.specs.model import Module
 from planner.specs.parameters import expert_parameters, parameters
 from planner.units import GB, MS
 
-WEIGHT_BYTES = 2.0  # of an element as it is gathered
 UPDATE_BYTES = (
     30.0  # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights
 )
@@ -50,13 +50,13 @@ class Exchanged:
 
 def exchanged(part: Held, setup: Setup, machine: Machine) -> Exchanged:
     """Over rings; where ZeRO shards over fewer ranks than there are replicas, the rest is an all-reduce of shards."""
-    shard = np.where(setup.shard > 0, np.minimum(setup.shard, part.replicas), part.replicas)
+    shard = shards(setup, part.replicas)
     copies, wires = part.replicas / shard, machine.wires
     gradients = part.count * machine.timing.gradient_bytes
     scattered = wires.gather(gradients, shard, part.stride)
     between = wires.all_reduce(gradients / shard, copies, part.stride * shard)
     whole = wires.all_reduce(gradients, part.replicas, part.stride)
-    gathered = wires.gather(part.count * WEIGHT_BYTES, shard, part.stride)
+    gathered = wires.gather(part.count * setup.element, shard, part.stride)
     there = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, whose exchange would wait all the same
     sharded = setup.zero > 0
     return Exchanged(there * np.where(sharded, scattered + between, whole), there * np.where(sharded, gathered, 0.0))
@@ -68,13 +68,12 @@ def unhidden(module: Module, setup: Setup, machine: Machine, compute: tuple[Numb
     reduce, gather = sum(p.reduce for p in parts), sum(p.gather for p in parts)
     ends = setup.pp / module.layers  # the first layer's gathering and the last one's reduction have nothing beside them
     forward, backward = (machine.timing.dp_window * seconds * (1.0 - ends) for seconds in compute)
-    once = np.maximum(reduce * ends, reduce - backward) + np.maximum(gather * ends, gather - forward)
-    each = np.maximum(gather * ends, gather - forward) + np.maximum(
-        (gather + reduce) * ends, gather + reduce - backward
-    )
+    reduced, gathered = np.maximum(reduce * ends, reduce - backward), np.maximum(gather * ends, gather - forward)
+    times = np.where(setup.pp > 1, 1.0, setup.micro_batches)  # pipelines keep what they have gathered
+    once = gathered + reduced * np.where(setup.zero == 2, times, 1.0)  # shards of gradients: reduced as they come
+    each = gathered + np.maximum((gather + reduce) * ends, gather + reduce - backward)
     if setup.adapters:
         return np.zeros_like(once)
-    times = np.where(setup.pp > 1, 1.0, setup.micro_batches)  # pipelines keep what they have gathered
     return np.where(setup.zero >= 3, each * times, once)
 
 
@@ -84,10 +83,8 @@ def update(module: Module, setup: Setup, machine: Machine) -> Number:
     if setup.adapters:
         return seconds
     for part in held(module, setup):
-        shard = np.where(setup.zero > 0, np.where(setup.shard > 0, setup.shard, part.replicas), 1.0)
+        shard = np.where(setup.zero > 0, shards(setup, part.replicas), 1.0)
         seconds = seconds + part.count / shard * UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)
     dense = held(module, setup)[0]
-    over = np.where(
-        setup.zero > 0, np.where(setup.shard > 0, np.minimum(setup.shard, dense.replicas), dense.replicas), 1.0
-    )
+    over = np.where(setup.zero > 0, shards(setup, dense.replicas), 1.0)
     return seconds + machine.timing.shard_ms * MS * np.maximum(0.0, over - 1.0)

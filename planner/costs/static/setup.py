@@ -62,6 +62,11 @@ class Setup:
         return self.batch / (self.dp * self.micro_batch)
 
     @property
+    def element(self) -> float:
+        """Bytes of an element of activations and of gathered weights."""
+        return 4.0 if self.precision == "float32" else 2.0
+
+    @property
     def tokens(self) -> Number:
         """Of one micro-batch, on one rank, where only cp splits the sequence."""
         return self.micro_batch * self.seq / self.cp

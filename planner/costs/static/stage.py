@@ -128,7 +128,8 @@ def head(module: Module, setup: Setup, machine: Machine) -> Passes:
     """What the last stage computes beside its layers: logits and loss."""
     work = head_work(module, setup)
     return Passes(
-        Pass(compute=machine.forward(work, "bf16")), Pass(compute=machine.backward(work, "bf16", trained(setup)))
+        Pass(compute=machine.forward(work, setup.precision)),
+        Pass(compute=machine.backward(work, setup.precision, trained(setup))),
     )
 
 
@@ -154,5 +155,6 @@ def layers_of(layers: int, setup: Setup) -> tuple[Number, Number]:
     """Layers on a middle stage, and on the first and the last one."""
     chunks = setup.pp * setup.vpp
     even, ends = np.mod(layers, chunks) == 0, np.mod(layers + 2, chunks) == 0
-    each = np.where(even, layers / setup.pp, np.where(ends, (layers + 2) / setup.pp, layers / setup.pp))
-    return each, np.where(even | ~ends, each, each - 1.0)
+    fullest = np.where(setup.vpp > 1, layers / setup.pp, np.ceil(layers / setup.pp))
+    each = np.where(even, layers / setup.pp, np.where(ends & (setup.pp > 1), (layers + 2) / setup.pp, fullest))
+    return each, np.where(ends & ~even & (setup.pp > 1), each - 1.0, each)

@@ -6,10 +6,9 @@ import numpy as np
 
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Number, Setup
-from planner.costs.static.work import BF16
-from planner.specs.layers import LayerKind
-from planner.specs.model import Decoder, Module
-from planner.specs.shapes import key_width, value_width
+from planner.costs.static.work import keys_held
+from planner.specs.layers import LayerKind, experts_of
+from planner.specs.model import Decoder, Module, head_dim, value_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +18,6 @@ class Traffic:
     tp: tuple[Number, Number]
     cp: tuple[Number, Number]
     ep: tuple[Number, Number]
-
-    @property
-    def forward(self) -> Number:
-        return self.tp[0] + self.cp[0] + self.ep[0]
-
-    @property
-    def backward(self) -> Number:
-        return self.tp[1] + self.cp[1] + self.ep[1]
 
 
 def layer_traffic(
@@ -41,11 +32,13 @@ def layer_traffic(
 
 
 def tensor(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> tuple[Number, Number]:
-    """Around attention and around a dense MLP: an all-gather before and a reduce-scatter behind, or an all-reduce, of
-    the same volume. Backward does both again, and gathers once more what sequence parallelism did not keep whole.
+    """Around attention, and around a dense MLP or the experts that every token has: an all-gather before and a
+    reduce-scatter behind, or an all-reduce, of the same volume. Backward does both again, and gathers once more what
+    sequence parallelism did not keep whole.
     """
-    blocks = 1.0 if kind == "moe" else 2.0
-    size = setup.tokens * module.hidden * BF16
+    moe = experts_of(module) if kind == "moe" else None
+    blocks = 1.0 if moe and not moe.shared_ffn else 2.0
+    size = setup.tokens * module.hidden * setup.element
     once = machine.wires.gather(size, setup.tp, 1)
     again = np.where(setup.sequence_parallel, 1.0, 0.0)
     timing = machine.timing
@@ -56,7 +49,8 @@ def tensor(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> t
 
 def ring(module: Module, setup: Setup, machine: Machine, hidden: tuple[Number, Number]) -> tuple[Number, Number]:
     """Keys and values go around while attention runs on what is there; backward sends their gradients too."""
-    block = setup.tokens * (key_width(module) + value_width(module)) / setup.tp * BF16
+    values = value_dim(module) / head_dim(module)  # a value's width over a key's
+    block = setup.tokens * keys_held(module, setup) * (1.0 + values) * setup.element
     steps = setup.cp - 1.0
     once = np.where(setup.cp > 1, hop(setup, machine, block * steps, steps), 0.0)
     return np.maximum(0.0, once - hidden[0]), np.maximum(0.0, 2.0 * once - hidden[1])
@@ -77,7 +71,7 @@ def experts(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> 
     if kind != "moe" or not isinstance(module, Decoder) or module.moe is None:
         return 0.0, 0.0
     own = np.where(setup.sequence_parallel, setup.tokens / setup.tp, setup.tokens)
-    size = own * module.moe.topk * module.hidden * BF16
+    size = own * module.moe.topk * module.hidden * setup.element
     timing = machine.timing
     far = to_nodes(module.moe.topk, setup, machine) if setup.dispatch == "nodes" else 1.0
     spread = machine.wires.all_to_all(size, setup.ep, setup.etp, far=far)
@@ -100,5 +94,6 @@ def to_nodes(topk: int, setup: Setup, machine: Machine) -> Number:
 def stage_send(module: Module, setup: Setup, machine: Machine) -> Number:
     """Activations of one micro-batch to the next stage."""
     split = np.where(setup.sequence_parallel, setup.tp, 1)
-    size = setup.tokens * module.hidden * BF16 / split
-    return np.where(setup.pp > 1, machine.wires.p2p(size, setup.ranks / setup.pp, 1.0), 0.0)
+    size = setup.tokens * module.hidden * setup.element / split
+    slowest = np.where(setup.ranks > machine.wires.per_node, machine.wires.per_node, 1.0)  # some hop leaves a node
+    return np.where(setup.pp > 1, machine.wires.p2p(size, slowest, 1.0), 0.0)

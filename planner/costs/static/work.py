@@ -10,10 +10,8 @@ import numpy as np
 
 from planner.costs.static.setup import Number, Setup
 from planner.specs.layers import LayerKind
-from planner.specs.model import Decoder, Module, head_dim
+from planner.specs.model import Decoder, Module, head_dim, kv_heads
 from planner.specs.shapes import end_flops, key_width, query_width
-
-BF16 = 2  # bytes of an element of activations
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Matmul:
     k: Number
     count: Number = 1
     grouped: bool = False  # one of several experts'
-    wide: bool = True  # in the layer's own precision; else in bf16
+    wide: bool = True  # in the layer's own precision; else not in fp8
 
     @property
     def flops(self) -> Number:
@@ -45,6 +43,7 @@ class Attention:
     width: Number  # of a head, mean of keys' and values'
     length: Number  # of the sequence that a kernel sees
     head_dim: int
+    dtype: str = "bf16"
 
     @property
     def flops(self) -> Number:
@@ -66,11 +65,11 @@ def layer_work(module: Module, kind: LayerKind, setup: Setup, window: int | None
     tokens = setup.tokens
     spread = np.where(setup.sequence_parallel, setup.tp, 1)  # of norms and residuals
     inner, moved, kernels = attention_part(module, setup, tokens)
-    moved = moved + BF16 * tokens * module.hidden * 10.0 / spread  # two norms in and out, two residual sums
+    moved = moved + setup.element * tokens * module.hidden * 10.0 / spread  # two norms in and out, two residual sums
     if kind == "moe" and isinstance(module, Decoder) and module.moe:
         mlp, more, launched = expert_part(module, setup, tokens)
     else:
-        mlp, more, launched = mlp_part(module, module.ffn, setup.tp, tokens)
+        mlp, more, launched = mlp_part(module, module.ffn, setup)
     return Work((*inner, *mlp), core(module, setup, window), moved + more, kernels + launched + 6)
 
 
@@ -78,9 +77,9 @@ def attention_part(module: Module, setup: Setup, tokens: Number) -> tuple[list[M
     """The projections around attention, and the rotation of its heads."""
     queries, keys = query_width(module), key_width(module)
     latent = module.latent if isinstance(module, Decoder) else None
-    moved = BF16 * tokens * 2.0 * (queries + keys) / setup.tp
+    moved = setup.element * tokens * 2.0 * (queries + keys) / setup.tp
     if latent is None:
-        qkv = Matmul(tokens, (queries + 2 * keys) / setup.tp, module.hidden)
+        qkv = Matmul(tokens, queries / setup.tp + 2.0 * keys_held(module, setup), module.hidden)
         return [qkv, Matmul(tokens, module.hidden, queries / setup.tp)], moved, 4
     narrow = np.where(setup.sequence_parallel, tokens / setup.tp, tokens)  # the down projections are replicated
     heads = module.heads / setup.tp
@@ -95,25 +94,32 @@ def attention_part(module: Module, setup: Setup, tokens: Number) -> tuple[list[M
     return down + up, moved * 2.0, 10
 
 
+def keys_held(module: Module, setup: Setup) -> Number:
+    """Width of one rank's keys: where tp has more ranks than there are key heads, each is repeated on several."""
+    return np.maximum(kv_heads(module) / setup.tp, 1.0) * head_dim(module)
+
+
 def core(module: Module, setup: Setup, window: int | None) -> Attention:
     """Causal attention has half of all pairs, a window at most its width for each query."""
     length = setup.seq
     pairs = length * (length / 2.0 if isinstance(module, Decoder) else length)
     if window is not None:
-        pairs = np.minimum(pairs, length * float(window))
+        seen = np.minimum(length, float(window))
+        pairs = seen * (length - seen / 2.0 if isinstance(module, Decoder) else length)
     latent = module.latent if isinstance(module, Decoder) else None
     size = head_dim(module)
     width = (latent.nope_dim + latent.rope_dim + latent.value_dim) / 2.0 if latent else size
     size = latent.nope_dim + latent.rope_dim if latent else size
     heads = module.heads / setup.tp
-    return Attention(setup.micro_batch * pairs / setup.cp, heads, width, length / setup.cp, size)
+    dtype = "float32" if setup.precision == "float32" else "bf16"
+    return Attention(setup.micro_batch * pairs / setup.cp, heads, width, length / setup.cp, size, dtype)
 
 
-def mlp_part(module: Module, width: Number, tp: Number, tokens: Number) -> tuple[list[Matmul], Number, int]:
+def mlp_part(module: Module, width: Number, setup: Setup) -> tuple[list[Matmul], Number, int]:
     """Up (and gate), the activation, down."""
-    ways = 2 if module.gated else 1
-    products = [Matmul(tokens, ways * width / tp, module.hidden), Matmul(tokens, module.hidden, width / tp)]
-    return products, BF16 * tokens * (ways + 1.0) * width / tp, 3
+    ways, tokens, held = 2 if module.gated else 1, setup.tokens, width / setup.tp
+    products = [Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)]
+    return products, setup.element * tokens * (ways + 1.0) * held, 3
 
 
 def expert_part(module: Decoder, setup: Setup, tokens: Number) -> tuple[list[Matmul], Number, int]:
@@ -133,10 +139,10 @@ def expert_part(module: Decoder, setup: Setup, tokens: Number) -> tuple[list[Mat
         Matmul(each, ways * moe.ffn / setup.etp, module.hidden, local, grouped=True),
         Matmul(each, module.hidden, moe.ffn / setup.etp, local, grouped=True),
     ]
-    moved = BF16 * copies * ((ways + 1.0) * moe.ffn / setup.etp + 4.0 * module.hidden)  # copied in and out
+    moved = setup.element * copies * ((ways + 1.0) * moe.ffn / setup.etp + 4.0 * module.hidden)  # copied in and out
     kernels = 14
     if moe.shared_ffn:
-        shared, more, launched = mlp_part(module, moe.shared_ffn, setup.tp, tokens)
+        shared, more, launched = mlp_part(module, moe.shared_ffn, setup)
         products, moved, kernels = products + shared, moved + more, kernels + launched
     return products, moved, kernels
 
@@ -146,5 +152,5 @@ def head_work(module: Module, setup: Setup) -> Work:
     share = end_flops(module) / (2.0 * module.hidden) / setup.tp
     product = Matmul(setup.tokens, share, module.hidden, wide=False)
     if not isinstance(module, Decoder):
-        return Work((product,), None, setup.tokens * module.hidden * BF16 * 4.0, 6)
-    return Work((product,), None, setup.tokens * share * (BF16 + 4.0 * 4), 8)
+        return Work((product,), None, setup.tokens * module.hidden * setup.element * 4.0, 6)
+    return Work((product,), None, setup.tokens * share * (setup.element + 4.0 * 4), 8)

@@ -55,10 +55,10 @@ def test_no_part_is_negative():
 
 @given(pp=st.sampled_from([1, 2, 4, 8]), vpp=st.sampled_from([1, 2, 4]), layers=st.integers(8, 128))
 def test_layers_are_conserved(pp, vpp, layers):
-    """But where embedding and head stand for a layer each, which the first and the last stage then lack."""
+    """But where they do not come out even and stages are whole: then each counts as the fullest, by less than one."""
     each, outer = layers_of(layers, Setup(ranks=64, seq=1, batch=64, pp=pp, vpp=vpp))
-    total = outer if pp == 1 else 2 * outer + (pp - 2) * each
-    assert float(total) == pytest.approx(layers) or (pp == 1 and float(total) == pytest.approx(layers + 1))
+    total = float(outer if pp == 1 else 2 * outer + (pp - 2) * each)
+    assert total == pytest.approx(layers) or (vpp == 1 and pp > 1 and layers < total < layers + pp)
 
 
 def test_the_last_stage_has_the_head():
