@@ -53,7 +53,8 @@ def static_entry(inputs: Inputs, module: str, setup: Setup, kind: str) -> Module
     machine = machine_of(inputs.cluster, inputs.devices[kind], inputs.rates.get(kind), inputs.timing)
     spec = inputs.model.modules[module]
     costs = static_costs(spec, setup, machine, inputs.accounting)
-    return changed(costs, exposed=exposed(spec, setup, machine))
+    spread = max(costs.spread, inputs.software_spread)  # what the framework does of it is in it, too
+    return changed(costs, exposed=exposed(spec, setup, machine), spread=round(spread, 4))
 
 
 def needed(rates: Rates, modules: list[Module], layouts: dict[str, Layout]) -> Rates:

@@ -54,6 +54,7 @@ def used(row: Row) -> dict[str, Any]:
         "oom_probability": predicted.oom_probability,
         "priced_by": predicted.source,
         "defaulted": [*case.defaulted],
+        "assumed": [*case.assumed],
     }
 
 

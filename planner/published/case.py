@@ -44,6 +44,7 @@ class Case:
     oom: bool  # it ran out of memory
     device_bytes: float | None = None  # memory of a board that has other than its profile's; None: as that says
     defaulted: tuple[str, ...] = ()  # facts that the row leaves unsaid, filled from the source's cited defaults
+    assumed: tuple[str, ...] = ()  # those that nobody says: as the framework usually has them
 
 
 @dataclass(frozen=True, slots=True)

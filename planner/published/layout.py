@@ -39,6 +39,8 @@ def layout(row: Row, module: Decoder, software: str) -> Layout:
     vpp = row.degree("vpp") or 1
     if pp * vpp > module.layers + 2:  # Megatron counts embedding and loss as layers where it is told to
         raise Unusable("layout does not multiply up", f"{pp}x{vpp} stages for {module.layers} layers")
+    if module.heads % tp:
+        raise Unusable("layout does not multiply up", f"{module.heads} heads on {tp} ranks")
     ep, etp, guessed = experts(row, module, degrees, software)
     if (tp * cp * dp) % (ep * etp):
         raise Unusable("layout does not multiply up", f"ep {ep} x etp {etp} among {tp * cp * dp} ranks of a stage")
@@ -102,6 +104,8 @@ def experts(row: Row, module: Decoder, degrees: Degrees, software: str) -> tuple
     recipes of MoE models say 1 (scripts/performance/configs of the latter), and others know no such thing.
     """
     if module.moe is None:
+        if (row.degree("ep") or 1) > 1:
+            raise Unusable("layout does not multiply up", f"ep {row.degree('ep')}, and the model has no experts")
         return 1, 1, []
     ep, etp = row.degree("ep") or 1, row.degree("etp")
     if module.moe.experts % ep:

@@ -11,7 +11,8 @@ from planner.specs.model import Decoder
 AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
 DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
 UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
-SLOWEST = 1 / 300  # of the peak; the slowest rows that were meant reach a hundredth
+SLOWEST = 1 / 150  # of the peak; the slowest rows that were meant reach a hundredth
+OUT_OF_MEMORY = re.compile(r"\boom|out[ _-]?of[ _-]?mem")
 LARGEST_BYTES = 1e12  # no device has more
 LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
 ADAPTERS = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
@@ -35,7 +36,7 @@ class Measured(NamedTuple):
 def measured(row: Row, module: Decoder, setup: Setup, counting: Counting, peak: float | None) -> Measured:
     """`peak`: FLOP/s of the device in the row's precision, None if unknown. Raises Unusable."""
     status = row.text("status").lower()
-    oom = "oom" in status or "out of memory" in status
+    oom = bool(OUT_OF_MEMORY.search(status))
     check_shares(row, peak)
     times = printed(row, setup)
     check_alike(times)

@@ -71,7 +71,7 @@ def least_kept(case: Case, setup: Setup) -> Setup:
     names no modules says as little: of flash attention there is nothing to make again.
     """
     vague = setup.again == {"attention"} and not NAMED.search(case.settings)
-    unsaid = "recompute" in case.defaulted or vague or OFFLOADED.search(case.settings)
+    unsaid = "recompute" in (*case.defaulted, *case.assumed) or vague or OFFLOADED.search(case.settings)
     return replace(setup, full=1.0) if unsaid else setup
 
 

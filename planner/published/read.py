@@ -105,7 +105,8 @@ def read_case(row: Row) -> Case:
         memory_rank=known.memory_rank or figures.memory_rank,
         oom=figures.oom,
         device_bytes=board_bytes(row, facts),
-        defaulted=tuple(sorted({*told.names, *assumed, *model.assumed})),
+        defaulted=tuple(sorted(told.names)),
+        assumed=tuple(sorted({*assumed, *model.assumed} - {*told.names})),
     )
 
 

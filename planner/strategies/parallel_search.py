@@ -13,6 +13,7 @@ layouts, of which the plan names the next best.
 The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO's stages (arXiv 1910.02054).
 """
 
+from planner.errors import Infeasible
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
@@ -50,4 +51,10 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if not tried:
         raise nothing_fits(problem, found, screened, fixed)
     work = f"{len(found['tp'])} layouts, {len(tried)} simulated"
-    return changed(scored(tried[0].plan, work), instead=instead(problem, tried, found, screened))
+    refused: list[Infeasible] = []
+    for number, best in enumerate(tried):
+        try:
+            return changed(scored(best.plan, work), instead=instead(problem, tried[number:], found, screened))
+        except Infeasible as error:  # where micro-batches pile up, a plan holds more than the closed form counts
+            refused.append(error)
+    raise refused[0]

@@ -69,7 +69,8 @@ class Machine:
     def peak(self, dtype: str) -> float:
         """FLOP/s of a dtype, or of the next one that the device has."""
         tflops = self.device.tflops
-        found = tflops.get(dtype) or (tflops.get("bf16") if dtype == "fp8" else None) or tflops.get("fp16")
+        half = tflops.get("bf16") or tflops.get("fp16")
+        found = tflops.get(dtype) or (half if dtype in ("fp8", "fp16", "bf16") else None)
         return (found or max(tflops.values())) * TERA
 
     def forward(self, work: Work, precision: Precision) -> Number:
