@@ -24,7 +24,8 @@ def account(found: Account, with_rows: bool, svg: Path | None) -> Iterator[Rende
     yield Text.assemble(
         (f"{overall.rows_read} rows", "bold"),
         f" of {len(found.sources)} sources: {overall.rows_used} predicted "
-        f"({overall.rows_defaulted} with facts filled in from cited defaults), {overall.rows_read - overall.rows_used} skipped",
+        f"({overall.rows_defaulted} with facts filled in from cited defaults), "
+        f"{overall.rows_read - overall.rows_used} skipped",
     )
     everything = {**found.sources, ALL: overall}
     for make in (times, orders, memories):

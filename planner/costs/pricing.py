@@ -103,9 +103,7 @@ class Pricing:
             ring, source = ring_line(part, spec, layout.dtype, network, attention)
             line += ring
             sources.append(source)
-        if (
-            not sources and line.comm_const + line.comm_lin
-        ):  # what tp's ranks and experts wait, as the module's costs say
+        if not sources and line.comm_const + line.comm_lin:  # tp's and experts' waits: as sure as the module's costs
             return line, Cost(0.0, costs.source, costs.spread)
         return line, summed(*sources) if len(sources) > 1 else sources[0] if sources else FREE
 

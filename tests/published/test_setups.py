@@ -140,4 +140,7 @@ def test_experts_are_split_as_dense_layers_by_megatron_only():
     assert made("nemo", **cells)[0].etp == 1
     assert made("megatron", **cells, etp="2")[0].etp == 2
     assert made("megatron", **{**cells, "ep": "16"})[0].etp == 1  # there are not the ranks
-    assert made(ep="8")[0].ep == 1  # a dense model
+    with pytest.raises(Unusable, match="layout"):
+        made(ep="8")  # a dense model
+    with pytest.raises(Unusable, match="layout"):
+        made(tp="3", pp="1", dp="1", n_gpus="3", gbs="3")  # 32 heads
