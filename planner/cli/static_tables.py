@@ -32,9 +32,9 @@ def predicted(found: Predicted) -> Iterator[RenderableType]:
     )
     parts = table("part", ">seconds", ">share")
     for name, seconds in found.parts.items():
-        parts.add_row(name, duration(seconds), percent(seconds / found.closed_seconds))
-    rest = found.seconds - found.closed_seconds
-    parts.add_row("unequal work", duration(rest), percent(rest / found.closed_seconds))
+        parts.add_row(name, duration(seconds), percent(seconds / found.seconds))
+    rest = found.seconds - found.closed_seconds  # of unequal sequences, and of layers that do not come out even
+    parts.add_row("simulation adds", duration(rest), percent(rest / found.seconds))
     yield parts
     verdict = f"{percent(found.chance)} chance of running out"
     used, allowed = found.memory.total / GIB, found.allowed / GIB

@@ -12,7 +12,7 @@ from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
 from planner.deciding import Solved
 from planner.pipeline import Ran
-from planner.plan.model import Outcome, Plan
+from planner.plan.model import Layout, Outcome, Plan
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
 from planner.units import GIB, duration, percent
@@ -52,6 +52,14 @@ def outcome_line(outcome: Outcome) -> Text:
     )
 
 
+def layout_text(layout: Layout) -> str:
+    """`tp 8 · pp 4 · dp 2 · zero 1`: how a module is spread, fastest dim first."""
+    sizes = [*reversed(layout.mesh.items()), *layout.experts.items(), ("zero", layout.zero)]
+    chunks = len(layout.stages) // layout.mesh.get("pp", 1)
+    said = [f"{name} {size}" for name, size in sizes] + ([f"vpp {chunks}"] if chunks > 1 else [])
+    return " · ".join([*said, f"recompute {layout.recompute}"])
+
+
 def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     """Time with its spread, where it goes, memory against the cap, and what the numbers rest on."""
     p = plan.prediction
@@ -65,6 +73,8 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     )
     rows.add_row("memory", memory_text(plan))
     rows.add_row("rests on", rests_on(plan))
+    for name, layout in plan.layouts.items():
+        rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
         what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
         how = other.layout or f"{other.strategy} with zero: {other.zero}, sync: {other.sync}"
