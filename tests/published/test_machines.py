@@ -85,7 +85,7 @@ def test_a_rack_is_one_domain_whatever_its_trays():
     ("written", "name"),
     [
         ("BF16", "bf16"), ("None (bfloat16)", "bf16"), ("bf16+float8", "fp8"), ("FP8 current scaling", "fp8"),
-        ("MXFP8", "fp8"), ("fp16", "fp16"), ("mixed", "bf16"), ("TF32", "float32"),
+        ("MXFP8", "fp8"), ("fp16", "fp16"), ("mixed", "bf16"), ("float32", "float32"),
         ("bf16+fp8(hybrid,tensorwise)", "fp8"),
     ],
 )  # fmt: skip
@@ -96,7 +96,7 @@ def test_precisions_by_many_names(written, name):
 def test_precision_unsaid_or_unknown():
     assert precision(row(precision=""), "h100-80gb") == ("bf16", True)
     assert precision(row(precision=""), "v100-32gb") == ("fp16", True)
-    for text in ("NVFP4", "posit"):
+    for text in ("NVFP4", "TF32", "posit"):
         with pytest.raises(Unusable, match="no model of the precision"):
             precision(row(precision=text), "b200")
 
