@@ -91,7 +91,7 @@ def check_shares(row: Row, peak: float | None) -> None:
     """Nothing runs faster than its device's peak."""
     for name in ("mfu_pct", "hfu_pct"):
         share = row.positive(name)
-        if share is not None and not 100 * SLOWEST <= share <= 100:
+        if share is not None and not 1 < share <= 100:  # one and less is a fraction that was taken for percent
             raise Unusable("impossible figures", f"{name}: {share:g}")
     mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
     if mfu and hfu and mfu > hfu * (1 + AGREE):

@@ -18,6 +18,7 @@ from planner.specs import library
 from planner.specs.profile import Device, Profile
 
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
+ROOM = 1.1  # of a device's memory: what is printed as GB may be GiB
 BOARD = 0.1  # by which a nominal size may differ from what the device reports
 VARIED = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
 
@@ -91,6 +92,9 @@ def read_case(row: Row) -> Case:
     made, assumed = setup(row, model.module, Machine(device, name, fabric.per_node))
     counting = Counting(known.attention, known.recomputed)
     figures = measured(row, model.module, made, counting, peak(facts, made.precision))
+    board = board_bytes(row, facts)
+    if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
+        raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')} on {device}")
     return Case(
         origin=origin,
         module=model.module,
@@ -104,7 +108,7 @@ def read_case(row: Row) -> Case:
         memory_bytes=figures.memory_bytes,
         memory_rank=known.memory_rank or figures.memory_rank,
         oom=figures.oom,
-        device_bytes=board_bytes(row, facts),
+        device_bytes=board,
         defaulted=tuple(sorted(told.names)),
         assumed=tuple(sorted({*assumed, *model.assumed} - {*told.names})),
     )

@@ -174,3 +174,14 @@ def test_what_the_seconds_of_flops_say_where_both_are_printed():
             off.append(abs(counted / printed - 1))
     assert sorted(off)[len(off) // 2] < 0.01
     assert sorted(off)[int(len(off) * 0.9)] < 0.02
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [{"mfu_pct": "0.45", "step_time_s": ""}, {"peak_mem": "300", "mem_unit": "GB"}],
+    ids=["a fraction for percent", "more than the device has"],
+)
+def test_figures_that_cannot_be_are_named(tmp_path, cells):
+    write(tmp_path / "made.csv", cells)
+    cases, skipped = read_published(tmp_path)
+    assert not cases and [one.reason for one in skipped] == ["impossible figures"]
