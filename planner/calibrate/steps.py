@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.calibrate.joint import fit, measured, predicted
 from planner.calibrate.knobs import COMMON
-from planner.calibrate.left_out import SHARE, half_width, left_out, spreads
+from planner.calibrate.left_out import half_width, left_out, spreads
 from planner.calibrate.rows import machines, telling
 from planner.calibrate.software import Fit
 from planner.errors import InputError
@@ -69,9 +69,3 @@ def off(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float | None:
     """Median relative error; None where nothing was left out."""
     known = logs[np.isfinite(logs)]
     return float(np.median(np.abs(np.exp(known) - 1))) if len(known) else None
-
-
-def held_share(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]", spread: float) -> float:
-    """Of rows within the interval; SHARE where it was set by these."""
-    known = logs[np.isfinite(logs)]
-    return float(np.mean(np.abs(known) <= spread)) if len(known) else SHARE

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import sqrt
 
 from planner.costs.cost import trust
-from planner.costs.static.assumed import SPREAD
+from planner.costs.static.assumed import spread_of
 from planner.costs.static.footprint import Footprint, footprint, peak, probability
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Setup
@@ -58,7 +57,7 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     chance = probability(least, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
     return Prediction(
         seconds=made,
-        spread=spread_of(profile, software),
+        spread=spread_of(software.spread, profile.rates),
         memory_bytes=float(told(case, software, fullest)),
         oom_probability=float(chance),
         source=trust([profile.rates.source if profile.rates else "analytic", "fitted"]),
@@ -73,12 +72,6 @@ def least_kept(case: Case, setup: Setup) -> Setup:
     vague = setup.again == {"attention"} and not NAMED.search(case.settings)
     unsaid = "recompute" in (*case.defaulted, *case.assumed) or vague or OFFLOADED.search(case.settings)
     return replace(setup, full=1.0) if unsaid else setup
-
-
-def spread_of(profile: Profile, software: Software) -> float:
-    """Of a step: what the framework's fit leaves, and what is assumed of a device that nobody timed."""
-    unknown = 0.0 if profile.rates and profile.rates.sustained else SPREAD
-    return sqrt(software.spread**2 + unknown**2)  # as of errors that know nothing of each other
 
 
 def told(case: Case, software: Software, fullest: Footprint) -> float:

@@ -4,11 +4,14 @@ import pytest
 import torch
 from torch import nn
 
+from planner.costs.static.activations import layer_bytes
+from planner.costs.static.setup import Setup
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept
+from planner.specs.accounting import BUNDLED
+from planner.specs.layers import layer_kind
 from planner.specs.model import Decoder, Vit
-from planner.specs.shapes import layer_activation_elements
 
 TOKENS, FLOAT = 12, 4
 
@@ -45,7 +48,8 @@ def test_without_gradients_nothing_is_kept_after_all_but_it_is_counted_with_them
 def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
     batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
     layer, ends = module_kept(spec, batch, torch.float32, torch.device("cpu"))
-    analytic = layer_activation_elements(spec, "none") * FLOAT * 64
+    alone = Setup(ranks=1, seq=64, batch=1, precision="float32")
+    analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
     assert 0.8 * analytic < layer < 1.6 * analytic
     model = build(spec)
     init_weights(model, 0)

@@ -1,5 +1,7 @@
 """Rates of a device that nobody timed: its data sheet's peaks, and what devices that were timed reach of theirs."""
 
+from math import sqrt
+
 from planner.specs.base import changed
 from planner.specs.profile import Device
 from planner.specs.rates import AttentionCurve, GemmCurve, Rates
@@ -47,6 +49,13 @@ def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
         launch_us=rates.launch_us or ASSUMED.launch_us,
         sustained=ASSUMED.sustained | rates.sustained,
     )
+
+
+def spread_of(software: float, rates: Rates | None) -> float:
+    """Of a step: what a framework's fit leaves, and what is assumed of a device that nobody timed in training, as of
+    errors that know nothing of each other.
+    """
+    return sqrt(software**2 + (0.0 if rates and rates.sustained else SPREAD) ** 2)
 
 
 def links(device: Device) -> float:

@@ -1,9 +1,9 @@
 """What is predicted of one static layout: seconds and where they go, what they amount to, memory, and on whose word."""
 
 from dataclasses import asdict, dataclass
-from math import exp, sqrt
+from math import exp
 
-from planner.costs.static.assumed import SPREAD
+from planner.costs.static.assumed import spread_of
 from planner.costs.static.footprint import Footprint
 from planner.specs.inputs import Inputs
 from planner.specs.layers import windowed
@@ -55,7 +55,7 @@ def predicted(inputs: Inputs) -> Predicted:
         layout=choice.text(trained.ranks),
         ranks=trained.ranks,
         seconds=seconds,
-        spread=spread_of(inputs, problem),
+        spread=spread_of(inputs.software_spread, inputs.rates.get(inputs.cluster.ranks[0].kind)),
         closed_seconds=float(closed.seconds),
         parts={name: float(value) for name, value in asdict(closed).items()},
         tokens=sum(trained.sizes),
@@ -72,12 +72,6 @@ def predicted(inputs: Inputs) -> Predicted:
 def fullest_stage(problem: Problem, taken: list[Footprint]) -> tuple[int, Footprint]:
     stage = max(range(len(taken)), key=lambda at: (float(taken[at].total), -at))
     return stage, taken[stage]
-
-
-def spread_of(inputs: Inputs, problem: Problem) -> float:
-    """What the framework's fit leaves, and what is assumed of a device that nobody timed in training."""
-    timed = inputs.rates.get(inputs.cluster.ranks[0].kind)
-    return sqrt(inputs.software_spread**2 + (0.0 if timed and timed.sustained else SPREAD) ** 2)
 
 
 def sources_of(inputs: Inputs) -> dict[str, str]:
