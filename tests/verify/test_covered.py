@@ -34,14 +34,19 @@ def test_plans_of_strategies_are_bounded_over_all_packings(case):
     assert bound_by(PLANS[case]) != "busiest_rank"
 
 
+def as_rings(plan: Plan) -> Plan:
+    rings = {name: changed(group, split={"ring": group.degree}) for name, group in plan.groups.items()}
+    return changed(plan, groups=rings)
+
+
 @pytest.mark.parametrize("case", PLANS)
 def test_groups_split_in_another_way_are_not(case):
-    """All rings; where blocks hide behind attention, shorter than the bound for the split that strategies price."""
-    plan = PLANS[case]
-    rings = {name: changed(group, split={"ring": group.degree}) for name, group in plan.groups.items()}
-    assert bound_by(changed(plan, groups=rings)) == "busiest_rank"
-    if case != "by_hand/mixed-groups":
-        assert score(changed(plan, groups=rings)).value < score(plan).bound.seconds
+    assert bound_by(as_rings(PLANS[case])) == "busiest_rank"
+
+
+def test_all_rings_can_be_shorter_than_the_bound_for_the_split_that_strategies_price():
+    """Where blocks hide behind attention: so that bound does not hold for them."""
+    assert any(score(as_rings(plan)).value < score(plan).bound.seconds for plan in PLANS.values())
 
 
 def test_a_split_of_one_is_said_in_any_way():

@@ -69,7 +69,9 @@ def unhidden(module: Module, setup: Setup, machine: Machine, compute: tuple[Numb
     ends = setup.pp / module.layers  # the first layer's gathering and the last one's reduction have nothing beside them
     forward, backward = (machine.timing.dp_window * seconds * (1.0 - ends) for seconds in compute)
     reduced, gathered = np.maximum(reduce * ends, reduce - backward), np.maximum(gather * ends, gather - forward)
-    times = np.where(setup.pp > 1, 1.0, setup.micro_batches)  # pipelines keep what they have gathered
+    times = np.where(
+        setup.pp > 1, 1.0, setup.micro_batches
+    )  # under a pipeline taken to stay gathered, as torchtitan does
     once = gathered + reduced * np.where(setup.zero == 2, times, 1.0)  # shards of gradients: reduced as they come
     each = gathered + np.maximum((gather + reduce) * ends, gather + reduce - backward)
     if setup.adapters:
