@@ -1,0 +1,155 @@
+"""What the clock runs: activities that hold lanes, move bytes over links, take from stores, and wait for each other.
+
+One form for a plan's tasks, the operators of a trace, the jobs of a cluster and the requests of a server:
+
+- a lane is whatever lets activities in one after the other: a stream of a device, a thread of its host. Its queue is in
+  order of arrival: at the beginning all activities that nothing queues, as they are numbered; then each one as what
+  queues it ends. So the order within a lane is fixed where a program fixes it, and found while the clock runs where a
+  host decides, as of kernels on a stream. From the head of its queues an activity gets its share of the lanes, and it
+  starts when all of them have let it in and all that it waits for has ended; of a sharer a lane holds one at a time.
+- a link gives each transfer on it an equal part of its bandwidth; a transfer goes as fast as its slowest link lets it.
+- a store has so much of something (bytes of memory); what an activity takes is there when it starts, and what it gives
+  is there when it ends. Whoever waits for a store is served in turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+NOBODY = -1  # of what queues an activity, of its sharer, of the cause of its start
+
+
+class Lists(NamedTuple):
+    """A list of numbers for each activity: those of i are `of[first[i]:first[i + 1]]`."""
+
+    first: Numbers  # (n + 1,)
+    of: Numbers
+
+    def __getitem__(self, i: int) -> list[int]:  # type: ignore[override]
+        found: list[int] = self.of[self.first[i] : self.first[i + 1]].tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Activities:
+    """n activities, numbered in the order of the program that they are."""
+
+    seconds: Floats  # (n,) alone on what it holds; of a transfer, before its first byte
+    lanes: Lists
+    after: Lists  # activities that must have ended
+    queued_by: Numbers  # (n,) the activity whose end puts this one into the queues of its lanes
+    share: Floats  # (n,) of each of its lanes
+    sharer: Numbers  # (n,) who never holds a lane twice at once
+    bytes: Floats  # (n,) to move
+    links: Lists  # over which they move
+    takes: Lists  # stores
+    taken: Floats  # of each entry of `takes`
+    gives: Lists
+    given: Floats
+    lane_count: int
+    bandwidth: Floats  # (links,) bytes a second
+    stock: Floats  # (stores,) what is there at the beginning
+
+    @property
+    def count(self) -> int:
+        return len(self.seconds)
+
+
+class Times(NamedTuple):
+    """When each activity started and ended, and whose end let it start."""
+
+    starts: Floats
+    ends: Floats
+    causes: Numbers
+
+
+class Builder:
+    """Activities one by one, in program order."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, int, float, int, float]] = []  # seconds, queued_by, share, sharer, bytes
+        self.lists: dict[str, list[Sequence[int]]] = {name: [] for name in ("lanes", "after", "links")}
+        self.moved: dict[str, list[Sequence[tuple[int, float]]]] = {"takes": [], "gives": []}
+        self.lane_count = 0
+        self.bandwidth: list[float] = []
+        self.stock: list[float] = []
+
+    def lane(self) -> int:
+        self.lane_count += 1
+        return self.lane_count - 1
+
+    def link(self, bytes_per_second: float) -> int:
+        self.bandwidth.append(bytes_per_second)
+        return len(self.bandwidth) - 1
+
+    def store(self, amount: float) -> int:
+        self.stock.append(amount)
+        return len(self.stock) - 1
+
+    def add(
+        self,
+        seconds: float,
+        lanes: Sequence[int] = (),
+        after: Sequence[int] = (),
+        *,
+        queued_by: int = NOBODY,
+        share: float = 1.0,
+        sharer: int = NOBODY,
+    ) -> int:
+        """The number of one more activity; `after` may name later ones."""
+        self.rows.append((seconds, queued_by, share, sharer, 0.0))
+        for name, entry in (("lanes", lanes), ("after", after), ("links", ())):
+            self.lists[name].append(entry)
+        for each in self.moved.values():
+            each.append(())
+        return len(self.rows) - 1
+
+    def transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
+        """Let an activity move bytes once its seconds are over."""
+        self.rows[activity] = (*self.rows[activity][:4], size_bytes)
+        self.lists["links"][activity] = links
+
+    def hold(
+        self, activity: int, takes: Sequence[tuple[int, float]] = (), gives: Sequence[tuple[int, float]] = ()
+    ) -> None:
+        """Let an activity take from stores as it starts, and give to stores as it ends."""
+        self.moved["takes"][activity], self.moved["gives"][activity] = takes, gives
+
+    def done(self) -> Activities:
+        """All of them, as arrays."""
+        rows = np.array(self.rows, dtype=np.float64).reshape(-1, 5)
+        takes, gives = ([[store for store, _ in each] for each in self.moved[name]] for name in ("takes", "gives"))
+        return Activities(
+            seconds=rows[:, 0].copy(),
+            lanes=listed(self.lists["lanes"]),
+            after=listed(self.lists["after"]),
+            queued_by=rows[:, 1].astype(np.int64),
+            share=rows[:, 2].copy(),
+            sharer=rows[:, 3].astype(np.int64),
+            bytes=rows[:, 4].copy(),
+            links=listed(self.lists["links"]),
+            takes=listed(takes),
+            taken=amounts(self.moved["takes"]),
+            gives=listed(gives),
+            given=amounts(self.moved["gives"]),
+            lane_count=self.lane_count,
+            bandwidth=np.array(self.bandwidth, dtype=np.float64),
+            stock=np.array(self.stock, dtype=np.float64),
+        )
+
+
+def listed(each: Sequence[Sequence[int]]) -> Lists:
+    """A list of lists, flat."""
+    first = np.zeros(len(each) + 1, dtype=np.int64)
+    np.cumsum([len(entry) for entry in each], out=first[1:])
+    return Lists(first, np.array([number for entry in each for number in entry], dtype=np.int64))
+
+
+def amounts(moved: Sequence[Sequence[tuple[int, float]]]) -> Floats:
+    return np.array([amount for entry in moved for _, amount in entry], dtype=np.float64)
