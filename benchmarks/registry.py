@@ -19,6 +19,7 @@ CASES = {
     "closed-form": "benchmarks.closed_form",
     "itertime": "benchmarks.itertime",
     "flexsp-figure": "benchmarks.flexsp_figure",
+    "measured-pipeline": "benchmarks.measured_pipeline",
 }
 
 

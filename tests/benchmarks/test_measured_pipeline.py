@@ -1,0 +1,35 @@
+"""A pipeline that somebody measured comes out as it was, from its passes and its sends alone."""
+
+import os
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from benchmarks.measured_pipeline import FILE, left_out, own, read, simulated
+
+SHARED = os.environ.get("PLANNER_SHARED")
+PATH = Path(SHARED or ".") / "data" / FILE
+measured = pytest.mark.skipif(not (SHARED and PATH.is_file()), reason="PLANNER_SHARED names no folder with pipelines")
+
+
+@measured
+def test_iterations_take_what_their_passes_say():
+    errors = [abs(error) for error in own(read(PATH))]
+    assert median(errors) < 0.005 and max(errors) < 0.01
+
+
+@measured
+def test_an_iteration_is_told_by_the_others():
+    assert median(abs(error) for error in left_out(read(PATH))) < 0.01
+
+
+def test_equal_passes_and_no_sends_take_what_1f1b_takes():
+    stages, count = 3, 5
+    passes = {(phase, row, stage): 1.0 for phase in "FB" for row in range(count) for stage in range(stages)}
+    assert simulated(passes, (0.0, 0.0)) == pytest.approx(2 * (count + stages - 1))
+
+
+def test_a_send_that_holds_its_stage_is_waited_for():
+    passes = {(phase, row, stage): 1.0 for phase in "FB" for row in range(4) for stage in range(2)}
+    assert simulated(passes, (0.5,)) > simulated(passes, (0.0,))
