@@ -9,6 +9,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -107,7 +108,5 @@ def iteration(stages: list[dict[str, Any]]) -> Iteration:
         for phase, key in KEYS.items()
         for row, (start, end) in enumerate(zip(times[f"{key}_start"], times[f"{key}_end"], strict=True))
     }
-    sends = tuple(
-        (far["fwd_start"][0] - near["fwd_end"][0]) * MS for near, far in zip(stages, stages[1:], strict=False)
-    )
+    sends = tuple((far["fwd_start"][0] - near["fwd_end"][0]) * MS for near, far in pairwise(stages))
     return Iteration(max(times["total"] for times in stages) * MS, passes, sends)
