@@ -119,4 +119,6 @@ def step(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
 
 def order_text(step: Step, key: str) -> str | None:
     order = step.order.get(key)
-    return f"{len(order)} placements" if isinstance(order, tuple) else order
+    if not isinstance(order, tuple):
+        return order
+    return f"{len(order)} placements" if key == "place" else " | ".join(map(str, order))

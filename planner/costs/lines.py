@@ -82,6 +82,26 @@ def compute_line(costs: ModuleCosts, layers: int, ends: bool, forward: bool, way
     return line
 
 
+def weights_line(costs: ModuleCosts, layers: int, ends: bool, ways: int, again: bool) -> Line:
+    """What of a backward makes the gradients of weights (W); the rest (I) makes those of inputs, and waits for others.
+
+    A linear layer's backward is two products of equal work, one for each; attention, and what a pass on a stage takes
+    however small it is, have no weights (arXiv 2401.10241, table 2). `again`: I makes layers again before it starts.
+    """
+    each, times = ways / (costs.tp * costs.cp), layers / costs.layer.layers
+    line = spread(weights_fit(costs.layer, again), times, each)
+    return line + spread(weights_fit(costs.ends, False), 1.0, each) if ends and costs.ends else line
+
+
+def weights_fit(passes: Passes, again: bool) -> Fit:
+    """Half of what is linear in tokens, and of what is once, in a backward without recomputation."""
+    backward, forward = pass_fit(passes, False), pass_fit(passes, True) if again else Fit()
+    return Fit(
+        ms_per_token=max(0.0, backward.ms_per_token - forward.ms_per_token) / 2,
+        ms=max(0.0, backward.ms - forward.ms) / 2,
+    )
+
+
 def spread(fit: Fit, times: float, ways: float) -> Line:
     """What a fit gives so many times, shared out."""
     return Line(fit.ms_per_token2 * MS * times / ways, fit.ms_per_token * MS * times / ways, fit.ms * MS * times)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from planner.costs.comm import Network
 from planner.costs.cost import FREE, Cost
 from planner.costs.exchange import Part, exchange_line, ring_line
-from planner.costs.lines import Line, compute_line, summed
+from planner.costs.lines import Line, compute_line, summed, weights_line
 from planner.costs.static.assumed import complete
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
@@ -34,10 +34,18 @@ class Pricing:
     cluster: Cluster
     prices: Prices
     lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
+    known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # by all of a task that costs look at
 
     def price(self, task: Task) -> Cost:
-        """Seconds of one task, with source and spread."""
-        if task.phase in ("F", "B"):
+        """Seconds of one task, with source and spread; looked up where one just like it was priced."""
+        once, on_edge = task.micro_batch is None, ">" in task.group
+        key = (task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, once, on_edge)
+        if key not in self.known:
+            self.known[key] = self.priced(task)
+        return self.known[key]
+
+    def priced(self, task: Task) -> Cost:
+        if task.phase in ("F", "B", "I", "W"):
             return self.compute(task)
         if task.phase == "gather":
             return self.sharded(task, "all_gather", layer_times=2 if task.micro_batch is not None else 1)
@@ -50,12 +58,26 @@ class Pricing:
         return FREE
 
     def compute(self, task: Task) -> Cost:
-        """Forward or backward: compute and, inside it, the exchanges of its group."""
+        """Forward or backward: compute and, inside it, the exchanges of its group. I and W are a backward together."""
         if not task.tokens:
             return FREE
         ends, forward = task.layers[-1] == self.models[task.module].layers - 1, task.phase == "F"
         part = Part(task.module, len(task.layers), ends, task.ranks, task.split, forward)
-        return slowest(self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks))
+        whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
+        kind = max(whole, key=lambda each: whole[each].value)
+        if task.phase in ("F", "B"):
+            return whole[kind]
+        weights = self.weights(part, kind, task.sizes)
+        if task.phase == "W":
+            return Cost(weights, "analytic", whole[kind].spread)
+        return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
+
+    def weights(self, part: Part, kind: str, sizes: Sequence[int]) -> float:
+        """Seconds of a backward that make gradients of weights; no task is measured that makes only these."""
+        layout = self.layouts[part.module]
+        ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
+        costs, again = self.costs(part.module, kind), layout.recompute == "full"
+        return weights_line(costs, part.layers, part.ends, ways, again).seconds(sizes)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
         """Items of these sizes through a part of a module, on ranks of one kind."""

@@ -17,14 +17,14 @@ from planner.specs.base import Layers
 
 MOVED = re.compile(r"(?P<module>[^.]+)\.F(?P<row>[0-9]{1,9})(?:\[(?P<layers>[0-9,-]+)\])?")
 ANCHOR = re.compile(
-    r"(?P<module>[^.]+)\.(?:(?P<what>send|recv)\.)?(?P<phase>[FB])(?P<row>[0-9]{1,9})(?:@(?P<stage>[0-9]{1,9}))?"
+    r"(?P<module>[^.]+)\.(?:(?P<what>send|recv)\.)?(?P<phase>[FBIW])(?P<row>[0-9]{1,9})(?:@(?P<stage>[0-9]{1,9}))?"
 )
 
 
 def add_encoder(plan: Plan, step: Step, edge: Edge, works: dict[str, Work], order: list[Task]) -> list[Task]:
     """The encoder's tasks, put where the plan places them or right before their consumer; backwards at the end."""
     encoder, target = works[edge.source], works[edge.target]
-    places = places_of(step)
+    places, cut_in_two = places_of(step), {task.id for task in order if task.phase == "I"}
     for row in encoder.rows:
         for unit in units(encoder, row):
             consumers = {c: [task.id for task in consuming(plan, edge, target, c)] for c in unit if c.items}
@@ -34,7 +34,8 @@ def add_encoder(plan: Plan, step: Step, edge: Edge, works: dict[str, Work], orde
                 forward += [send, recv]
                 order = [task.waiting_for(recv.id) if task.id in fed else task for task in order]
             order = put_forward(order, forward, places, {i for fed in consumers.values() for i in fed}, works)
-            order += encoder_backward(encoder, target, unit, forward, consumers)
+            returned = {c: [returning(task_id, cut_in_two) for task_id in fed] for c, fed in consumers.items()}
+            order += encoder_backward(encoder, target, unit, forward, returned)
     return order
 
 
@@ -52,6 +53,12 @@ def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
     feeds = plan.uses.feeds.get(edge.source, {})
     fed = {feeds[item] for item in c.items if item in feeds}
     return [cell_task(target, 0, "F", other) for row in target.rows for other in row if fed & set(other.items)]
+
+
+def returning(forward: str, cut_in_two: set[str]) -> str:
+    """The target's task that brings the gradient of a forward's inputs: a whole backward, or the first part of one."""
+    first = forward.replace("/F/", "/I/")
+    return first if first in cut_in_two else forward.replace("/F/", "/B/")
 
 
 def edge_transfer(encoder: Work, target: Work, of: Phase, c: Cell) -> tuple[Task, Task]:
@@ -179,14 +186,14 @@ def no_task(name: str, example: str) -> InputError:
 
 
 def encoder_backward(
-    encoder: Work, target: Work, unit: tuple[Cell, ...], forward: list[Task], consumers: dict[Cell, list[str]]
+    encoder: Work, target: Work, unit: tuple[Cell, ...], forward: list[Task], returned: dict[Cell, list[str]]
 ) -> list[Task]:
-    """Gradients come back from the target, then the unit's backward, last stage first."""
+    """Gradients come back from the target once it has `returned` them, then the unit's backward, last stage first."""
     tasks: list[Task] = []
     received: dict[str, str] = {}  # group → the recv of its gradients
-    for c, fed in consumers.items():
+    for c, awaited in returned.items():
         send, recv = edge_transfer(encoder, target, "B", c)
-        tasks += [send.waiting_for(*(i.replace("/F/", "/B/") for i in fed)), recv]
+        tasks += [send.waiting_for(*awaited), recv]
         received[c.group] = recv.id
     for stage in reversed(range(len(encoder.stages))):
         for task in unit_tasks(encoder, stage, "B", unit):

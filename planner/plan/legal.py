@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from math import ceil, prod
 
 from planner.errors import InputError
+from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
 from planner.plan.merge import check_waits
 from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.names import Violation, names
-from planner.plan.work import stage_ranks
-from planner.specs.base import Ranks
+from planner.plan.orders import order_laws
+from planner.plan.spread import Spread
 from planner.specs.cluster import kind_of
 from planner.specs.layers import experts_of
 from planner.specs.model import Module
@@ -30,9 +31,9 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # what follows looks names up
         return found
-    found = [*item_laws(plan)]
+    found, spread = [*item_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
-        found += [*step_laws(plan, step, f"steps[{number}]")]
+        found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
 
 
@@ -129,8 +130,9 @@ def item_laws(plan: Plan) -> Iterator[Violation]:
             )
 
 
-def step_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
+def step_laws(plan: Plan, step: Step, spread: Spread, where: str) -> Iterator[Violation]:
     yield from sync_laws(plan, step, f"{where}.sync")
+    yield from order_laws(plan, step, f"{where}.order")
     rows = [[*assignments(plan, row)] for row in step.micro_batches]
     if not any(a.entries for row in rows for a in row):
         yield Violation(where, "the step works on nothing", "give it items, or remove it")
@@ -139,7 +141,7 @@ def step_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
             if a.layers is not None:
                 message = f"the row names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
                 yield Violation(f"{where}.micro_batches[{number}]", message, f"write `{a.module}`")
-        yield from row_laws(plan, row, f"{where}.micro_batches[{number}]")
+        yield from row_laws(plan, row, spread, f"{where}.micro_batches[{number}]")
 
 
 def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
@@ -153,54 +155,18 @@ def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
         yield Violation(where, message, "use sync: step, or zero: 3")
 
 
-def row_laws(plan: Plan, row: list[Assignment], where: str) -> Iterator[Violation]:
+def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> Iterator[Violation]:
     """Within one micro-batch: shares of a device, heads, and tokens under the cap."""
-    held: dict[tuple[str, int], float] = {}
     for a in row:
         group = plan.groups[a.group]
         yield from split_laws(plan.uses.models[a.module], group, f"groups.{a.group}")
-        for rank in group.ranks:
-            held[a.module, rank] = held.get((a.module, rank), 0.0) + group.share
         yield from cap_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
-    for module in plan.layouts:
-        yield from spread_laws(plan, module, [a for a in row if a.module == module], where)
-    for (module, rank), share in held.items():
-        if share > 1 + 1e-9:
-            yield Violation(
-                where, f"rank {rank} is held {share:g} times by groups of `{module}`", "give each rank one group"
-            )
-
-
-def spread_laws(plan: Plan, module: str, row: list[Assignment], where: str) -> Iterator[Violation]:
-    """A group carries its items through the whole pipeline: degree x tp ranks on every stage, in whole blocks of tp."""
-    layout = plan.layouts[module]
-    tp = layout.mesh.get("tp", 1)
-    stages = [set(stage_ranks(layout, stage)) for stage in range(layout.mesh.get("pp", 1))]
-    blocks = tensor_blocks(layout) if tp > 1 else []
-    for a in row:
-        group, ranks = plan.groups[a.group], set(plan.groups[a.group].ranks)
-        if not ranks <= set(layout.ranks):
-            yield Violation(where, f"group {a.group} has ranks outside the layout of `{module}`", "widen the layout")
-        held, needed = [len(stage & ranks) for stage in stages], group.degree * tp
-        if set(held) != {needed}:
-            message = f"group {a.group} has {', '.join(map(str, held))} ranks on the stages of `{module}`"
-            yield Violation(where, f"{message}, and spreads items over {needed}", "make them equal")
-        for block in blocks:
-            if block & ranks and not block <= ranks:
-                message = f"group {a.group} parts ranks {Ranks(sorted(block))}, which share the tensors of `{module}`"
-                yield Violation(where, message, "take all of them, or none")
-
-
-def tensor_blocks(layout: Layout) -> list[set[int]]:
-    """The sets of ranks that hold each layer together, by tensor parallelism."""
-    tp, dims = layout.mesh["tp"], list(layout.mesh)
-    after = prod(layout.mesh[dim] for dim in dims[dims.index("tp") + 1 :])
-    blocks: dict[tuple[int, int], set[int]] = {}
-    for i, rank in enumerate(layout.ranks):
-        blocks.setdefault((i // (after * tp), i % after), set()).add(rank)
-    return list(blocks.values())
+    placed = tuple((a.module, a.group) for module in plan.layouts for a in row if a.module == module)
+    for module, name in placed:
+        yield from (Violation(where, *wrong) for wrong in spread.of(module, name))
+    yield from (Violation(where, *wrong) for wrong in spread.held(placed))
 
 
 def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
@@ -213,11 +179,13 @@ def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     """Of what is offloaded, only what stays on the device counts."""
     cap, layout = plan.uses.limits.tokens_per_rank, plan.layouts[a.module]
+    if cap is None:
+        return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
     ways = group.degree * layout.mesh.get("tp", 1)
     sizes, offload = plan.uses.items[a.module], ratios(a)
     tokens = sum(sizes[item] * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items)
-    if cap is not None and tokens > cap * ways:
+    if tokens > cap * ways:
         message = f"group {a.group} holds {ceil(tokens)} tokens, its {ways} ranks may hold {cap * ways}"
         yield Violation(where, message, "move items to another group or micro-batch")
 
@@ -253,6 +221,6 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
     """No tasks wait for each other in a circle."""
     for number in range(len(plan.steps)):
         try:
-            check_waits(expand(plan, number))
+            check_waits(expand(plan, number, alike_groups(plan, number).ranks))
         except InputError as error:
             yield Violation(f"steps[{number}]", error.message, error.fix)

@@ -178,9 +178,17 @@ class Step(Spec):
 
     sync: Sync
     micro_batches: tuple[Row, ...]
-    order: dict[str, str | tuple[Place, ...]] = {}  # module → generator of its stages' order; `place` → placements
+    # module → generator of its stages' order, or a line of slots for each pipeline rank; `place` → placements
+    order: dict[str, str | tuple[str | Place, ...]] = {}
     outcome: Outcome | None = None
     prediction: Prediction | None = None
+
+    def order_of(self, module: str) -> str | tuple[str, ...] | None:
+        """A generator's name, or lines of slots (plan/schedules/explicit.py); None where the plan does not say."""
+        order = self.order.get(module)
+        return (
+            order if order is None or isinstance(order, str) else tuple(each for each in order if isinstance(each, str))
+        )
 
 
 class Then(Spec, kw_only=True):

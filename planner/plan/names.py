@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.plan.model import Assignment, Edge, Plan, Row, Step, assignments
+from planner.plan.model import Assignment, Edge, Place, Plan, Row, Step, assignments
 from planner.plan.schedules import SCHEDULES
 
 
@@ -78,12 +78,19 @@ def order_names(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
         if key == "place":
             if isinstance(value, str):
                 yield Violation(f"{where}.place", f"`{value}` is no list of placements", "write a list here")
+            wrong = [each for each in value if not isinstance(each, Place)] if not isinstance(value, str) else []
+            if wrong:
+                fix = "say what to do, on which group, and before, after or beside what"
+                yield Violation(f"{where}.place", f"`{wrong[0]}` is no placement", fix)
         elif key not in plan.layouts or key in feeding:
             message = f"the order of `{key}` is never asked for"
             yield Violation(f"{where}.{key}", message, "name a module of layouts that feeds none, or `place`")
-        elif not isinstance(value, str) or value not in SCHEDULES:
-            what = f"no schedule is called `{value}`" if isinstance(value, str) else "this is no schedule"
-            yield Violation(f"{where}.{key}", what, f"one of {', '.join(SCHEDULES)}")
+        elif isinstance(value, str) and value not in SCHEDULES:
+            fix = f"one of {', '.join(SCHEDULES)}, or a line such as F0 F1 B0 B1 for each pipeline rank"
+            yield Violation(f"{where}.{key}", f"no schedule is called `{value}`", fix)
+        elif not value or any(isinstance(each, Place) for each in value):
+            fix = f"a line such as F0 F1 B0 B1 for each pipeline rank, or one of {', '.join(SCHEDULES)}"
+            yield Violation(f"{where}.{key}", "this is no schedule", fix)
 
 
 def row_names(plan: Plan, row: Row, where: str) -> Iterator[Violation]:

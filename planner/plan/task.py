@@ -1,6 +1,6 @@
 """The task: what runtime and simulator execute. Derived from a plan, never stored."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from planner.specs.base import Layers, Ranks
@@ -49,12 +49,16 @@ class Task:
     of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)
     peers: Ranks = NOBODY  # of a send or recv: the ranks on the other side
     after: tuple[str, ...] = ()  # ids of tasks that must have ended
+    known_id: str = field(default="", init=False, repr=False, compare=False)  # spelled once: everything asks for it
 
     @property
     def id(self) -> str:
         """`module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger."""
-        row = "step" if self.micro_batch is None else self.micro_batch
-        return f"{self.module}[{self.layers}]/{self.phase}{self.of}/{row}/{self.group}"
+        if not self.known_id:
+            row = "step" if self.micro_batch is None else self.micro_batch
+            spelled = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{row}/{self.group}"
+            object.__setattr__(self, "known_id", spelled)
+        return self.known_id
 
     @property
     def stream(self) -> str:
@@ -70,4 +74,13 @@ class Task:
 
     def waiting_for(self, *ids: str) -> "Task":
         """The same task, waiting for more."""
-        return replace(self, after=(*self.after, *(i for i in ids if i not in self.after)))
+        return self.transferring(
+            self.phase, self.of, self.peers, (*self.after, *(i for i in ids if i not in self.after))
+        )
+
+    def transferring(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
+        """The same work in another phase: its send or recv. (Quicker than `dataclasses.replace`, by far.)"""
+        return Task(
+            self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,
+            self.degree, self.share, self.ring, self.offload, of, peers, after,
+        )  # fmt: skip

@@ -4,13 +4,17 @@ A stage is a chunk of consecutive layers; chunk c lies on pipeline rank c mod pp
 
 A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gather the parameters (ZeRO-3), compute on
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
-reduction. Idle ranks get a task without tokens, so that collectives match on every rank.
+reduction. Where backward is in two, I receives and sends, as the gradient of the inputs is all that other stages need,
+and takes the gathered parameters; W needs neither, and the reduction follows it. Idle ranks get a task without tokens,
+so that collectives match on every rank.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 
 from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
-from planner.plan.schedules import CHUNKED, schedule
+from planner.plan.schedules import CHUNKED, Slot
+from planner.plan.schedules.explicit import slots_of
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 
@@ -52,22 +56,29 @@ class Work:
         """Ranks that a micro-batch goes through; each has as many of the stages as any other."""
         return self.layout.mesh.get("pp", 1)
 
+    def slots(self, order: str | Sequence[str] | None) -> list[list[Slot]]:
+        """Of each pipeline rank, in a step's order, or the usual one where the step does not say. Raises InputError."""
+        chunks = len(self.stages) // self.pipeline
+        usual = CHUNKED if chunks > 1 else "1f1b"
+        return slots_of(usual if order is None else order, self.pipeline, len(self.rows), chunks)
+
     def rank_layers(self, place: int) -> Layers:
         """All layers on one of them."""
         return Layers(layer for stage in self.stages[place :: self.pipeline] for layer in stage)
 
 
-def module_work(plan: Plan, step: Step, module: str) -> Work:
-    """What `step` assigns of `module`."""
+def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()) -> Work:
+    """What `step` assigns of `module`. `others`: ranks whose cells are left out, since those of another group tell
+    what they do (plan/alike.py).
+    """
     layout = plan.layouts[module]
     stages = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
     rows = []
     for number, row in enumerate(step.micro_batches):
-        cells = []
-        for assignment in assignments(plan, row):
-            if assignment.module == module:
-                cells.append(cell(number, assignment, plan.groups[assignment.group], plan.uses.items[module]))
-        rows.append((*cells, *idle_cells(number, layout, cells)))
+        placed = [(a, plan.groups[a.group]) for a in assignments(plan, row) if a.module == module]
+        cells = [cell(number, *each, plan.uses.items[module]) for each in placed if each[1].ranks[0] not in others]
+        idle = idle_cells(number, layout, [group.ranks for _, group in placed])
+        rows.append((*cells, *(c for c in idle if c.ranks[0] not in others)))
     return Work(module, layout, stages, tuple(rows))
 
 
@@ -87,11 +98,11 @@ def cell(row: int, assignment: Assignment, group: Group, sizes: dict[int, int]) 
     )
 
 
-def idle_cells(row: int, layout: Layout, cells: list[Cell]) -> list[Cell]:
+def idle_cells(row: int, layout: Layout, held: list[Ranks]) -> list[Cell]:
     """Under ZeRO-3 every rank takes part in every gather: a cell without items for each rank that has none."""
-    if layout.zero < 3 or not cells:
+    if layout.zero < 3 or not held:
         return []
-    busy = {rank for c in cells for rank in c.ranks}
+    busy = {rank for ranks in held for rank in ranks}
     idle = [rank for rank in layout.ranks if rank not in busy]
     return [Cell(row, f"idle{rank}", Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
 
@@ -105,25 +116,17 @@ def stage_ranks(layout: Layout, stage: int) -> Ranks:
         if dim == "pp":
             break
         stride *= layout.mesh[dim]
-    return Ranks(rank for i, rank in enumerate(layout.ranks) if i // stride % layout.mesh["pp"] == stage)
+    ranks, again = layout.ranks, stride * layout.mesh["pp"]
+    starts = range(stage * stride, len(ranks), again)
+    return Ranks(rank for start in starts for rank in ranks[start : start + stride])
 
 
-def stage_tasks(work: Work, generator: str) -> list[list[Task]]:
-    """For each rank of the pipeline its tasks in the generator's order."""
-    count = work.pipeline
+def stage_tasks(work: Work, slots: Sequence[Sequence[Slot]]) -> list[list[Task]]:
+    """For each rank of the pipeline its tasks in the order of its slots."""
     return [
-        [
-            task
-            for phase, row, chunk in slots
-            for task in slot_tasks(work, chunk * count + place, "F" if phase == "F" else "B", row)
-        ]
-        for place, slots in enumerate(schedule(generator, count, len(work.rows), len(work.stages) // count))
+        [task for phase, row, chunk in of_rank for task in slot_tasks(work, chunk * work.pipeline + place, phase, row)]
+        for place, of_rank in enumerate(slots)
     ]
-
-
-def usual_schedule(work: Work) -> str:
-    """Where the plan does not say."""
-    return CHUNKED if len(work.stages) > work.pipeline else "1f1b"
 
 
 def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
@@ -135,12 +138,12 @@ def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
     if sharded and phase == "F":
         tasks.append(collective(work, stage, "gather", row))
     computed = [task for c in work.rows[row] for task in cell_tasks(work, stage, phase, c)]
-    if sharded:
+    if sharded and phase != "W":
         opening = tasks[0].id if tasks else collective(work, stage, "gather", row).id
         computed = [task.waiting_for(opening) if task.phase == phase else task for task in computed]
     tasks += computed
-    if sharded and phase == "B":
-        tasks.append(collective(work, stage, "sync", row).waiting_for(*(t.id for t in computed if t.phase == "B")))
+    if sharded and phase in ("B", "W"):
+        tasks.append(collective(work, stage, "sync", row).waiting_for(*(t.id for t in computed if t.phase == phase)))
     return tasks
 
 
@@ -152,15 +155,17 @@ def collective(work: Work, stage: int, phase: Phase, row: int | None) -> Task:
 
 def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
     """Receive, compute, send: one cell on one stage in one direction. A cell without items has nothing to send."""
-    previous, following = (stage - 1, stage + 1) if phase == "F" else (stage + 1, stage - 1)
     task = cell_task(work, stage, phase, c)
     if not task.ranks:  # an idle rank is on one stage only
         return []
+    if phase == "W":
+        return [task.waiting_for(cell_task(work, stage, "I", c).id)]
+    previous, following = (stage - 1, stage + 1) if phase == "F" else (stage + 1, stage - 1)
     tasks = []
     if c.items and 0 <= previous < len(work.stages):
         tasks.append(received(work, previous, stage, phase, c))
         task = task.waiting_for(tasks[-1].id)
-    if phase == "B":
+    if phase != "F":
         task = task.waiting_for(cell_task(work, stage, "F", c).id)
     tasks.append(task)
     if c.items and 0 <= following < len(work.stages):
@@ -185,14 +190,19 @@ def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
     )
 
 
-def sent(work: Work, source: int, target: int, of: Phase, c: Cell) -> Task:
+def sent(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
     """The send on one stage to its neighbour."""
-    near = cell_task(work, source, of, c)
-    return replace(near, phase="send", of=of, peers=work.stage_ranks(target, c.ranks), after=(near.id,))
+    near = cell_task(work, source, phase, c)
+    return near.transferring("send", carried(phase), work.stage_ranks(target, c.ranks), (near.id,))
 
 
-def received(work: Work, source: int, target: int, of: Phase, c: Cell) -> Task:
-    """The matching recv."""
-    far, near = cell_task(work, target, of, c), work.stage_ranks(source, c.ranks)
+def received(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
+    """The matching recv. It does not matter whether backward is in two on the other side."""
+    far, near, of = cell_task(work, target, phase, c), work.stage_ranks(source, c.ranks), carried(phase)
     send = Task(work.module, work.stages[source], "send", c.row, c.group, near, of=of)
-    return replace(far, phase="recv", of=of, peers=near, after=(send.id,))
+    return far.transferring("recv", of, near, (send.id,))
+
+
+def carried(phase: Phase) -> Phase:
+    """What a send of this pass carries: activations, or their gradients."""
+    return "F" if phase == "F" else "B"

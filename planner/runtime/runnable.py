@@ -6,12 +6,13 @@ from typing import get_args
 
 from planner.errors import InputError
 from planner.launch.worker import Kind
-from planner.plan.model import Layout, Piece, Plan, assignments
+from planner.plan.model import Layout, Piece, Plan, Step, assignments
 from planner.runtime.options import RunOptions
 from planner.specs.base import Ranks
 from planner.specs.job import Dtype
 
 SIMULATE = "simulate it, or plan the job with data parallelism and sequence groups alone"
+WHOLE = ("1f1b", "gpipe", "interleaved")  # schedules of forwards and whole backwards
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
@@ -48,6 +49,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
             yield message, f"layouts.{name}", fix
     yield from group_refusals(plan)
     for number, step in enumerate(plan.steps):
+        yield from order_refusals(step, f"steps[{number}].order")
         for row in step.micro_batches:
             entries = (entry for a in assignments(plan, row) for entry in a.entries)
             if any(isinstance(entry, Piece) and entry.offload for entry in entries):
@@ -65,6 +67,15 @@ def layout_refusals(plan: Plan, layout: Layout) -> Iterator[tuple[str, str]]:
         yield f"the module is on ranks {layout.ranks} of 0-{plan.size - 1}", "spread it over all ranks"
     if layout.recompute == "selective":
         yield "selective recompute cannot be run yet", "recompute: full, or none"
+
+
+def order_refusals(step: Step, where: str) -> Iterator[Refusal]:
+    """Passes that autograd makes whole here."""
+    for module, order in step.order.items():
+        lines = step.order_of(module) or ()
+        cut = order not in WHOLE if isinstance(order, str) else any(set(line) & {"I", "W"} for line in lines)
+        if cut:
+            yield "this runtime runs a forward and its whole backward", f"{where}.{module}", "order: 1f1b"
 
 
 def group_refusals(plan: Plan) -> Iterator[Refusal]:

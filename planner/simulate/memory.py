@@ -1,9 +1,14 @@
-"""Bytes in use on every rank over a timeline: states all the time, activations from a forward to its backward."""
+"""Bytes in use on every rank over a timeline: states all the time, activations from a forward to its backward.
+
+Where a backward is in two, the gradient of the inputs (I) gives back what the gradient of the weights (W) does not
+need: plan/schedules/held.py has the share.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from planner.plan.task import Task
+from planner.plan.schedules.held import FOR_WEIGHTS
+from planner.plan.task import Phase, Task
 from planner.simulate.timeline import Event, Timeline
 from planner.specs.base import Layers, Ranks
 
@@ -12,14 +17,16 @@ Curve = tuple[tuple[float, float], ...]  # (seconds, bytes from then on)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of each rank."""
+    """Of each rank; ranks that are alike have one curve."""
 
     curves: tuple[Curve, ...]
 
     @property
     def peaks(self) -> tuple[float, ...]:
         """Most bytes at once on each rank."""
-        return tuple(max(held for _, held in curve) for curve in self.curves)
+        each = {id(curve): curve for curve in self.curves}
+        most = {name: max(held for _, held in curve) for name, curve in each.items()}
+        return tuple(most[id(curve)] for curve in self.curves)
 
 
 def memory_use(
@@ -30,35 +37,62 @@ def memory_use(
 ) -> Memory:
     """`activation_bytes`: what a forward leaves on each of its ranks; `state_bytes`: what a rank holds anyway.
 
-    A forward without a backward keeps its activations to the end of the step.
+    A forward without a backward keeps its activations to the end of the step; in a module without any backward they
+    are gone once it has ended.
     """
     by_id = {task.id: task for task in tasks}
-    freed = Backwards(timeline, by_id)
+    freed = Freed(timeline, by_id)
     changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.ranks)]
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]
-            held, end = activation_bytes(task), freed.after(task, event)
+            held = activation_bytes(task)
+            given = [(end, -share * held) for end, share in freed.after(task, event)] if held else []
             for rank in event.ranks if held else ():
-                changes[rank] += [(event.start, held), (end, -held)]
-    return Memory(tuple(curve(state_bytes(rank), changes[rank]) for rank in range(timeline.ranks)))
+                changes[rank] += [(event.start, held), *given]
+    keys = [(state_bytes(rank), timeline.simulated_for(rank)) for rank in range(timeline.ranks)]
+    curves = {(base, of): curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
+    return Memory(tuple(curves[key] for key in keys))
+
+
+class Freed:
+    """When what a forward keeps is given back: as a backward ends, or in parts as I and W do."""
+
+    def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
+        phases: tuple[Phase, ...] = ("B", "I", "W")
+        self.by_phase = {phase: Backwards(timeline, by_id, phase) for phase in phases}
+        self.trained = {module for each in self.by_phase.values() for module in each.modules}
+        self.step_seconds = timeline.step_seconds
+
+    def after(self, forward: Task, event: Event) -> list[tuple[float, float]]:
+        """Seconds, and the share that is given back then."""
+        if forward.module not in self.trained:
+            return [(event.end, 1.0)]
+        inputs = self.by_phase["I"].after(forward, event)
+        if inputs is None:
+            whole = self.by_phase["B"].after(forward, event)
+            return [(self.step_seconds if whole is None else whole, 1.0)]
+        weights = self.by_phase["W"].after(forward, event)
+        last = self.step_seconds if weights is None else weights
+        return [(inputs, 1.0 - FOR_WEIGHTS), (last, FOR_WEIGHTS)]
 
 
 class Backwards:
-    """When the backward that matches a forward ends: same module, micro-batch and group, layers that contain its."""
+    """When the pass that matches a forward ends: same module, micro-batch and group, layers that contain its."""
 
-    def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
-        self.step_seconds = timeline.step_seconds
+    def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
         self.events: dict[tuple[str, int | None, str], list[tuple[Task, Event]]] = {}
         self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
+        self.modules: set[str] = set()
         for event in timeline.events:
-            if event.phase == "B":
+            if event.phase == phase:
                 task = by_id[event.id]
+                self.modules.add(task.module)
                 self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
                 self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 
-    def after(self, forward: Task, event: Event) -> float:
-        """The end of the backward on the forward's own ranks."""
+    def after(self, forward: Task, event: Event) -> float | None:
+        """The end of the pass on the forward's own ranks; None where there is none."""
         key = (forward.module, forward.micro_batch, forward.group)
         end = self.exact.get((*key, forward.layers, event.ranks))
         if end is not None:
@@ -68,7 +102,7 @@ class Backwards:
             for task, back in self.events.get(key, ())
             if set(event.ranks) <= set(back.ranks) and set(forward.layers) <= set(task.layers)
         ]
-        return max(ends, default=self.step_seconds)
+        return max(ends, default=None)
 
 
 def curve(base: float, changes: list[tuple[float, float]]) -> Curve:

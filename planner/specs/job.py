@@ -10,6 +10,7 @@ from planner.specs.workload import Workload
 Recompute = Literal["none", "selective", "full"]
 Sync = Literal["micro_batch", "step"]
 Dtype = Literal["bf16", "fp8", "float32", "float64"]  # fp8: bf16 whose matrix products are computed in fp8
+ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that make gradients of weights apart from those of inputs
 Zero = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
 
 
@@ -44,12 +45,16 @@ class StaticLayout(Spec):
     micro_batch: Count | None = None  # sequences
     zero: Zero | None = None
     recompute: Recompute | None = None
-    schedule: Literal["1f1b", "gpipe", "interleaved"] | None = None
+    schedule: Literal["1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2"] | None = None
 
     def __post_init__(self) -> None:
-        if self.schedule in ("1f1b", "gpipe") and (self.vpp or 1) > 1:
+        if self.schedule not in (None, "interleaved") and (self.vpp or 1) > 1:
             raise ValueError(
                 f"{self.schedule} has one chunk a rank, and vpp is {self.vpp} | say interleaved, or vpp: 1"
+            )
+        if self.schedule in ZERO_BUBBLE and (self.recompute or "none") != "none":
+            raise ValueError(
+                f"{self.schedule} keeps activations until weights' gradients are made | say recompute: none, or 1f1b"
             )
 
 

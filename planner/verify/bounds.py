@@ -7,6 +7,7 @@ area      Within a micro-batch that lasts C, each rank works at most C âˆ’ min Î
 streams   How many micro-batches each rank can run, where ranks meet once a step (verify/streams.py).
 coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
+order     What every order of a pipeline's passes has to wait for (orders/bound.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
 """
@@ -21,8 +22,9 @@ from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
-from planner.verify.covered import usual_groups, usual_offload
+from planner.verify.covered import usual_groups, usual_offload, usual_order
 from planner.verify.exact import prove, small_enough
+from planner.verify.pipelined import order_seconds
 from planner.verify.streams import stream_seconds
 
 
@@ -57,7 +59,11 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     """Over every packing when one module is spread by data parallelism as strategies do; else for what the plan has."""
     step, value, effort = plan.steps[number], timeline.step_seconds, plan.made.effort
     (module, layout), *others = plan.layouts.items()
-    if others or layout.stages or not plan.uses.degrees or not usual_groups(plan, number):
+    if others or layout.stages or not plan.uses.degrees:
+        return max(
+            busiest_rank(tasks, timeline), ordered(plan, number, pricing, tasks), key=lambda bound: bound.seconds
+        )
+    if not (usual_order(step, module) and usual_groups(plan, number)):
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
     if not usual_offload(problem, tasks):
@@ -65,6 +71,13 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     if step.sync == "step":
         return Bound(stream_seconds(problem, value, effort), "streams")
     return max(lower_bound(problem, value, effort), exact(problem, value), key=lambda bound: bound.seconds)
+
+
+def ordered(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> Bound:
+    """Given who does what in which stage: no order of the passes is shorter, where their order is what was decided."""
+    written = any(not isinstance(order, str) for order in plan.steps[number].order.values())
+    decided = written or any(task.phase == "I" for task in tasks)
+    return Bound(order_seconds(plan, pricing, tasks) if decided else 0.0, "order")
 
 
 def exact(problem: Sequences, value: float) -> Bound:

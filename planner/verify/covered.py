@@ -1,13 +1,15 @@
 """Which steps the bounds over all packings are for: those made of what strategies choose from, as it is priced there.
 
-A plan written by hand can do more: split a group in another way, let it reach across kinds of ranks, share a device, or
-offload what fits. Such a step can be shorter than any packing, and only the busiest of its ranks bounds it.
+A plan written by hand can do more: split a group in another way, let it reach across kinds of ranks, share a device,
+offload what fits, or leave a micro-batch's backward for later, or out. Such a step can be shorter than any packing, and
+only the busiest of its ranks bounds it.
 """
 
 from collections.abc import Sequence
 
 from planner.costs.sequences import Sequences, pools, split
-from planner.plan.model import Plan, assignments
+from planner.plan.model import Plan, Step, assignments
+from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Split, Task
 
 
@@ -23,6 +25,12 @@ def usual_groups(plan: Plan, number: int) -> bool:
         if not (within and whole and Split(**group.split) == Split(**split(plan.uses.models[name], group.degree))):
             return False
     return True
+
+
+def usual_order(step: Step, module: str) -> bool:
+    """Whether micro-batches are trained, and one after the other where ranks meet in each."""
+    order = step.order_of(module)
+    return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)
 
 
 def usual_offload(problem: Sequences, tasks: Sequence[Task]) -> bool:

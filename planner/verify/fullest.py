@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from planner.costs.memory import memory_cap
 from planner.costs.pricing import pricing_of
+from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.simulate import memory_use, simulate
@@ -26,8 +27,9 @@ def fullest(plan: Plan) -> Fullest:
 
 
 def of_step(plan: Plan, number: int) -> Fullest:
-    pricing, tasks = pricing_of(plan), expand(plan, number)
-    timeline = simulate(tasks, pricing.price, plan.size)
+    pricing, others = pricing_of(plan), alike_groups(plan, number)
+    tasks = expand(plan, number, others.ranks)
+    timeline = simulate(tasks, pricing.price, plan.size, others)
     peaks = memory_use(timeline, tasks, activations(plan, pricing), states(plan)).peaks
     kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
     caps = {kind: memory_cap(plan.uses.devices[kind], plan.uses.limits) for kind in kinds}

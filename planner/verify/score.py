@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.costs.memory import activation_bytes, memory_cap, state_bytes
+from planner.costs.overlapped import overlapped
 from planner.costs.pricing import Pricing, pricing_of
 from planner.errors import Infeasible
+from planner.plan.alike import NONE, alike_groups
 from planner.plan.expand import expand
 from planner.plan.join import tidy
 from planner.plan.model import Breakdown, Outcome, Plan, Prediction
@@ -15,18 +17,20 @@ from planner.plan.work import stage_ranks
 from planner.simulate import Memory, Timeline, memory_use, simulate
 from planner.specs.base import changed
 from planner.specs.cluster import kind_of
+from planner.specs.overlap import AS_PRICED, Overlap
 from planner.units import GIB
 from planner.verify.bounds import Bound, step_bound
 from planner.verify.offloaded import offloading_of, require_hidden
 
 CLOSED = 1e-9  # a gap below this is none
+WHOLE = 64  # ranks up to which each has events of its own, to be drawn; of more, groups that are alike have one's
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """One step of a plan, priced again."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[Task, ...]  # of all groups, or of very many one of each kind (`timeline.like`)
     timeline: Timeline
     memory: Memory
     bound: Bound
@@ -36,12 +40,14 @@ class Score:
         return self.timeline.step_seconds
 
 
-def score(plan: Plan, number: int = 0) -> Score:
-    """Expand, price, simulate and bound one step."""
+def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
+    """Expand, price, simulate and bound one step; `overlap`: which exchanges run beside compute, if not as priced."""
+    plan = overlapped(plan, number, overlap)
     pricing = pricing_of(plan)
-    tasks = expand(plan, number)
+    others = alike_groups(plan, number) if plan.size > WHOLE else NONE
+    tasks = expand(plan, number, others.ranks)
     require_hidden(plan, number, pricing, tasks)
-    timeline = simulate(tasks, pricing.price, plan.size)
+    timeline = simulate(tasks, pricing.price, plan.size, others, overlap.holding)
     memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
     return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
 

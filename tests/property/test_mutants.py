@@ -20,6 +20,8 @@ from planner.errors import PlannerError
 from planner.files.text import load
 from planner.plan.legal import violations
 from planner.plan.model import Place, Plan, Prices
+from planner.plan.schedules import schedule
+from planner.plan.schedules.explicit import printed
 from planner.specs.base import changed
 from planner.specs.cluster import Cluster
 from planner.specs.inputs import Options, resolve
@@ -27,6 +29,7 @@ from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.profile import Fit, ModuleCosts, Passes, Profile
 from planner.verify.score import score
+from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +42,7 @@ ODD = [
     *(None, True, -1, 0, 1, 2, 3, 10**3, 10**9, 10**17, 10**30, -(10**17), 0.5, -0.0, 1e300, 1e-300, "x", "²", "\0"),
     *("0-3", "0-99999999", "5-3", "a: b {", "-", "nan", "all", "llm", "vit", "..", "/etc", "x" * 300, "./job.yaml"),
     *("vit.F0", "vit.F0[5-3]", "llm.F1@1", "llm[0-1]", "v0>llm", "idle0", "1f1b", "gpipe", "step"),
+    *("zb_h1", "forward_only", "F0 F1 B0 B1", "F0 I0 W0", "F0@1 B0@1", "W0 I0 F0", ["F0 B0"], ["F0 F1 B0 B1", 3]),
     *([], {}, [1], {"a": 1}, [[[]]], {"llm": {}}, {"all": [0]}, {"item": 0, "offload": 0.5}),
 ]  # fmt: skip
 JOB = """\
@@ -71,6 +75,9 @@ def priced(plan: Plan) -> str:
 PLANS = [
     priced(encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),))),
     priced(staged_plan(3, 4)),
+    priced(ordered_plan(2, 4, "zb_h2", dp=2)),
+    priced(ordered_plan(2, 2, printed(schedule("interleaved", 2, 2, 2), 2), 2)),
+    priced(ordered_plan(2, 2, ("F0 I0 F1 W0 B1", "F0 B0 F1 I1 W1"), dp=2, zero=3)),
     priced(sharded_plan(4, [[(0, 2), (2, 1)], [(0, 4)]])),
     *(path.read_text() for path in sorted((ROOT / "tests/golden").rglob("plan.yaml"))),
 ]

@@ -11,6 +11,7 @@ from planner.specs.base import Ranks, changed
 from planner.specs.cluster import RankKind
 from planner.specs.model import Decoder, Vit
 from planner.specs.profile import Device
+from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, plan_of, sharded_plan, staged_plan, uses
 
 WHOLE = Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=3)
@@ -45,6 +46,8 @@ REFUSED = {
     "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
     "offloaded": plan_with(entry=Piece(item=0, offload=0.5)),
     "selective": plan_with(layout=changed(WHOLE, recompute="selective")),
+    "its whole backward": ordered_plan(1, 2, ("F0 I0 F1 B1 W0",)),
+    "runs a forward and": ordered_plan(1, 2, "forward_only"),
     "windows": plan_with(spec=Vit(**VIT, window=4)),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
     "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),

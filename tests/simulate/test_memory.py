@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 from planner.costs.cost import Cost
 from planner.plan.expand import expand
 from planner.plan.model import Place
+from planner.plan.schedules import schedule
+from planner.plan.schedules.held import peak
 from planner.simulate import memory_use, simulate
+from planner.specs.base import changed
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
 
 def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0):
     tasks = expand(plan)
-    seconds = {"F": 1.0, "B": 2.0}
+    seconds = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
     return memory_use(timeline, tasks, activation_bytes, state_bytes)
 
@@ -52,3 +55,25 @@ def test_a_forward_without_backward_keeps_its_activations():
     tasks = [task for task in expand(plan) if task.phase == "F"]
     timeline = simulate(tasks, lambda t: Cost(1.0, "measured", 0.0))
     assert memory_use(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.sampled_from(["zb_h1", "zb_h2", "1f1b", "forward_only"]))
+def test_the_curve_is_what_the_slots_hold(stages, micro_batches, name):
+    """Activations over a simulated step peak where plan/schedules/held.py says by the order alone: each stage of the
+    plan has two layers. A forward that never comes back holds its own for as long as it lasts.
+    """
+    peaks = used(staged_plan(stages, micro_batches, name)).peaks
+    if name == "forward_only":
+        assert peaks == pytest.approx([102.0] * stages)
+    else:
+        assert peaks == pytest.approx([100 + 2 * peak(slots) for slots in schedule(name, stages, micro_batches)])
+
+
+def test_i_gives_back_what_w_does_not_need():
+    (curve,) = used(changed_order(staged_plan(1, 2), ("F0 I0 F1 W0 I1 W1",)), lambda t: 34.0, lambda rank: 0.0).curves
+    assert [at for at, _ in curve] == [0.0, 2.0, 4.0, 5.0, 6.0]
+    assert [held for _, held in curve] == pytest.approx([34.0, 66.0, 34.0, 32.0, 0.0], abs=1e-9)
+
+
+def changed_order(plan, lines):
+    return changed(plan, steps=(changed(plan.steps[0], order={"llm": lines}),))

@@ -108,6 +108,27 @@ def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
     assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
+@pytest.mark.parametrize("schedule", ["zb_h1", "zb_h2"])
+@pytest.mark.parametrize("sizes", [(4096,) * 32, VARIED])
+def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
+    """Sooner than 1F1B in the same layout; nothing is recomputed where weights' gradients wait for it."""
+    fixed = "tp: 2, pp: 4, zero: 0, micro_batch: 1, recompute: none"
+    plain = parallel_search.plan(made(8, sizes, f"{fixed}, vpp: 1"), None)
+    inputs = made(8, sizes, fixed.replace(", recompute: none", "") + f", schedule: {schedule}")
+    plan = parallel_search.plan(inputs, None)
+    assert violations(plan) == [] and plan.steps[0].order == {"llm": schedule}
+    assert plan.layouts["llm"].recompute == "none"
+    assert score(plan).value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert plan.outcome.bound <= plan.outcome.value < plain.outcome.value
+
+
+def test_zero_bubble_recomputes_nothing_that_the_job_wishes(made):
+    inputs = made(8, (4096,) * 16, "tp: 2, pp: 4, schedule: zb_h1")
+    wish = changed(inputs.job, layout=changed(inputs.job.layout, recompute="full"))
+    with pytest.raises(InputError, match="and recompute is full"):
+        fixed_choice(replace(inputs, job=wish))
+
+
 @pytest.mark.parametrize(
     "choice", [Choice(tp=2, zero=1), Choice(pp=2, vpp=2), Choice(cp=2, zero=3), Choice(pp=4, tp=2)]
 )
@@ -115,7 +136,7 @@ def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
 def test_replicas_that_do_alike_are_simulated_once(made, choice, sizes):
     inputs = made(8, sizes)
     plan = laid(inputs, problem_of(inputs), choice)
-    assert timeline(plan, choice).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
+    assert timeline(plan).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +145,8 @@ def test_replicas_that_do_alike_are_simulated_once(made, choice, sizes):
         (Choice(tp=2, pp=2), ""),
         (Choice(tp=2, pp=2, vpp=2), ""),
         (Choice(pp=4, tp=2), "schedule: gpipe"),
+        (Choice(pp=4, tp=2), "schedule: zb_h1"),
+        (Choice(pp=4, tp=2), "schedule: zb_h2"),
         (Choice(cp=2, zero=3), ""),
         (Choice(tp=2, pp=3), ""),
     ],
@@ -134,7 +157,7 @@ def test_many_equal_micro_batches_keep_the_pace(made, choice, schedule):
     inputs = made(12, (4096,) * (26 * dp if choice.pp == 3 else 24 * dp), schedule)
     problem = problem_of(inputs)
     plan = laid(inputs, problem, choice)
-    whole = timeline(plan, choice).step_seconds
+    whole = timeline(plan).step_seconds
     assert step_seconds(plan, choice, problem.trained) == pytest.approx(whole, rel=1e-9)
 
 
@@ -243,6 +266,8 @@ def test_a_batch_that_does_not_come_out_even(made):
         ("micro_batch: 3", "do not come out even over dp"),
         ("tp: 2, pp: 4, schedule: interleaved", "vpp is 1"),
         ("pp: 8, vpp: 8", "more than 32 layers"),
+        ("pp: 2, schedule: zb_h1, vpp: 2", "one chunk a rank"),
+        ("pp: 2, schedule: zb_h1, recompute: selective", "until weights' gradients are made"),
     ],
 )
 def test_layouts_that_do_not_come_out_even_are_refused(made, fixed, says):

@@ -2,7 +2,7 @@
 
 1F1B: as many as stages are left, itself among them. Interleaved: 1 + (pp − 1)/(pp·vpp) times as many on the first
 (Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero bubble's H1: pp on every stage, since weight gradients wait for
-the bubble (Qi et al., arXiv 2401.10241, §2).
+the bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
 """
 
 import numpy as np
@@ -17,6 +17,8 @@ def in_flight(setup: Setup, stage: Number) -> Number:
         return every + 0.0 * stage
     if setup.scheme == "zero_bubble":
         return np.minimum(every, setup.pp + 0.0 * stage)
+    if setup.scheme == "zb_h2":
+        return np.minimum(every, 2 * setup.pp - 1 + 0.0 * stage)
     plain = np.minimum(every, setup.pp - stage)
     return np.where(np.asarray(setup.vpp) > 1, np.minimum(every, interleaved(setup, stage)), plain)
 

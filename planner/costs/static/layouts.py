@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.costs.static.assumed import complete
 from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Again, Precision, Setup
+from planner.costs.static.setup import Again, Precision, Scheme, Setup
 from planner.costs.static.wires import Wires
 from planner.plan.model import Layout
 from planner.specs.cluster import Cluster
@@ -14,6 +14,7 @@ from planner.specs.rates import Rates
 from planner.specs.timing import Timing
 
 PRECISIONS: dict[Dtype, Precision] = {"bf16": "bf16", "fp8": "fp8", "float32": "float32", "float64": "float32"}
+SCHEMES: dict[str, Scheme] = {"gpipe": "gpipe", "zb_h1": "zero_bubble", "zb_h2": "zb_h2"}  # others: by the chunks
 SELECTIVE: frozenset[Again] = frozenset({"norm", "mlp"})  # what is cheap to make again and large to keep
 
 

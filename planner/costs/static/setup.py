@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Number = Any  # int, float or an array of these; all arrays of a setup have one shape
 Precision = Literal["bf16", "fp8", "fp16", "float32"]
-Scheme = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
+Scheme = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "zb_h2"]  # zero_bubble: ZB-H1, as most mean by it
 # What selective recomputation makes again in backward: attention's matrix, norms, the MLP's inner activations, experts.
 Again = Literal["attention", "norm", "mlp", "moe"]
 # A token goes to its experts once for each of them, or once to each node that has any (DeepEP, HybridEP).

@@ -1,19 +1,26 @@
-"""Orders of forward and backward on pipeline stages. A generator is a function of (stages, stage, micro_batches), and
-of the chunks of layers that a stage has where it may have several.
+"""Orders of passes on pipeline ranks: forward (F), backward (B), or backward in two, of inputs (I) and of weights (W).
+
+A generator is a function of (stages, stage, micro_batches), and of the chunks of layers that a rank has where it may
+have several; what a plan writes out instead is read by `explicit.py`.
 """
 
 from importlib import import_module
 
 from planner.errors import InputError
+from planner.plan.task import Phase
 
-Slot = tuple[str, int, int]  # phase, micro-batch, and which of the stage's chunks
+Slot = tuple[Phase, int, int]  # phase, micro-batch, and which of the rank's chunks
 
 SCHEDULES = {
     "gpipe": "planner.plan.schedules.gpipe",
     "1f1b": "planner.plan.schedules.one_forward_one_backward",
     "interleaved": "planner.plan.schedules.interleaved",
+    "zb_h1": "planner.plan.schedules.zb_h1",
+    "zb_h2": "planner.plan.schedules.zb_h2",
+    "forward_only": "planner.plan.schedules.forward_only",
 }
 CHUNKED = "interleaved"  # the one that knows chunks
+FORWARD_ONLY = "forward_only"  # the one that trains nothing
 
 
 def schedule(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:

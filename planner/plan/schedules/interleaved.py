@@ -2,7 +2,8 @@
 
 Megatron-LM's order (arXiv 2104.04473, section 2.2): micro-batches go in rounds of as many as there are ranks, each
 round through one chunk of a rank after the other. A rank warms up with two chunks for each rank behind it, and a round
-for each of its chunks but one; then it alternates.
+for each of its chunks but one; then it alternates. At its peak rank s of p holds min(2(p − s − 1) + (v − 1)p + 1, v·m)
+of its v chunks, each a v-th of its layers (Megatron-LM's count; arXiv 2205.05198, section 4.2.3).
 """
 
 

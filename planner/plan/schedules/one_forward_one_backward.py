@@ -1,4 +1,7 @@
-"""1F1B: warm up with as many forwards as stages follow, then alternate (PipeDream-flush, arXiv 2006.09503)."""
+"""1F1B: warm up with as many forwards as stages follow, then alternate (PipeDream-flush, arXiv 2006.09503).
+
+Stage s of p holds min(p − s, m) micro-batches at its peak.
+"""
 
 
 def slots(stages: int, stage: int, micro_batches: int) -> list[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 from planner.errors import InputError
 from planner.specs.inputs import Inputs
-from planner.specs.job import StaticLayout
+from planner.specs.job import ZERO_BUBBLE, StaticLayout
 from planner.specs.layers import experts_of
 from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
 from planner.strategies.static.screen import fixed_of, problem_of
@@ -23,7 +23,8 @@ def fixed_choice(inputs: Inputs, runs: bool = True) -> Choice:
         micro_batch=fixed.micro_batch or 1,
     )
     trained = problem_of(inputs).trained
-    wrong = uneven(choice, trained) or (uneven_batch(choice, trained, fixed) if runs else None)
+    wrong = uneven(choice, trained) or kept_twice(choice, fixed)
+    wrong = wrong or (uneven_batch(choice, trained, fixed) if runs else None)
     if wrong:
         message, fix = wrong
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
@@ -54,6 +55,14 @@ def uneven(choice: Choice, trained: Trained) -> tuple[str, str] | None:
     if ranks // choice.pp % (choice.ep * choice.etp):
         message = f"ep · etp = {choice.ep * choice.etp} does not divide the {ranks // choice.pp} ranks of a stage"
         return message, "degrees whose product does"
+    return None
+
+
+def kept_twice(choice: Choice, fixed: StaticLayout) -> tuple[str, str] | None:
+    """Recomputation saves nothing where what it makes again is kept for the gradients of weights."""
+    if fixed.schedule in ZERO_BUBBLE and choice.pp > 1 and choice.recompute:
+        message = f"{fixed.schedule} keeps activations until weights' gradients are made"
+        return f"{message}, and recompute is {RECOMPUTE[choice.recompute]}", "recompute: none, or schedule: 1f1b"
     return None
 
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from math import ceil
 
-from planner.costs.pricing import Pricing
+from planner.costs.pricing import Pricing, pricing_of
+from planner.costs.static.layouts import SCHEMES
+from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Plan, Row, Step
+from planner.plan.model import Group, Plan, Row
 from planner.plan.task import Split
 from planner.simulate import Timeline, simulate
 from planner.specs.base import Ranks, changed
@@ -31,8 +33,9 @@ def laid(inputs: Inputs, problem: Problem, choice: Choice) -> Plan:
     plan = draft(replace(inputs, job=job), used, layouts, groups, rows(cells, choice))
     if choice.pp == 1:
         return plan
-    scheme = trained.schedule or ("interleaved" if choice.vpp > 1 else "1f1b")
-    return changed(plan, steps=(changed(plan.steps[0], order={inputs.module: scheme}),))
+    usual = "interleaved" if choice.vpp > 1 else "1f1b"
+    order = next((name for name, scheme in SCHEMES.items() if scheme == trained.schedule), usual)
+    return changed(plan, steps=(changed(plan.steps[0], order={inputs.module: order}),))
 
 
 def shared_out(pricing: Pricing, inputs: Inputs, choice: Choice, trained: Trained) -> Cells:
@@ -96,8 +99,8 @@ def step_seconds(plan: Plan, choice: Choice, trained: Trained) -> float:
     count, round_ = len(plan.steps[0].micro_batches), choice.pp
     few = 2 * round_ + count % round_
     if not trained.equal or count <= few + 2 * round_:
-        return timeline(plan, choice).step_seconds
-    first, second = (timeline(shortened(plan, rows), choice).step_seconds for rows in (few, few + round_))
+        return timeline(plan).step_seconds
+    first, second = (timeline(shortened(plan, rows)).step_seconds for rows in (few, few + round_))
     return first + (second - first) * (count - few) / round_
 
 
@@ -106,33 +109,7 @@ def shortened(plan: Plan, count: int) -> Plan:
     return changed(plan, steps=(changed(plan.steps[0], micro_batches=plan.steps[0].micro_batches[:count]),))
 
 
-def timeline(plan: Plan, choice: Choice) -> Timeline:
-    """Of one step, on one replica of each kind: those that work on sequences of the same lengths do all alike.
-
-    The prices say what replicas owe each other, however many of them are looked at.
-    """
-    few = reduced(plan, choice)
-    pricing = Pricing(few.uses.models, few.layouts, few.uses.cluster, few.uses.prices)
-    return simulate(expand(few), pricing.price, few.size)
-
-
-def reduced(plan: Plan, choice: Choice) -> Plan:
-    """The plan with one replica of each kind, and a second one where there are others."""
-    ((module, layout),) = plan.layouts.items()
-    sizes, step = plan.uses.items[module], plan.steps[0]
-    kinds: dict[tuple[tuple[int, ...], ...], str] = {}
-    for name in plan.groups:
-        items = (row.get(name, ()) for row in step.micro_batches)
-        kinds.setdefault(tuple(tuple(sorted(sizes[i] for i in each)) for each in items), name)  # type: ignore[index]
-    kept = {name: f"dp{number}" for number, name in enumerate(kinds.values())}
-    dp = min(choice.dp(len(layout.ranks)), max(2, len(kept)))
-    ranks = dp * choice.cp * choice.tp * choice.pp
-    few = tuple({kept[name]: items for name, items in row.items() if name in kept} for row in step.micro_batches)
-    mesh = {**layout.mesh, "dp": dp * choice.cp}
-    small: Layout = changed(layout, ranks=Ranks(range(ranks)), mesh=mesh)
-    return changed(
-        plan,
-        layouts={module: small},
-        groups=replicas(choice, ranks, range(len(kept))),
-        steps=(Step(sync=step.sync, micro_batches=few, order=step.order),),
-    )
+def timeline(plan: Plan) -> Timeline:
+    """Of one step, with one replica of each kind: those that work on sequences of the same lengths do all alike."""
+    others = alike_groups(plan, 0)
+    return simulate(expand(plan, 0, others.ranks), pricing_of(plan).price, plan.size, others)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.static.footprint import Footprint, footprint, peak, probability
-from planner.costs.static.layouts import machine_of, recomputed
+from planner.costs.static.layouts import SCHEMES, machine_of, recomputed
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Scheme, Setup
 from planner.costs.static.step import StepSeconds, step_seconds
@@ -67,7 +67,7 @@ class Screened:
 def problem_of(inputs: Inputs) -> Problem:
     """Of the only batch, or the first."""
     fixed, spec = fixed_of(inputs), inputs.spec
-    schedule: Scheme | None = "gpipe" if fixed.schedule == "gpipe" else None
+    schedule = SCHEMES.get(fixed.schedule or "")
     sizes = tuple(inputs.batches[0].items.values())
     trained = Trained(spec, inputs.cluster.size, inputs.job.layout.dtype, sizes, schedule)
     kind = inputs.cluster.ranks[0].kind

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.specs.job import StaticLayout
+from planner.specs.job import ZERO_BUBBLE, StaticLayout
 from planner.specs.layers import experts_of
 from planner.specs.model import kv_heads
 from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
@@ -24,7 +24,7 @@ def space(trained: Trained, per_node: int, fixed: StaticLayout) -> Space:
     tables = [np.zeros((0, WIDTH), dtype=np.int64)]
     for mesh in meshes(trained, per_node, fixed):
         rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
-        tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(fixed))))
+        tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(mesh, fixed))))
     table = np.concatenate(tables)
     return {name: table[:, names.index(name)] for name in NAMES}
 
@@ -103,7 +103,7 @@ def pipelines(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tup
 
 def chunk_counts(layers: int, pp: int, fixed: StaticLayout) -> list[int]:
     """Chunks of a rank that come out even: all alike, or with embedding and head for a layer each."""
-    if pp == 1 or fixed.schedule in ("1f1b", "gpipe"):
+    if pp == 1 or fixed.schedule not in (None, "interleaved"):
         return [1]
     even = [n for n in range(1, layers // pp + 1) if 0 in (layers % (pp * n), (layers + 2) % (pp * n))]
     return [n for n in even if n == 1 or (layers + 2) // (pp * n) > 1 or layers % (pp * n) == 0] or [1]
@@ -121,7 +121,10 @@ def zeros(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> list[int]:
     return [0, 1] if pp > 1 else [0, 1, 2, 3]
 
 
-def recomputes(fixed: StaticLayout) -> list[int]:
+def recomputes(mesh: Mesh, fixed: StaticLayout) -> list[int]:
+    """Where gradients of weights are made apart, what went into them is kept until then."""
+    if fixed.schedule in ZERO_BUBBLE and mesh[2] > 1:
+        return [RECOMPUTE.index("none")]
     return [RECOMPUTE.index(fixed.recompute)] if fixed.recompute else [*range(len(RECOMPUTE))]
 
 

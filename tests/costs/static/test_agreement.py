@@ -55,6 +55,23 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
     assert median(map(abs, errors.values())) < 1e-3
 
 
+@pytest.mark.parametrize("schedule", ["zb_h1", "zb_h2"])
+def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
+    """The closed form takes F, I and W for equally long; they are simulated as the plan prices them."""
+    inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [8192] * 128, f"schedule: {schedule}")
+    problem = problem_of(inputs)
+    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    screened, count = screen(problem, found), 0
+    for place in random.Random(schedule).sample(range(len(screened.seconds)), 100):
+        choice = choice_at(found, place)
+        rows = 128 // (choice.dp(64) * choice.micro_batch)
+        if choice.pp > 1 and choice.pp * rows <= MOST_PASSES and comes_out_even(choice, 32):
+            error = simulated(inputs, problem, choice).seconds / screened.seconds[place] - 1.0
+            assert abs(error) < (0.03 if rows >= 4 * choice.pp else 0.11), choice
+            count += 1
+    assert count >= 15
+
+
 def test_arrays_give_what_each_layout_gives(tmp_path):
     inputs = static_inputs(tmp_path, "qwen3-30b-a3b", "h100x64", [4096] * 64)
     problem = problem_of(inputs)

@@ -47,10 +47,11 @@ def test_other_schedules():
     assert in_flight(setup(4, 32, scheme="gpipe"), 2) == 32
     assert [in_flight(setup(4, 32, scheme="zero_bubble"), stage) for stage in range(4)] == [4] * 4
     assert in_flight(setup(4, 2, scheme="zero_bubble"), 0) == 2
+    assert [in_flight(setup(4, 32, scheme="zb_h2"), stage) for stage in range(4)] == [7] * 4
 
 
 def test_many_at_once_are_each_by_itself():
-    for scheme in ("gpipe", "1f1b", "interleaved", "zero_bubble"):
+    for scheme in ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_h2"):
         setups = [setup(pp, 16, vpp, scheme) for pp, vpp in [(1, 1), (2, 2), (4, 1), (8, 4)]]
         last = np.array([each.pp - 1 for each in setups])
         alone = [float(in_flight(each, each.pp - 1)) for each in setups]

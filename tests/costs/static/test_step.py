@@ -9,6 +9,7 @@ from planner.costs.static.setup import Setup, arrays
 from planner.costs.static.step import step_seconds
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
+from tests.plan.schedules.made import ordered_plan, timeline
 
 FULL = Timing(
     passes=1.2, tp_exposed=0.7, dp_window=0.6, layer_us=150.0, tp_us=100.0, expert_us=2000.0, micro_batch_ms=0.2,
@@ -59,6 +60,15 @@ def test_zero_bubble_leaves_a_third():
     setup = Setup(ranks=8, seq=2048, batch=32, pp=8)
     plain, none = (step_seconds(GPT, replace(setup, scheme=scheme), shipped()) for scheme in ("1f1b", "zero_bubble"))
     assert float(none.bubble) == pytest.approx(float(plain.bubble) / 3)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7, 8, 20])
+def test_zero_bubble_leaves_what_its_order_does(batch):
+    """As the generator's order takes with F, I and W equally long: (p − 1)(F + I) less W for each that is put off."""
+    setup = Setup(ranks=8, seq=2048, batch=batch, pp=8)
+    plain, none = (step_seconds(GPT, replace(setup, scheme=scheme), shipped()) for scheme in ("1f1b", "zero_bubble"))
+    played = timeline(ordered_plan(8, batch, "zb_h1"), F=1.0, I=1.0, W=1.0).step_seconds - 3.0 * batch
+    assert float(none.bubble / plain.bubble) == pytest.approx(played / (3.0 * 7))
 
 
 def test_twice_the_batch_is_twice_the_work():

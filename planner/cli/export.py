@@ -1,0 +1,27 @@
+"""`planner export`: a plan, or what it decides, for another program."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json, PlanFile
+
+
+def export(
+    plan: PlanFile,
+    to: Annotated[str, typer.Option("--to", help="torch-csv: a schedule of torch.distributed.pipelining.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write it here.")],
+    json: Json = False,
+) -> None:
+    """Write a plan for another program.
+
+    torch-csv: the order of a pipeline's passes, as torch's multi-stage schedules load it.
+    """
+    from planner import pipeline
+    from planner.cli import export_lines, render
+    from planner.files import write_text
+
+    exported = pipeline.export(pipeline.read_plan(plan), to)
+    write_text(output, exported.text)
+    render.emit(json, export_lines.exported_summary(exported, to, output), *export_lines.exported(exported, output))

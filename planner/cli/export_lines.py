@@ -1,0 +1,38 @@
+"""What `export` and `import` answer."""
+
+from pathlib import Path
+from typing import Any
+
+from planner.export import Exported
+from planner.plan.model import Plan
+
+
+def exported_summary(exported: Exported, to: str, out: Path) -> dict[str, Any]:
+    return {"form": to, "file": str(out), "micro_batches": [*exported.micro_batches]}
+
+
+def exported(exported: Exported, out: Path) -> list[str]:
+    lines = [f"schedule written to {out}"]
+    if [*exported.micro_batches] != sorted(exported.micro_batches):
+        rows = ", ".join(map(str, exported.micro_batches))
+        lines.append(f"its micro-batches 0, 1, … are the plan's {rows}: the last stage takes them in this order")
+    return lines
+
+
+def imported_summary(before: Plan, plan: Plan, out: Path) -> dict[str, Any]:
+    return {
+        "plan": str(out),
+        "strategy": plan.made.strategy,
+        "value": plan.outcome.value,
+        "before": before.outcome.value,
+        "bound": plan.outcome.bound,
+        "peak_memory_gib": plan.prediction.peak_memory_gib,
+    }
+
+
+def imported(before: Plan, plan: Plan, out: Path) -> list[str]:
+    value, old = plan.outcome.value, before.outcome.value
+    lines = [f"plan written to {out}"]
+    lines.append(f"with this order {value:.4g} s, before {old:.4g} s (simulated)")
+    lines.append(f"fullest rank {plan.prediction.peak_memory_gib:.3g} GiB (simulated)")
+    return lines

@@ -1,0 +1,75 @@
+"""What a plan is worth does not depend on whether groups that are alike are simulated once, or each."""
+
+import pytest
+
+from planner.ledger.beside import step_parts
+from planner.plan.legal import violations
+from planner.plan.model import Plan
+from planner.specs.base import Ranks
+from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.laid import laid
+from planner.strategies.static.screen import problem_of
+from planner.verify import score as scoring
+from planner.verify.fullest import fullest
+from planner.verify.score import Score, score
+from tests.static_jobs import small_cluster, static_inputs
+
+DENSE, EXPERTS = "llama-3-8b", "qwen3-30b-a3b"
+CASES = [
+    (DENSE, 8, (4096,) * 32, "tp: 2, cp: 1, pp: 1, zero: 0, recompute: none, micro_batch: 2"),
+    (DENSE, 8, (4096,) * 16, "tp: 1, cp: 2, pp: 2, zero: 1, recompute: none, micro_batch: 1"),
+    (DENSE, 16, (4096,) * 32, "tp: 2, cp: 1, pp: 2, vpp: 4, zero: 1, recompute: full, micro_batch: 1"),
+    (DENSE, 16, (4096,) * 64, "tp: 1, cp: 1, pp: 4, zero: 2, recompute: none, micro_batch: 2"),
+    (DENSE, 8, (2048,) * 8, "tp: 2, cp: 1, pp: 1, zero: 3, recompute: selective, micro_batch: 1"),
+    (DENSE, 8, (8192, 512, 512, 8192, 700, 700, 8192, 90, 8192, 90, 700, 700), "tp: 1, cp: 1, pp: 2, zero: 1"),
+    (DENSE, 8, (8192, 512, 512, 8192, 700), "tp: 1, cp: 1, pp: 2, zero: 3"),
+    (EXPERTS, 16, (4096,) * 32, "tp: 1, cp: 1, pp: 2, ep: 8, zero: 1, recompute: none, micro_batch: 1"),
+    (EXPERTS, 16, (4096,) * 32, "tp: 2, cp: 1, pp: 4, ep: 4, vpp: 3, zero: 1, recompute: full, micro_batch: 1"),
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}x{case[1]} {case[3][:40]}")
+def plan(request, tmp_path, monkeypatch) -> Plan:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, ranks, sizes, fixed = request.param
+    inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+    found = laid(inputs, problem_of(inputs), fixed_choice(inputs))
+    assert not violations(found)
+    return found
+
+
+def scored(plan: Plan, monkeypatch, whole: int) -> Score:
+    monkeypatch.setattr(scoring, "WHOLE", whole)
+    return score(plan)
+
+
+def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
+    once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
+    assert len(once.tasks) < len(each.tasks)
+    assert once.value == each.value
+    assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
+    assert once.timeline.breakdown() == each.timeline.breakdown()
+    assert once.timeline.busiest_rank() == each.timeline.busiest_rank()
+    busy, all_busy = (s.timeline.group_seconds() for s in (once, each))
+    assert [busy[key] for key in all_busy if key[1] in plan.groups] == [
+        all_busy[key] for key in all_busy if key[1] in plan.groups
+    ]
+    assert once.memory == each.memory
+    assert once.bound == each.bound
+    assert step_parts(once.timeline) == pytest.approx(step_parts(each.timeline))
+
+
+def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):
+    timeline = scored(plan, monkeypatch, 0).timeline
+    behind = [timeline.stands_for(rank) for rank in range(plan.size)]
+    assert sorted(rank for ranks in behind for rank in ranks) == [*range(plan.size)]
+    for rank in range(plan.size):
+        assert rank in behind[timeline.simulated_for(rank)]
+        assert not behind[rank] or behind[rank][0] == rank == timeline.simulated_for(rank)
+    doing = timeline.doing()
+    assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
+
+
+def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
+    peaks = scored(plan, monkeypatch, plan.size).memory.peaks
+    assert (fullest(plan).rank, fullest(plan).peak) == (peaks.index(max(peaks)), max(peaks))
