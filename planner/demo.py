@@ -65,7 +65,7 @@ def demo(folder: Path, listener: Listener) -> Told:
     listener.begin("simulate")
     plan = pipeline.read_plan(folder / "plan.yaml")
     scores = pipeline.simulate(plan)
-    pipeline.write_trace(folder / "simulated.json", scores)
+    pipeline.write_trace(folder / "simulated.json", plan, scores)
     listener.end("simulate", (plan, scores))
 
     on_step = listener.training(solved)

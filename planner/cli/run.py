@@ -14,7 +14,9 @@ def run(
     verify: Annotated[bool, typer.Option("--verify", help="Compare loss and gradients with one process.")] = False,
     dtype: Dtype = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.", min=0.0)] = 1e-3,
-    trace: Annotated[Path | None, typer.Option(help="Write the measured timeline as a Chrome trace.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the measured steps here; `simulate --measured` reads it.")
+    ] = None,
     job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,

@@ -5,23 +5,33 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile
+from planner.cli.options import Json, PlanFile, TraceRanks, given_ranks
 
 
 def simulate(
     plan: PlanFile,
-    trace: Annotated[Path | None, typer.Option(help="Write a Chrome trace here; open it in Perfetto.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a Chrome trace here (.json or .json.gz); open it in Perfetto.")
+    ] = None,
+    trace_ranks: TraceRanks = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="What `planner run --trace` wrote: laid beside the simulation, and explained.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Simulate a plan: step time, memory, where time goes.
 
-    Every task of the plan, priced as the plan says, through the event engine.
+    Every task of the plan, priced as the plan says, through the event engine. With --measured, the tasks that explain
+    what a run differs by; --trace then shows both.
     """
     from planner import pipeline
-    from planner.cli import render, summary, tables
+    from planner.cli import explained, render, summary, tables
 
     read = pipeline.read_plan(plan)
+    only = given_ranks(trace_ranks, read.size)
     scores = pipeline.simulate(read)
-    if trace:
-        pipeline.write_trace(trace, scores)
-    render.emit(json, summary.simulated(read, scores), tables.simulated(read, scores, trace))
+    beside = pipeline.overlay(read, scores, measured) if measured else ()
+    drawn = pipeline.write_trace(trace, read, scores, beside, only) if trace else 0
+    said = summary.simulated(read, scores) | (explained.summary(beside) if measured else {})
+    written = tables.traced(trace, len(beside or scores), (drawn, read.size))
+    render.emit(json, said, tables.simulated(read, scores), *explained.pictures(beside), *written)

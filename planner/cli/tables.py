@@ -11,7 +11,7 @@ from rich.text import Text
 from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
 from planner.deciding import Solved
-from planner.pipeline import Ran
+from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Layout, Outcome, Plan
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
@@ -134,8 +134,8 @@ def solved(result: Solved, path: Path) -> RenderableType:
     )
 
 
-def simulated(plan: Plan, scores: Sequence[Score], trace: Path | None) -> RenderableType:
-    """Per step, then memory by rank."""
+def simulated(plan: Plan, scores: Sequence[Score]) -> RenderableType:
+    """Per step."""
     rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak GiB", ">tasks", title="simulated")
     for number, score in enumerate(scores):
         parts = score.timeline.breakdown()
@@ -147,10 +147,20 @@ def simulated(plan: Plan, scores: Sequence[Score], trace: Path | None) -> Render
             f"{max(score.memory.peaks) / GIB:.3f}",
             str(len(score.tasks)),
         )
-    lines: list[RenderableType] = [rows]
-    if trace:
-        lines.append(Text(f"\ntrace written to {trace}: open it at ui.perfetto.dev", style="dim"))
-    return Stack(*lines)
+    return rows
+
+
+def traced(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None) -> Iterator[RenderableType]:
+    """Where the trace is, and what of it; `ranks`: drawn, of how many."""
+    if trace is None:
+        return
+    said = []
+    if steps > 1:
+        said.append(f"{min(steps, TRACED_STEPS)} of {steps} steps" if steps > TRACED_STEPS else f"{steps} steps")
+    if ranks and ranks[0] < ranks[1]:
+        said.append(f"{ranks[0]} of {ranks[1]} ranks: those asked for with --trace-ranks, else one of each kind")
+    of = f" ({'; '.join(said)})" if said else ""
+    yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
 
 
 def models(listed: Sequence[ModelRow]) -> RenderableType:
@@ -229,8 +239,7 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
             f"worst gradient to {result.verified.grad_rel_err:.1e} (relative)",
             style="green",
         )
-    if trace:
-        yield Text(f"trace written to {trace}: open it at ui.perfetto.dev", style="dim")
+    yield from traced(trace, len(result.timelines))
 
 
 def planning_line(result: Ran) -> Text:

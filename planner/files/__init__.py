@@ -2,6 +2,17 @@
 
 from planner.files.read import parse, read, read_text
 from planner.files.schema import json_schema
-from planner.files.write import digest, dump, json_text, write, write_text
+from planner.files.write import digest, dump, json_text, write, write_bytes, write_text
 
-__all__ = ["digest", "dump", "json_schema", "json_text", "parse", "read", "read_text", "write", "write_text"]
+__all__ = [
+    "digest",
+    "dump",
+    "json_schema",
+    "json_text",
+    "parse",
+    "read",
+    "read_text",
+    "write",
+    "write_bytes",
+    "write_text",
+]

@@ -28,7 +28,12 @@ def write(path: str | Path, value: Any) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """`text` at `path`, through a temporary file beside it, so that no reader ever sees half of it."""
+    """`text` at `path`, in UTF-8: whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, raw: bytes) -> None:
+    """`raw` at `path`, through a temporary file beside it, so that no reader ever sees half of it."""
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,8 +41,8 @@ def write_text(path: str | Path, text: str) -> None:
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
+        with os.fdopen(handle, "wb") as out:
+            out.write(raw)
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except OSError as error:

@@ -1,5 +1,6 @@
 """Predicted beside measured: of the runs made here, and of what others published."""
 
 from planner.ledger.beside import Kind, Record, beside, measured_timeline
+from planner.ledger.overlay import Overlay, overlaid
 
-__all__ = ["Kind", "Record", "beside", "measured_timeline"]
+__all__ = ["Kind", "Overlay", "Record", "beside", "measured_timeline", "overlaid"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from planner.plan.task import Task
 from planner.simulate import Event, Timeline
 
-KINDS = {"F": "forward", "B": "backward", "update": "update"}
+KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}
 EXCHANGE = "exchange between ranks of a group"
 REST = "gather, reduce and wait"
 
@@ -27,7 +27,10 @@ def beside(predicted: Sequence[Timeline], measured: Sequence[Timeline]) -> list[
     and waiting stand in one line.
     """
     expected, found = mean_parts(predicted), mean_parts(measured)
-    return [Kind(name, expected.get(name, 0.0), found.get(name, 0.0)) for name in (*KINDS.values(), EXCHANGE, REST)]
+    return [
+        Kind(name, expected.get(name, 0.0), found.get(name, 0.0))
+        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, REST)
+    ]
 
 
 def mean_parts(timelines: Sequence[Timeline]) -> dict[str, float]:
@@ -40,10 +43,10 @@ def mean_parts(timelines: Sequence[Timeline]) -> dict[str, float]:
 
 def step_parts(timeline: Timeline) -> dict[str, float]:
     """Seconds of the mean rank by kind of work."""
-    parts = dict.fromkeys((*KINDS.values(), EXCHANGE), 0.0)
+    parts, doing = dict.fromkeys((*KINDS.values(), EXCHANGE), 0.0), timeline.doing()
     for event in timeline.events:
         if event.phase in KINDS:
-            ranks = len(event.ranks) / timeline.ranks
+            ranks = doing(event.ranks) / timeline.ranks
             parts[KINDS[event.phase]] += (event.seconds - event.comm) * ranks
             parts[EXCHANGE] += event.comm * ranks
     parts[REST] = max(0.0, timeline.step_seconds - sum(parts.values()))

@@ -12,8 +12,9 @@ One form for a plan's tasks, the operators of a trace, the jobs of a cluster and
   is there when it ends. Whoever waits for a store is served in turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -73,9 +74,13 @@ class Builder:
     """Activities one by one, in program order."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[float, int, float, int, float]] = []  # seconds, queued_by, share, sharer, bytes
-        self.lists: dict[str, list[Sequence[int]]] = {name: [] for name in ("lanes", "after", "links")}
-        self.moved: dict[str, list[Sequence[tuple[int, float]]]] = {"takes": [], "gives": []}
+        self.rows: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
+        self.lanes: list[Sequence[int]] = []
+        self.after: list[Sequence[int]] = []
+        self.bytes: dict[int, float] = {}
+        self.links: dict[int, Sequence[int]] = {}
+        self.takes: dict[int, Sequence[tuple[int, float]]] = {}
+        self.gives: dict[int, Sequence[tuple[int, float]]] = {}
         self.lane_count = 0
         self.bandwidth: list[float] = []
         self.stock: list[float] = []
@@ -103,41 +108,42 @@ class Builder:
         sharer: int = NOBODY,
     ) -> int:
         """The number of one more activity; `after` may name later ones."""
-        self.rows.append((seconds, queued_by, share, sharer, 0.0))
-        for name, entry in (("lanes", lanes), ("after", after), ("links", ())):
-            self.lists[name].append(entry)
-        for each in self.moved.values():
-            each.append(())
+        self.rows.append((seconds, queued_by, share, sharer))
+        self.lanes.append(lanes)
+        self.after.append(after)
         return len(self.rows) - 1
 
     def transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
         """Let an activity move bytes once its seconds are over."""
-        self.rows[activity] = (*self.rows[activity][:4], size_bytes)
-        self.lists["links"][activity] = links
+        self.bytes[activity], self.links[activity] = size_bytes, links
 
     def hold(
         self, activity: int, takes: Sequence[tuple[int, float]] = (), gives: Sequence[tuple[int, float]] = ()
     ) -> None:
         """Let an activity take from stores as it starts, and give to stores as it ends."""
-        self.moved["takes"][activity], self.moved["gives"][activity] = takes, gives
+        self.takes[activity], self.gives[activity] = takes, gives
 
     def done(self) -> Activities:
         """All of them, as arrays."""
-        rows = np.array(self.rows, dtype=np.float64).reshape(-1, 5)
-        takes, gives = ([[store for store, _ in each] for each in self.moved[name]] for name in ("takes", "gives"))
+        count = len(self.rows)
+        rows = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
+        moved = np.zeros(count)
+        moved[[*self.bytes]] = [*self.bytes.values()]
+        takes, taken = amounts(self.takes, count)
+        gives, given = amounts(self.gives, count)
         return Activities(
             seconds=rows[:, 0].copy(),
-            lanes=listed(self.lists["lanes"]),
-            after=listed(self.lists["after"]),
+            lanes=listed(self.lanes),
+            after=listed(self.after),
             queued_by=rows[:, 1].astype(np.int64),
             share=rows[:, 2].copy(),
             sharer=rows[:, 3].astype(np.int64),
-            bytes=rows[:, 4].copy(),
-            links=listed(self.lists["links"]),
-            takes=listed(takes),
-            taken=amounts(self.moved["takes"]),
-            gives=listed(gives),
-            given=amounts(self.moved["gives"]),
+            bytes=moved,
+            links=sparse(self.links, count),
+            takes=takes,
+            taken=taken,
+            gives=gives,
+            given=given,
             lane_count=self.lane_count,
             bandwidth=np.array(self.bandwidth, dtype=np.float64),
             stock=np.array(self.stock, dtype=np.float64),
@@ -147,9 +153,20 @@ class Builder:
 def listed(each: Sequence[Sequence[int]]) -> Lists:
     """A list of lists, flat."""
     first = np.zeros(len(each) + 1, dtype=np.int64)
-    np.cumsum([len(entry) for entry in each], out=first[1:])
-    return Lists(first, np.array([number for entry in each for number in entry], dtype=np.int64))
+    np.cumsum(np.fromiter(map(len, each), dtype=np.int64, count=len(each)), out=first[1:])
+    return Lists(first, np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(first[-1])))
 
 
-def amounts(moved: Sequence[Sequence[tuple[int, float]]]) -> Floats:
-    return np.array([amount for entry in moved for _, amount in entry], dtype=np.float64)
+def sparse(each: Mapping[int, Sequence[int]], count: int) -> Lists:
+    """The same of few activities among `count`; the others have nothing."""
+    numbers = sorted(each)
+    first = np.zeros(count + 1, dtype=np.int64)
+    first[[number + 1 for number in numbers]] = [len(each[number]) for number in numbers]
+    np.cumsum(first, out=first)
+    return Lists(first, np.array([entry for number in numbers for entry in each[number]], dtype=np.int64))
+
+
+def amounts(moved: Mapping[int, Sequence[tuple[int, float]]], count: int) -> tuple[Lists, Floats]:
+    """Of few activities what they move, and how much of it."""
+    stores = sparse({number: [store for store, _ in entries] for number, entries in moved.items()}, count)
+    return stores, np.array([amount for number in sorted(moved) for _, amount in moved[number]], dtype=np.float64)

@@ -6,56 +6,59 @@ as their shares go. A task starts once every lane of its ranks has let it in and
 collective begins when its last rank arrives (rendezvous).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs.cost import Cost
 from planner.errors import InputError
+from planner.plan.alike import NONE, Alike
 from planner.plan.task import Task
 from planner.simulate.activities import NOBODY, Activities, Builder
 from planner.simulate.alike import alike
-from planner.simulate.clock import run
+from planner.simulate.native import run
 from planner.simulate.timeline import Event, Timeline
 from planner.specs.base import Ranks
 
+Holding = Mapping[str, tuple[str, ...]]
+ALONE: Holding = {}
 
-def simulate(tasks: Sequence[Task], price: Callable[[Task], Cost], ranks: int | None = None) -> Timeline:
-    """The timeline of tasks in program order; `ranks`: of the whole job, when some have no task.
+
+def simulate(
+    tasks: Sequence[Task],
+    price: Callable[[Task], Cost],
+    ranks: int | None = None,
+    others: Alike = NONE,
+    holding: Holding = ALONE,
+) -> Timeline:
+    """The timeline of tasks in program order; `ranks`: of the whole job, when some have no task; `others`: who does
+    what those do whose tasks these are; `holding`: streams that tasks of a phase hold besides their own.
 
     Raises InputError when tasks wait for each other in a circle.
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]
-    activities = wired(tasks, ids, [cost.value for cost in costs])
+    activities = wired(tasks, ids, [cost.value for cost in costs], holding)
     times, ended = run(activities)
     if not ended.all():
         raise deadlock(ids, activities, ended.tolist())
     starts, ends, causes = (each.tolist() for each in times)
+    by_number = [*ids, ""]  # the cause of the first tasks is nobody: the last
     events = tuple(
-        Event(
-            id=ids[i],
-            phase=task.phase,
-            module=task.module,
-            ranks=task.ranks,
-            start=starts[i],
-            end=ends[i],
-            comm=costs[i].comm,
-            source=costs[i].source,
-            spread=costs[i].spread,
-            cause=ids[causes[i]] if causes[i] != NOBODY else "",
-        )
-        for i, task in enumerate(tasks)
+        Event(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
+        for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
     )
     named = 1 + max((task.ranks[-1] for task in tasks if task.ranks), default=-1)
-    return Timeline(events, max(ends, default=0.0), max(named, ranks or 0))
+    return Timeline(events, max(ends, default=0.0), max(named, ranks or 0), others.ranks, others.groups)
 
 
-def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float]) -> Activities:
+def wired(
+    tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE
+) -> Activities:
     """Tasks as activities. Ids that are no task of this step have happened already."""
     number = {task_id: i for i, task_id in enumerate(ids)}
     if len(number) < len(tasks):
         twice = next(task_id for i, task_id in enumerate(ids) if number[task_id] != i)
         raise InputError(f"two tasks are called {twice}", where="steps", fix="give each group one entry in a row")
-    built, lanes = Builder(), Lanes(tasks)
+    built, lanes = Builder(), Lanes(tasks, holding)
     sharers: dict[tuple[str, str], int] = {}
     for i, task in enumerate(tasks):
         after = [number[awaited] for awaited in task.after if awaited in number]
@@ -67,16 +70,18 @@ def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float]) -
 class Lanes:
     """The streams of ranks. Those that do all alike have one for all of them."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Task], holding: Holding) -> None:
+        self.holding = holding
         self.kind = alike(task.ranks for task in tasks)
         self.found: dict[tuple[int, str], int] = {}
-        self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks and stream have the same lanes
+        self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks in a phase have the same lanes
 
     def of(self, built: Builder, task: Task) -> list[int]:
-        key = (task.ranks, task.stream)
+        key = (task.ranks, task.phase)
         if key not in self.shared:
             kinds = sorted({self.kind[rank] for rank in task.ranks})
-            self.shared[key] = [self.lane(built, rank, task.stream) for rank in kinds]
+            streams = (task.stream, *self.holding.get(task.phase, ()))
+            self.shared[key] = [self.lane(built, rank, stream) for stream in streams for rank in kinds]
         return self.shared[key]
 
     def lane(self, built: Builder, rank: int, stream: str) -> int:

@@ -1,7 +1,8 @@
 """What happened when, on which ranks: simulated or measured, one type for both."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.plan.model import Breakdown
@@ -42,23 +43,48 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The events of one step on the ranks 0 … ranks − 1."""
+    """The events of one step on the ranks 0 … ranks − 1.
+
+    Of very many ranks only some were simulated: each of the others does at every moment just what one of these does.
+    `like` says whose part it has; ranks that it leaves out were simulated themselves, as all are where it is empty.
+    What the group of a rank does has events only where it was simulated; what all ranks of a stage do together names
+    them all. What is told here of ranks, groups and their means is of all of them.
+    """
 
     events: tuple[Event, ...]
     step_seconds: float
     ranks: int
+    like: dict[int, int] = field(default_factory=dict)  # rank → the rank that was simulated for it
+    groups: dict[str, str] = field(default_factory=dict)  # group → the group that was simulated for it
+
+    def simulated_for(self, rank: int) -> int:
+        """The rank whose events are this rank's too: itself, if it was simulated."""
+        return self.like.get(rank, rank)
+
+    def stands_for(self, rank: int) -> Ranks:
+        """All ranks that do what a simulated rank does, itself included; none of a rank that was not simulated."""
+        if rank in self.like:
+            return Ranks()
+        return Ranks(sorted((rank, *(other for other, simulated in self.like.items() if simulated == rank))))
+
+    def doing(self) -> Callable[[Ranks], int]:
+        """How many of all ranks do what these ranks of an event do: they, and those that are like them."""
+        of = Counter(self.like.values())
+        return lambda ranks: sum(1 + of[rank] for rank in ranks if rank not in self.like)
 
     def rank_breakdowns(self) -> tuple[Breakdown, ...]:
         """Of each rank; the three parts of each add up to the step."""
-        kind = alike(event.ranks for event in self.events)
+        sets = {event.ranks: [r for r in event.ranks if r not in self.like] for event in self.events}
+        kind = alike(Ranks(ranks) for ranks in sets.values())
         spans: dict[int, list[Span]] = {rank: [] for rank in set(kind.values())}
-        lists = {ranks: [spans[rank] for rank in ranks if rank in spans] for ranks in {e.ranks for e in self.events}}
+        lists = {ranks: [spans[rank] for rank in simulated if rank in spans] for ranks, simulated in sets.items()}
         for event in self.events:
             span = event.span
             for of_rank in lists[event.ranks]:
                 of_rank.append(span)
-        busy = {rank: busy_seconds(of_rank) for rank, of_rank in spans.items()}
-        return tuple(self.parts(*busy.get(kind.get(rank, -1), (0.0, 0.0))) for rank in range(self.ranks))
+        parts = {rank: self.parts(*busy_seconds(of_rank)) for rank, of_rank in spans.items()}
+        idle = self.parts(0.0, 0.0)
+        return tuple(parts.get(kind.get(self.simulated_for(rank), -1), idle) for rank in range(self.ranks))
 
     def parts(self, compute: float, exposed: float) -> Breakdown:
         """Idle is the rest of the step."""
@@ -68,9 +94,13 @@ class Timeline:
         """Forward and backward seconds of each group in each micro-batch."""
         busy: dict[tuple[int, str], float] = {}
         for event in self.events:
-            if event.phase in ("F", "B"):
+            if event.phase in ("F", "B", "I", "W"):
                 _, _, row, group = event.id.rsplit("/", 3)
                 busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
+        if self.groups:
+            rows = {row for row, _ in busy}
+            others = [(row, group, of) for group, of in self.groups.items() for row in rows if (row, of) in busy]
+            busy.update({(row, group): busy[row, of] for row, group, of in others})
         return busy
 
     def breakdown(self) -> Breakdown:

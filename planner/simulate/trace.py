@@ -1,111 +1,103 @@
-"""A timeline as a Chrome trace, which ui.perfetto.dev opens: a process per rank, a thread per stream.
+"""Timelines as a Chrome trace, which ui.perfetto.dev opens: a process per rank, a thread per stream, a slice per task.
 
-Simulated and measured timelines become the same format, so that they can be laid over each other; times are in
-microseconds from the start of the step.
+Simulated and measured timelines become the same format, side by side when both are given, and several steps follow each
+other; times are in microseconds. `simulate/recorded.py` reads what is written here.
 """
 
+import gzip
+import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from pathlib import Path
 
-from planner.plan.task import STREAMS, Task
+from planner.files import write_bytes
+from planner.plan.task import Task
+from planner.simulate.coloured import Colours
 from planner.simulate.memory import Memory
-from planner.simulate.timeline import Event, Timeline
-from planner.units import US, gib
+from planner.simulate.shown import choose
+from planner.simulate.slices import Label, Record, Side, Traced, microseconds, numbered_threads
+from planner.simulate.timeline import Timeline
+from planner.specs.base import Ranks
 
-Record = dict[str, Any]
-Threads = dict[tuple[int, str], int]  # (rank, name of the thread) → its number
+FORMAT = "planner.trace/1"
 
 
 def to_trace(
-    timeline: Timeline, tasks: Sequence[Task], label: Literal["measured", "simulated"], memory: Memory | None = None
+    timeline: Timeline, tasks: Sequence[Task], label: Label, memory: Memory | None = None, plan: str = ""
 ) -> Record:
-    """One JSON object; `label` says what the times are."""
-    by_id = {task.id: task for task in tasks}
-    threads = numbered_threads(timeline, by_id)
-    records = [*names(timeline, threads)]
-    for event in timeline.events:
-        records += slices(event, by_id[event.id], threads)
-    records += arrows(timeline, by_id, threads)
-    records += counters(memory) if memory else []
+    """One step as one JSON object; `label` says what the times are."""
+    return trace_of([[Traced(timeline, tasks, label, memory)]], plan)
+
+
+def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = None) -> Record:
+    """Steps one after the other, each as its sides beside each other: simulated, measured, or both.
+
+    `only`: the ranks to draw. Left out, they are all drawn, or of very many one of each kind.
+    """
+    each = [traced for sides in steps for traced in sides]
+    shown = choose([traced.timeline for traced in each], only)
+    colours = Colours(task.group for traced in each for task in traced.tasks)
+    starts = [*beginnings(steps)]
+    records = [*marks(steps, starts)] if len(steps) > 1 else []
+    of_labels = [*zip(*steps, strict=True)]
+    for order, of_label in enumerate(of_labels):
+        side = Side(order * shown.ranks, numbered_threads(of_label, shown), shown, colours)
+        records += side.names(f" {of_label[0].label}" if len(of_labels) > 1 else "", order, len(of_labels))
+        for number, (traced, start) in enumerate(zip(of_label, starts, strict=True)):
+            records += side.step(traced, start, number, len(records))
     return {
         "traceEvents": records,
         "displayTimeUnit": "ms",
-        "otherData": {"planner": label, "step_seconds": timeline.step_seconds},
+        "otherData": {
+            "planner": "both" if len(of_labels) > 1 else each[0].label,
+            "format": FORMAT,
+            "plan": plan,
+            "ranks": shown.ranks,
+            "step_seconds": each[0].timeline.step_seconds,
+            "steps": [entry(sides[0], start) for sides, start in zip(steps, starts, strict=True)],
+            **({} if shown.everyone else {"stands_for": {str(r): str(of) for r, of in shown.stands_for.items()}}),
+        },
     }
 
 
-def thread(task: Task) -> str:
-    """Streams are threads; groups that share a device run beside each other, so each has its own."""
-    return task.stream if task.share == 1 else f"{task.stream} {task.group}"
+def beginnings(steps: Sequence[Sequence[Traced]]) -> Iterator[float]:
+    """Microseconds at which each step begins: when all sides of the one before have ended."""
+    start = 0.0
+    for sides in steps:
+        yield start
+        start = round(start + max(microseconds(side.timeline.step_seconds) for side in sides), 3)
 
 
-def numbered_threads(timeline: Timeline, by_id: dict[str, Task]) -> Threads:
-    """Streams in their usual order, then by name."""
-    streams = [*dict.fromkeys(STREAMS.values())]
-    found = {(rank, thread(by_id[event.id])) for event in timeline.events for rank in event.ranks}
-    ordered = sorted(found, key=lambda key: (key[0], streams.index(key[1].partition(" ")[0]), key[1]))
-    first = {rank: number for number, (rank, _) in reversed([*enumerate(ordered)])}
-    return {(rank, name): number - first[rank] for number, (rank, name) in enumerate(ordered)}
+def marks(steps: Sequence[Sequence[Traced]], starts: Sequence[float]) -> Iterator[Record]:
+    """A track above all ranks that says which step is which."""
+    pid = sum(max(side.timeline.ranks for side in sides) for sides in zip(*steps, strict=True))
+    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "steps"}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": -1}}
+    for sides, start in zip(steps, starts, strict=True):
+        for at, side in enumerate(sides):
+            number = side.step if side.run_step is None else side.run_step
+            length = microseconds(side.timeline.step_seconds)
+            name = f"step {number} {side.label}"
+            yield {"ph": "X", "name": name, "cat": "step", "pid": pid, "tid": at, "ts": start, "dur": length}
 
 
-def names(timeline: Timeline, threads: Threads) -> Iterator[Record]:
-    for rank in range(timeline.ranks):
-        yield metadata("process_name", rank, {"name": f"rank {rank}"})
-        yield metadata("process_sort_index", rank, {"sort_index": rank})
-    for (rank, name), number in threads.items():
-        yield {**metadata("thread_name", rank, {"name": name}), "tid": number}
-        yield {**metadata("thread_sort_index", rank, {"sort_index": number}), "tid": number}
+def entry(traced: Traced, start: float) -> Record:
+    """What the head says about a step."""
+    said: Record = {"plan_step": traced.step, "start_us": start, "seconds": traced.timeline.step_seconds}
+    if traced.run_step is not None:
+        said["run_step"] = traced.run_step
+    if traced.timeline.groups:
+        said["groups_alike"] = traced.timeline.groups
+    return said
 
 
-def metadata(name: str, rank: int, args: Record) -> Record:
-    return {"ph": "M", "name": name, "pid": rank, "args": args}
+def trace_text(trace: Record) -> str:
+    """The JSON of a trace, a record to a line: names of any kind are escaped as JSON wants it."""
+    head = {key: value for key, value in trace.items() if key != "traceEvents"}
+    records = ",\n".join(json.dumps(record, separators=(",", ":")) for record in trace["traceEvents"])
+    return f'{json.dumps(head)[:-1]}, "traceEvents": [\n{records}\n]}}\n'
 
 
-def slices(event: Event, task: Task, threads: Threads) -> Iterator[Record]:
-    """The event on each of its ranks."""
-    start = microseconds(event.start)
-    args = {"group": task.group, "items": len(task.items), "tokens": task.tokens, "source": event.source}
-    if event.comm:
-        args["comm_ms"] = round(event.comm * 1e3, 6)
-    for rank in event.ranks:
-        yield {
-            "ph": "X",
-            "name": event.id,
-            "cat": event.phase,
-            "pid": rank,
-            "tid": threads[rank, thread(task)],
-            "ts": start,
-            "dur": round(microseconds(event.end) - start, 3),
-            "args": args,
-        }
-
-
-def arrows(timeline: Timeline, by_id: dict[str, Task], threads: Threads) -> Iterator[Record]:
-    """From every send to what it was sent for: each receiving rank gets one arrow."""
-    sent: dict[str, list[tuple[Event, int]]] = {}
-    for event in timeline.events:
-        if event.phase == "send":
-            sent.setdefault(event.id, []).extend((event, rank) for rank in event.ranks)
-    number = 0
-    for event in timeline.events:
-        task = by_id[event.id]
-        sources = [pair for task_id in task.after for pair in sent.get(task_id, ())] if event.phase == "recv" else []
-        for rank in event.ranks if sources else ():
-            send, sender = sources[task.ranks.index(rank) % len(sources)]
-            number += 1
-            common = {"name": "transfer", "cat": "transfer", "id": number}
-            tail = threads[sender, thread(by_id[send.id])]
-            yield {**common, "ph": "s", "pid": sender, "tid": tail, "ts": microseconds(send.start)}
-            head = threads[rank, thread(task)]
-            yield {**common, "ph": "f", "bp": "e", "pid": rank, "tid": head, "ts": microseconds(event.start)}
-
-
-def counters(memory: Memory) -> Iterator[Record]:
-    for rank, curve in enumerate(memory.curves):
-        for seconds, held in curve:
-            yield {"ph": "C", "name": "memory", "pid": rank, "ts": microseconds(seconds), "args": {"GiB": gib(held)}}
-
-
-def microseconds(seconds: float) -> float:
-    """To the nanosecond, so that what follows something never begins before its end."""
-    return round(seconds / US, 3)
+def write_trace(path: Path, trace: Record) -> None:
+    """A trace at `path`, gzipped when its name ends in .gz; Perfetto opens both. Whole or not at all."""
+    raw = trace_text(trace).encode()
+    write_bytes(path, gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)

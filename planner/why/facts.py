@@ -76,9 +76,10 @@ def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, floa
     """Waiting inside forward and backward, in groups that cross nodes and in others."""
     crossing = {load.group for load in placed if load.crosses_nodes}
     across = within = 0.0
+    doing = score.timeline.doing()
     for event in score.timeline.events:
-        if event.phase in ("F", "B"):
-            seconds = event.comm * len(event.ranks) / plan.size
+        if event.phase in ("F", "B", "I", "W"):
+            seconds = event.comm * doing(event.ranks) / plan.size
             if event.id.rpartition("/")[2] in crossing:
                 across += seconds
             else:
@@ -95,12 +96,12 @@ def rank_micro_batches(plan: Plan, placed: list[Load]) -> list[int]:
 
 def fixed_seconds(plan: Plan, score: Score) -> float:
     """What the groups' forwards and backwards would compute with a single token each."""
-    price = pricing_of(plan).price
+    price, doing = pricing_of(plan).price, score.timeline.doing()
     total = 0.0
     for task in score.tasks:
-        if task.phase in ("F", "B") and task.sizes:
+        if task.phase in ("F", "B", "I", "W") and task.sizes:
             cost = price(replace(task, sizes=(1,), items=task.items[:1], offload=()))
-            total += (cost.value - cost.comm) * len(task.ranks)
+            total += (cost.value - cost.comm) * doing(task.ranks)
     return total / plan.size
 
 

@@ -2,15 +2,21 @@
 
 import itertools
 import json
+import re
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
+from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
-from planner.simulate import Event, Timeline, memory_use, simulate, to_trace
+from planner.simulate import Event, Timeline, Traced, memory_use, simulate, to_trace, trace_of
+from planner.simulate.coloured import NAMES, Colours, letters
+from planner.simulate.trace import trace_text
 from planner.specs.base import Ranks
-from tests.plans import encoder_plan, staged_plan
+from tests.plan.schedules.made import ordered_plan
+from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.programs import programs, task
 
 
@@ -40,7 +46,15 @@ def test_slices_are_the_tasks():
     assert sorted(r["name"] for r in records(trace, "X")) == sorted(t.id for t in expand(plan) for _ in t.ranks)
     forward = next(r for r in records(trace, "X") if r["cat"] == "F" and r["pid"] == 1)
     assert (forward["ts"], forward["dur"]) == (1010.0, 1000.0)
-    assert forward["args"] == {"group": "all", "items": 1, "tokens": 8, "source": "measured"}
+    assert forward["args"] == {
+        "task": "llm[2-3]/F/0/all",
+        "module": "llm",
+        "group": "all",
+        "items": 1,
+        "tokens": 8,
+        "source": "measured",
+        "cause": "llm[2-3]/recvF/0/all",
+    }
 
 
 @pytest.mark.parametrize("plan", [staged_plan(3, 2), encoder_plan()], ids=["stages", "encoder"])
@@ -85,3 +99,111 @@ def test_measured_timelines_have_the_same_form():
 
 def test_the_same_plan_gives_the_same_bytes():
     assert json.dumps(traced(encoder_plan())) == json.dumps(traced(encoder_plan()))
+
+
+# --------------------------------------------------------------------------------------- colours, sides, steps, ranks
+
+
+def timed(plan, factor=1.0, label="simulated", **more):
+    tasks = expand(plan)
+    timeline = simulate(tasks, lambda t: Cost(factor * 1e-3, "measured", 0.0), plan.size)
+    return Traced(timeline, tasks, label, **more)
+
+
+def seen_by_perfetto(name: str) -> str:
+    """What ui.perfetto.dev chooses a slice's colour by: its name without digits (ui/src/components/colorizer.ts)."""
+    return re.sub(r"( )?\d+", "", name)
+
+
+@given(st.sets(st.from_regex(r"[a-c0-9.+-]{1,5}", fullmatch=True), min_size=1, max_size=40))
+def test_groups_differ_in_colour_and_are_one_colour_everywhere(groups):
+    colours = Colours(groups)
+    names = {
+        group: {seen_by_perfetto(colours.name(f"m[{n}-7]/F/{n}/{group}", group)) for n in (0, 12)} for group in groups
+    }
+    assert all(len(of_group) == 1 for of_group in names.values())
+    assert len({name for of_group in names.values() for name in of_group}) == len(groups)
+    assert {colours.colour(group) for group in groups} <= set(NAMES)
+
+
+def test_where_names_of_groups_tell_them_apart_slices_are_called_as_tasks():
+    assert Colours(["vit", "llm"]).name("x/F/0/vit", "vit") == "x/F/0/vit"
+    assert [letters(number) for number in (0, 25, 26, 701, 702)] == ["a", "z", "aa", "zz", "aaa"]
+
+
+@pytest.mark.parametrize("plan", [staged_plan(3, 2), encoder_plan(), sharded_plan(4, [[(0, 2), (2, 2)]])])
+def test_two_sides_lie_beside_each_other_and_share_nothing(plan):
+    trace = trace_of([[timed(plan), timed(plan, 1.5, "measured")]], "toy")
+    assert trace["otherData"]["planner"] == "both"
+    processes = {r["pid"]: r["args"]["name"] for r in records(trace, "M") if r["name"] == "process_name"}
+    places = {r["pid"]: r["args"]["sort_index"] for r in records(trace, "M") if r["name"] == "process_sort_index"}
+    assert [processes[pid] for pid in sorted(places, key=places.get)] == [
+        f"rank {rank} {label}" for rank in range(plan.size) for label in ("simulated", "measured")
+    ]
+    sides = [
+        sorted(
+            (r["args"]["task"], r["pid"] - at * plan.size, r["cname"])
+            for r in records(trace, "X")
+            if processes[r["pid"]].endswith(label)
+        )
+        for at, label in enumerate(("simulated", "measured"))
+    ]
+    assert sides[0] == sides[1]
+    arrows = [(r["id"], r["pid"] // plan.size) for r in (*records(trace, "s"), *records(trace, "f"))]
+    assert all(len({side for n, side in arrows if n == number}) == 1 for number, _ in arrows)
+    assert len(arrows) == 2 * len({number for number, _ in arrows})
+
+
+def test_steps_follow_each_other_without_touching():
+    factors = (1.0, 3.0, 2.0)
+    steps = [[timed(staged_plan(3, 2), f, "measured", step=0, run_step=n)] for n, f in enumerate(factors)]
+    trace = trace_of(steps, "toy")
+    marks = [(r["name"], r["ts"], r["ts"] + r["dur"]) for r in records(trace, "X") if r["cat"] == "step"]
+    assert [name for name, *_ in marks] == ["step 0 measured", "step 1 measured", "step 2 measured"]
+    assert all(a[2] <= b[1] for a, b in itertools.pairwise(marks))
+    for number, (_, first, last) in enumerate(marks):
+        own = [r for r in records(trace, "X") if r["cat"] != "step" and r["args"].get("step", 0) == number]
+        assert len(own) == sum(len(t.ranks) for t in steps[number][0].tasks)
+        assert all(first <= r["ts"] and r["ts"] + r["dur"] <= last + 1e-3 for r in own)
+
+
+def of_kinds(plan):
+    """As it is for very many ranks: a timeline holds the events of one group of each kind (`timeline.like`)."""
+    others = alike_groups(plan, 0)
+    tasks = expand(plan, 0, others.ranks)
+    return Traced(simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), plan.size, others), tasks, "simulated")
+
+
+def test_many_ranks_take_as_much_room_as_their_kinds():
+    few, many = (len(trace_text(trace_of([[of_kinds(ordered_plan(4, 4, "1f1b", dp=dp))]], "toy"))) for dp in (2, 128))
+    assert many < 1.1 * few
+    asked = trace_of([[timed(ordered_plan(4, 4, "1f1b", dp=17))]], "toy", Ranks((0, 20, 40)))
+    assert {r["pid"] for r in records(asked, "X")} == {0, 20, 40}
+
+
+@pytest.mark.parametrize(("only", "drawn"), [(None, {0, 4}), (Ranks((1, 6)), {1, 6})])
+def test_ranks_that_nobody_simulated_are_drawn_as_those_that_were(only, drawn):
+    plan = ordered_plan(2, 3, "1f1b", dp=4)
+    whole, part = timed(plan), of_kinds(plan)
+    assert part.timeline.like and part.timeline.step_seconds == whole.timeline.step_seconds
+    found = [
+        {
+            (pid, r["ts"], r["dur"], r["cat"], r["tid"])
+            for r in records(trace_of([[each]], "toy", only), "X")
+            for pid in drawn & {r["pid"]}
+        }
+        for each in (whole, part)
+    ]
+    assert found[0] == found[1] and {pid for pid, *_ in found[1]} == drawn
+    arrows = [len(records(trace_of([[each]], "toy"), "f")) for each in (whole, part)]
+    assert arrows == [2 * 3 * 4, 2 * 3]
+
+
+def test_names_of_any_kind_are_escaped(tmp_path):
+    weird = 'a"b\\c\n</script>\u2028é'
+    one = task(0, group=weird)
+    timeline = simulate([one], lambda t: Cost(1.0, "measured", 0.0))
+    text = trace_text(trace_of([[Traced(timeline, [one], "simulated")]], weird))
+    assert text.isascii()
+    (record,) = records(json.loads(text), "X")
+    assert record["args"]["group"] == weird and weird in record["name"]

@@ -1,0 +1,155 @@
+"""Measured beside simulated: the step, what the difference is made of, and which tasks make it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from planner.cli.tables import table
+from planner.ledger import Overlay
+from planner.ledger.explain import Explained, Line
+from planner.ledger.slow import slow_ranks
+from planner.units import duration, percent
+
+TASKS_SHOWN = 8
+MISSING_SHOWN = 4
+ROUND = 1e-9  # seconds: less is the rounding of the trace
+METHOD = "the steps as sums along the measured critical path"
+
+
+def pictures(overlays: Sequence[Overlay]) -> Iterator[RenderableType]:
+    """Of each step that was measured."""
+    for each in overlays:
+        yield Stack(head(each), by_kind(each.explained), by_task(each.explained), *remarks(each))
+
+
+def head(overlay: Overlay) -> Text:
+    explained, run_step = overlay.explained, overlay.recorded.run_step
+    which = "" if run_step is None else f"step {run_step} of the run"
+    of = f"{which}, of median length among {overlay.of}" if overlay.of > 1 else which
+    share = f", {signed_percent(explained)}" if explained.simulated else ""
+    return Text.assemble(
+        f"\nstep {overlay.step}: ",
+        (duration(explained.simulated), "bold"),
+        " simulated, ",
+        (duration(explained.measured), "bold"),
+        f" measured ({of}): ",
+        (f"{signed(explained.difference)}{share}", "bold"),
+    )
+
+
+def by_kind(explained: Explained) -> Table:
+    rows = table("of it", ">simulated", ">measured", ">difference", title=f"\n{METHOD}")
+    for line in explained.kinds():
+        rows.add_row(*cells(line))
+    rows.add_row(*cells(Line("step", explained.simulated, explained.measured)), style="bold")
+    return rows
+
+
+def by_task(explained: Explained) -> Table:
+    """Those that differ most, and the others together: they add up to the difference."""
+    rows = table("task", ">simulated", ">measured", ">difference", "mostly", title="\ntasks that explain it")
+    rows.columns[0].overflow = "fold"  # ids are for searching: whole on any terminal
+    lines = [line for line in explained.tasks() if abs(line.difference) > ROUND]
+    for line in lines[:TASKS_SHOWN]:
+        rows.add_row(*cells(line), mostly(explained, line.name))
+    rest = lines[TASKS_SHOWN:]
+    if rest:
+        sums = Line(f"{len(rest)} more", sum(line.simulated for line in rest), sum(line.measured for line in rest))
+        rows.add_row(*cells(sums), style="dim")
+    return rows
+
+
+def cells(line: Line) -> tuple[str, str, str, str]:
+    return line.name, duration(line.simulated), duration(line.measured), signed(line.difference)
+
+
+def mostly(explained: Explained, id: str) -> str:
+    """The part of a task that differs most, and the rank on which."""
+    pieces = [piece for piece in explained.pieces if piece.id == id]
+    if not pieces:
+        return ""
+    parts = [sum(piece.difference[at] for piece in pieces) for at in range(3)]
+    at = max(range(3), key=lambda part: abs(parts[part]))
+    longer = parts[at] > 0
+    what = (
+        "slower" if longer else "faster",
+        "waits longer for its group" if longer else "waits less for its group",
+        "begins later after the task before" if longer else "begins sooner after the task before",
+    )[at]
+    return f"{what}, rank {pieces[0].rank}"
+
+
+def remarks(overlay: Overlay) -> Iterator[Text]:
+    """The ranks that the path goes through, slow ones, and tasks that nobody measured."""
+    through = sorted(overlay.explained.ranks(), key=lambda line: (-abs(line.difference), int(line.name)))
+    if len(through) > 1:
+        named = ", ".join(f"{line.name} {signed(line.difference)}" for line in through[:TASKS_SHOWN])
+        more = f", and {len(through) - TASKS_SHOWN} more" if len(through) > TASKS_SHOWN else ""
+        yield Text(f"\nby rank that the path goes through: {named}{more}", style="dim")
+    slow = slow_ranks(overlay.paces)
+    if slow:
+        worst = ", ".join(f"rank {each.rank} {each.ratio:.2f} ×" for each in slow[:TASKS_SHOWN])
+        yield Text(f"\nslow: {worst} its simulated computing, measured; the others less", style="yellow")
+    missing = overlay.explained.missing
+    if missing:
+        named = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
+        of = len(overlay.tasks)
+        yield Text(f"\n{len(missing)} of {of} tasks were not measured: {named}", style="yellow")
+
+
+def signed(seconds: float) -> str:
+    if abs(seconds) < ROUND:
+        return "0"
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
+
+
+def signed_percent(explained: Explained) -> str:
+    share = explained.difference / explained.simulated
+    return f"{'+' if share >= 0 else '−'}{percent(abs(share))}"
+
+
+# ------------------------------------------------------------------------------------------------------------ programs
+
+
+def summary(overlays: Sequence[Overlay]) -> dict[str, Any]:
+    """What `--json` answers: names are promises."""
+    return {"measured": [of_step(each) for each in overlays]}
+
+
+def of_step(overlay: Overlay) -> dict[str, Any]:
+    explained = overlay.explained
+    return {
+        "step": overlay.step,
+        "run_step": overlay.recorded.run_step,
+        "steps_measured": overlay.of,
+        "simulated_seconds": explained.simulated,
+        "measured_seconds": explained.measured,
+        "difference_seconds": explained.difference,
+        "kinds": [row(line, "kind") for line in explained.kinds()],
+        "ranks": [{**row(line, "rank"), "rank": int(line.name)} for line in explained.ranks()],
+        "tasks": [{**row(line, "task"), "because": mostly(explained, line.name)} for line in explained.tasks()],
+        "path": [
+            {
+                "task": piece.id,
+                "rank": piece.rank,
+                "simulated": dict(zip(("work", "exchange", "wait"), piece.simulated, strict=True)),
+                "measured": dict(zip(("work", "exchange", "wait"), piece.measured, strict=True)),
+            }
+            for piece in explained.pieces
+        ],
+        "slow_ranks": [{"rank": each.rank, "ratio": each.ratio} for each in slow_ranks(overlay.paces)],
+        "missing": [*explained.missing],
+    }
+
+
+def row(line: Line, key: str) -> dict[str, Any]:
+    return {
+        key: line.name,
+        "simulated": line.simulated,
+        "measured": line.measured,
+        "difference": line.difference,
+    }

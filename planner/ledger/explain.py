@@ -1,0 +1,203 @@
+"""Which tasks make a measured step longer, or shorter, than the simulated one, and by how much: exactly.
+
+The measured critical path is walked back from the task that ends last: before each task comes the one that ended last
+before it began, on its own ranks or among those it waits for. Along this chain both steps are sums of the same pieces:
+how long after its predecessor's end a task began, how long it worked, how long it waited for its group. What the pieces
+differ by therefore adds up to what the steps differ by, and each difference has the name of a task.
+
+A task that the simulation did not have, or had once and the run twice, counts with all of its measured time. What
+follows the last task of the chain is the end: there, the simulation may have had other tasks to wait for.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from planner.plan.task import Phase, Task
+from planner.simulate import Event, Timeline
+
+CLOSE = 2e-9  # seconds: traces are kept to the nanosecond
+KINDS: dict[Phase, str] = {
+    "F": "forward",
+    "B": "backward",
+    "I": "input gradients",
+    "W": "weight gradients",
+    "update": "update",
+    "gather": "gather",
+    "sync": "reduce",
+    "send": "send",
+    "recv": "receive",
+    "offload": "offload",
+}
+EXCHANGE, WAIT, END = "exchange between ranks of a group", "wait", "after the last task"
+
+
+class Parts(NamedTuple):
+    """Seconds of a task on the path."""
+
+    work: float = 0.0
+    exchange: float = 0.0  # of which it waited for the ranks of its group
+    wait: float = 0.0  # from the end of the task before; below 0 in a simulation where the two ran at the same time
+
+    def __sub__(self, other: "Parts") -> "Parts":
+        return Parts(*(mine - its for mine, its in zip(self, other, strict=True)))
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A task on the measured critical path."""
+
+    id: str
+    phase: Phase
+    rank: int
+    simulated: Parts
+    measured: Parts
+
+    @property
+    def difference(self) -> Parts:
+        return self.measured - self.simulated
+
+
+class Line(NamedTuple):
+    """Seconds along the path, of one kind or of one task."""
+
+    name: str
+    simulated: float
+    measured: float
+
+    @property
+    def difference(self) -> float:
+        return self.measured - self.simulated
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One step: the pieces and the end add up to either step, and their differences to the difference."""
+
+    simulated: float  # seconds of the step
+    measured: float
+    pieces: tuple[Piece, ...]  # first to last
+    end: Line
+    missing: tuple[str, ...]  # tasks of the plan that were not measured
+
+    @property
+    def difference(self) -> float:
+        return self.measured - self.simulated
+
+    def kinds(self) -> list[Line]:
+        """By kind of work, those that there are; they add up to the steps."""
+        of_kinds: list[tuple[str, float, float]] = []
+        for piece in self.pieces:
+            names = (KINDS[piece.phase], EXCHANGE, WAIT)
+            of_kinds += zip(names, piece.simulated, piece.measured, strict=True)
+        order = [*KINDS.values(), EXCHANGE, WAIT, END]
+        lines = summed([*of_kinds, self.end])
+        return sorted((line for line in lines if line.simulated or line.measured), key=lambda k: order.index(k.name))
+
+    def ranks(self) -> list[Line]:
+        """By rank that the path goes through."""
+        lines = summed((str(p.rank), p.simulated.total, p.measured.total) for p in self.pieces)
+        return sorted(lines, key=lambda line: int(line.name))
+
+    def tasks(self) -> list[Line]:
+        """By task, those that differ most first; the end is among them."""
+        lines = summed([*((p.id, p.simulated.total, p.measured.total) for p in self.pieces), self.end])
+        return sorted((line for line in lines if line.difference), key=lambda line: (-abs(line.difference), line.name))
+
+
+def summed(parts: Iterable[tuple[str, float, float]]) -> list[Line]:
+    """Of each name, in the order of their first appearance."""
+    sums: dict[str, list[float]] = {}
+    for name, simulated, measured in parts:
+        of_name = sums.setdefault(name, [0.0, 0.0])
+        of_name[0] += simulated
+        of_name[1] += measured
+    return [Line(name, *of_name) for name, of_name in sums.items()]
+
+
+def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> Explained:
+    """Two timelines of the same tasks."""
+    expected = {event.id: event for event in simulated.events}
+    pieces, ended = [], 0.0
+    expected_end = 0.0  # in the simulation, of the last task on the path that it had
+    for event in measured_path(measured, tasks):
+        twin = expected.pop(like(event.id, simulated), None)
+        pieces.append(
+            Piece(
+                event.id,
+                event.phase,
+                event.ranks[0],
+                simulated=parts(twin, expected_end) if twin else Parts(),
+                measured=parts(event, ended),
+            )
+        )
+        ended, expected_end = event.end, twin.end if twin else expected_end
+    end = Line(END, simulated.step_seconds - expected_end, measured.step_seconds - ended)
+    known = {event.id for event in measured.events}
+    missing = tuple(task.id for task in tasks if task.id not in known)
+    return Explained(simulated.step_seconds, measured.step_seconds, tuple(pieces), end, missing)
+
+
+def like(id: str, simulated: Timeline) -> str:
+    """The task that was simulated for this one: of groups that do alike, one was."""
+    head, _, group = id.rpartition("/")
+    return f"{head}/{simulated.groups[group]}" if group in simulated.groups else id
+
+
+def parts(event: Event, before: float) -> Parts:
+    exchange = event.comm if event.stream == "compute" else 0.0
+    return Parts(event.seconds - exchange, exchange, event.start - before)
+
+
+# ------------------------------------------------------------------------------------------------------------ the path
+
+
+def measured_path(measured: Timeline, tasks: Sequence[Task]) -> tuple[Event, ...]:
+    """What nobody recorded: which task let which begin. First to last."""
+    return tuple(reversed([*Walk(measured, tasks).back()]))
+
+
+class Walk:
+    """Back through a timeline that says when tasks ran, not why."""
+
+    def __init__(self, measured: Timeline, tasks: Sequence[Task]) -> None:
+        self.by_id = {task.id: task for task in tasks}
+        place = {task.id: number for number, task in enumerate(tasks)}  # of those that take no time, by program order
+        self.events = sorted(measured.events, key=lambda e: (e.end, e.start, place[e.id], e.ranks))
+        self.on_rank: dict[int, list[int]] = {}  # numbers of events, by their ends
+        self.of_task: dict[str, list[int]] = {}
+        for number, event in enumerate(self.events):
+            self.of_task.setdefault(event.id, []).append(number)
+            for rank in event.ranks:
+                self.on_rank.setdefault(rank, []).append(number)
+
+    def back(self) -> Iterator[Event]:
+        number: int | None = len(self.events) - 1 if self.events else None
+        while number is not None:
+            yield self.events[number]
+            number = self.before(number)
+
+    def before(self, number: int) -> int | None:
+        """Of those that may have let it begin, the one that ended last; on its own ranks rather than on others."""
+        event = self.events[number]
+        task = self.by_id[event.id]
+        found = [self.latest(self.of_task.get(awaited, ()), number) for awaited in task.after]
+        found += [self.latest(self.on_rank.get(rank, ()), number) for rank in task.ranks]
+        candidates = [candidate for candidate in found if candidate is not None]
+        return max(candidates, key=lambda c: (self.events[c].end, self.kinship(c, event), -c), default=None)
+
+    def kinship(self, candidate: int, event: Event) -> tuple[bool, bool]:
+        """Of those that ended at the same time: one that it waits for by the plan, then one on its own ranks."""
+        other = self.events[candidate]
+        return other.id in self.by_id[event.id].after, not set(event.ranks).isdisjoint(other.ranks)
+
+    def latest(self, numbers: Sequence[int], number: int) -> int | None:
+        """The last of these, in order of their ends, that had ended when this one began and comes before it."""
+        event = self.events[number]
+        at = bisect_right(numbers, event.start + CLOSE, key=lambda n: self.events[n].end)
+        return next((n for n in reversed(numbers[:at]) if n < number and self.events[n].start <= event.start), None)

@@ -1,0 +1,75 @@
+"""A measured trace laid over a plan's own simulation: step by step, after a check that it is this plan's run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.ledger.explain import Explained, explain
+from planner.ledger.slow import Paced, paces
+from planner.plan.task import Task
+from planner.simulate import Recorded, Timeline, Traced, read_steps, typical
+
+NAMED = 3  # tasks that an error names
+FIX = "give the plan that was run, or run this one with `planner run PLAN --trace FILE`"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One step of a plan: its simulation, and the typical measured step of it."""
+
+    step: int
+    simulated: Timeline
+    tasks: Sequence[Task]
+    recorded: Recorded
+    of: int  # measured steps of it in the file
+    explained: Explained
+    paces: tuple[Paced, ...]
+
+    @property
+    def traced(self) -> Traced:
+        """The measured side, to draw."""
+        return Traced(self.recorded.timeline, self.tasks, "measured", None, self.step, self.recorded.run_step)
+
+
+def overlaid(
+    simulated: Sequence[tuple[Timeline, Sequence[Task]]], path: Path, name: str, size: int
+) -> tuple[Overlay, ...]:
+    """Every step of a plan (`name`, on `size` ranks) that the file holds measurements of. Raises InputError."""
+    recorded = read_steps(path)
+    if recorded[0].label != "measured":
+        fix = "give the trace that `planner run --trace` wrote"
+        raise InputError("these times are simulated, not measured", where=f"{path} (otherData.planner)", fix=fix)
+    found = []
+    for step, (timeline, tasks) in enumerate(simulated):
+        of_step = tuple(r for r in recorded if r.step == step)
+        for each in of_step:
+            require_same(each, tasks, path, name, size)
+        if of_step:
+            chosen = typical(of_step)
+            explained = explain(timeline, chosen.timeline, tasks)
+            pace = paces(timeline, chosen.timeline)
+            found.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, pace))
+    if not found:
+        numbers = ", ".join(str(r.step) for r in recorded[:NAMED])
+        what = f"the trace is of another plan: it has steps {numbers}, {name} has {len(simulated)}"
+        raise InputError(what, where=f"{path} (otherData.steps)", fix=FIX)
+    return tuple(found)
+
+
+def require_same(recorded: Recorded, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:
+    """Raises InputError when another plan's tasks were measured."""
+    tokens = {task.id: task.tokens for task in tasks}
+    of_what = f"the trace is of another plan{' of the same name' if recorded.plan == name else f', {recorded.plan}'}"
+    strange = [task for task in recorded.groups if task not in tokens]
+    if strange:
+        more = f" and {len(strange) - NAMED} more" if len(strange) > NAMED else ""
+        what = f"{of_what}: {name} has no task {', '.join(strange[:NAMED])}{more}"
+        raise InputError(what, where=str(path), fix=FIX)
+    if recorded.timeline.ranks != size:
+        what = f"{of_what}: it has {recorded.timeline.ranks} ranks, {name} has {size}"
+        raise InputError(what, where=f"{path} (otherData.ranks)", fix=FIX)
+    for task, worked_on in recorded.tokens.items():
+        if worked_on != tokens[task]:
+            what = f"{of_what}: {task} worked on {worked_on:,} tokens, in {name} on {tokens[task]:,}"
+            raise InputError(what, where=str(path), fix=FIX)

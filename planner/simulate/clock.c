@@ -1,0 +1,355 @@
+/* The clock: discrete events over activities. clock.py is its twin, and says what each part means; both give the same
+ * starts, ends and causes, bit for bit: the same operations in the same order, no fused multiply-add
+ * (-ffp-contract=off).
+ *
+ * Where clock.py leaves outdated guesses of a transfer's end in its heap, to be passed over, here each activity has one
+ * place in the heap and moves in it: events are ordered by time, then by number, so what happens is the same. All lists
+ * have their final lengths from the start.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef int64_t I;
+
+static const double ROUNDING = 1e-9;
+enum { NOBODY = -1, ABSENT = -1 };
+enum { AHEAD, MOVING, MOVED };                             /* of the bytes of a transfer */
+
+typedef struct { const I *first, *of; } Lists;             /* those of i are of[first[i]] … of[first[i + 1] - 1] */
+
+typedef struct {
+    I count, lane_count, link_count, store_count;
+    const double *seconds, *share, *bytes, *bandwidth, *stock, *taken, *given;
+    const I *queued_by, *sharer;
+    Lists lanes, after, links, takes, gives;
+} Activities;
+
+typedef struct { I *first, *of, *head, *tail; } Queues;    /* first in, first out; each as long as it can get */
+
+typedef struct {
+    const Activities *a;
+    double *starts, *ends;
+    I *causes;
+    uint8_t *ended;
+    I *blocked;                                            /* lanes and activities that each still waits for */
+    Lists followers, queued;
+    Queues lanes, waiting;                                 /* of each lane, of each store */
+    double *free;                                          /* of each lane */
+    I *sharers, *sharer_in;                                /* how many are in each lane, and who */
+    I *heap, *place, size;                                 /* activities by `when`; the place of each, or ABSENT */
+    double *when;
+    uint8_t *moving;
+    double *left, *rate, *since;
+    I *on, *on_first, *on_count, *on_place, *owner;        /* entries of `links` that move, of each link */
+    I *seen, look;                                         /* the last look at links in which a transfer was met */
+    double *stock, *slack;
+    I *looking, *begun;
+    void *held[40];                                        /* all memory of this run */
+    I holds, failed;
+} Clock;
+
+static void *memory(Clock *c, I count, size_t size)
+{
+    void *found = calloc((size_t)count + 1, size);
+    if (found) c->held[c->holds++] = found;
+    else c->failed = 1;
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------ the next event */
+
+static int before(const Clock *c, I i, I j) { return c->when[i] < c->when[j] || (c->when[i] == c->when[j] && i < j); }
+
+static void put(Clock *c, I at, I i) { c->heap[at] = i; c->place[i] = at; }
+
+static void up(Clock *c, I at, I i)
+{
+    while (at > 0 && before(c, i, c->heap[(at - 1) / 2])) { put(c, at, c->heap[(at - 1) / 2]); at = (at - 1) / 2; }
+    put(c, at, i);
+}
+
+static void down(Clock *c, I at, I i)
+{
+    for (I child = 2 * at + 1; child < c->size; child = 2 * at + 1) {
+        if (child + 1 < c->size && before(c, c->heap[child + 1], c->heap[child])) child++;
+        if (!before(c, c->heap[child], i)) break;
+        put(c, at, c->heap[child]);
+        at = child;
+    }
+    put(c, at, i);
+}
+
+/* Something happens to i at this time, and not at another that was thought of before. */
+static void happens(Clock *c, I i, double when)
+{
+    int later = c->place[i] != ABSENT && when > c->when[i];
+    c->when[i] = when;
+    if (c->place[i] == ABSENT) up(c, c->size++, i);
+    else if (later) down(c, c->place[i], i);
+    else up(c, c->place[i], i);
+}
+
+static I pop(Clock *c)
+{
+    I top = c->heap[0], last = c->heap[--c->size];
+    if (c->size) down(c, 0, last);
+    c->place[top] = ABSENT;
+    return top;
+}
+
+/* ------------------------------------------------------------------------------------------ stores, first in turn */
+
+static int served(Clock *c, I i)
+{
+    const Activities *a = c->a;
+    for (I k = a->takes.first[i]; k < a->takes.first[i + 1]; k++) {
+        I store = a->takes.of[k];
+        if (c->waiting.of[c->waiting.head[store]] != i || a->taken[k] > c->stock[store] + c->slack[store]) return 0;
+    }
+    for (I k = a->takes.first[i]; k < a->takes.first[i + 1]; k++) {
+        c->waiting.head[a->takes.of[k]]++;
+        c->stock[a->takes.of[k]] -= a->taken[k];
+    }
+    return 1;
+}
+
+static void start(Clock *c, I i, double now, I cause)
+{
+    c->starts[i] = now;
+    c->causes[i] = cause;
+    happens(c, i, now + c->a->seconds[i]);
+}
+
+static void ready(Clock *c, I i, double now, I cause)
+{
+    const Lists *takes = &c->a->takes;
+    for (I k = takes->first[i]; k < takes->first[i + 1]; k++) c->waiting.of[c->waiting.tail[takes->of[k]]++] = i;
+    if (served(c, i)) start(c, i, now, cause);
+}
+
+static void give(Clock *c, I i, double now)
+{
+    const Activities *a = c->a;
+    I looked = 0, looks = 0, begun = 0;
+    for (I k = a->gives.first[i]; k < a->gives.first[i + 1]; k++) {
+        c->stock[a->gives.of[k]] += a->given[k];
+        c->looking[looks++] = a->gives.of[k];
+    }
+    while (looked < looks) {
+        I store = c->looking[looked++];
+        if (c->waiting.head[store] == c->waiting.tail[store]) continue;
+        I first = c->waiting.of[c->waiting.head[store]];
+        if (!served(c, first)) continue;
+        c->begun[begun++] = first;
+        for (I k = a->takes.first[first]; k < a->takes.first[first + 1]; k++) c->looking[looks++] = a->takes.of[k];
+    }
+    for (I k = 0; k < begun; k++) start(c, c->begun[k], now, i);
+}
+
+/* --------------------------------------------------------------------------------------------------------- lanes */
+
+static void unblock(Clock *c, I i, double now, I cause)
+{
+    if (--c->blocked[i] == 0) ready(c, i, now, cause);
+}
+
+/* Where a sharer stands among those in a lane, or ABSENT. */
+static I among(const Clock *c, I lane, I sharer)
+{
+    for (I k = c->lanes.first[lane]; k < c->lanes.first[lane] + c->sharers[lane]; k++)
+        if (c->sharer_in[k] == sharer) return k;
+    return ABSENT;
+}
+
+static void admit(Clock *c, I lane, double now, I cause)
+{
+    const Activities *a = c->a;
+    while (c->lanes.head[lane] < c->lanes.tail[lane]) {
+        I i = c->lanes.of[c->lanes.head[lane]];
+        if (a->share[i] > c->free[lane] + ROUNDING || among(c, lane, a->sharer[i]) != ABSENT) return;
+        c->lanes.head[lane]++;
+        c->free[lane] -= a->share[i];
+        if (a->sharer[i] != NOBODY) c->sharer_in[c->lanes.first[lane] + c->sharers[lane]++] = a->sharer[i];
+        unblock(c, i, now, cause);
+    }
+}
+
+static void end(Clock *c, I i, double now)
+{
+    const Activities *a = c->a;
+    c->ends[i] = now;
+    c->ended[i] = 1;
+    for (I k = c->followers.first[i]; k < c->followers.first[i + 1]; k++) unblock(c, c->followers.of[k], now, i);
+    for (I k = c->queued.first[i]; k < c->queued.first[i + 1]; k++) {
+        I j = c->queued.of[k];
+        if (a->lanes.first[j] == a->lanes.first[j + 1]) unblock(c, j, now, i);
+        for (I l = a->lanes.first[j]; l < a->lanes.first[j + 1]; l++) {
+            c->lanes.of[c->lanes.tail[a->lanes.of[l]]++] = j;
+            admit(c, a->lanes.of[l], now, i);
+        }
+    }
+    for (I k = a->lanes.first[i]; k < a->lanes.first[i + 1]; k++) {
+        I lane = a->lanes.of[k];
+        c->free[lane] += a->share[i];
+        I at = among(c, lane, a->sharer[i]);
+        if (at != ABSENT) c->sharer_in[at] = c->sharer_in[c->lanes.first[lane] + --c->sharers[lane]];
+        admit(c, lane, now, i);
+    }
+    give(c, i, now);
+}
+
+/* --------------------------------------------------------------------------------------------------------- links */
+
+/* When those on the links of what has come or gone will end now; one whose rate is the same ends as before. */
+static void again(Clock *c, I changed, double now)
+{
+    const Activities *a = c->a;
+    c->look++;
+    for (I k = a->links.first[changed]; k < a->links.first[changed + 1]; k++) {
+        I link = a->links.of[k];
+        for (I at = 0; at < c->on_count[link]; at++) {
+            I j = c->owner[c->on[c->on_first[link] + at]], l = a->links.first[j];
+            if (c->seen[j] == c->look) continue;
+            c->seen[j] = c->look;
+            double rate = a->bandwidth[a->links.of[l]] / (double)c->on_count[a->links.of[l]];
+            for (l++; l < a->links.first[j + 1]; l++) {
+                double part = a->bandwidth[a->links.of[l]] / (double)c->on_count[a->links.of[l]];
+                if (part < rate) rate = part;
+            }
+            if (rate == c->rate[j]) continue;
+            double left = c->left[j] - c->rate[j] * (now - c->since[j]);
+            c->left[j] = left > 0.0 ? left : 0.0;
+            c->since[j] = now;
+            c->rate[j] = rate;
+            happens(c, j, now + c->left[j] / rate);
+        }
+    }
+}
+
+static void begin(Clock *c, I i, double now)
+{
+    const Lists *links = &c->a->links;
+    c->moving[i] = MOVING;
+    c->left[i] = c->a->bytes[i];
+    c->since[i] = now;
+    for (I k = links->first[i]; k < links->first[i + 1]; k++) {
+        I link = links->of[k];
+        c->on_place[k] = c->on_count[link]++;
+        c->on[c->on_first[link] + c->on_place[k]] = k;
+    }
+    again(c, i, now);
+}
+
+static void finish(Clock *c, I i, double now)
+{
+    const Lists *links = &c->a->links;
+    c->moving[i] = MOVED;
+    for (I k = links->first[i]; k < links->first[i + 1]; k++) {
+        I link = links->of[k], last = c->on[c->on_first[link] + --c->on_count[link]];
+        c->on[c->on_first[link] + c->on_place[k]] = last;  /* in which order they are kept changes nothing */
+        c->on_place[last] = c->on_place[k];
+    }
+    again(c, i, now);
+}
+
+/* --------------------------------------------------------------------------------------------------------- a run */
+
+/* The lists turned round: of each of `keys`, which of `count` name it, rising. Names of NOBODY count for nothing. */
+static Lists turned(Clock *c, I keys, I count, const I *first, const I *of)
+{
+    I total = first ? first[count] : count, *begin = memory(c, keys + 1, sizeof(I)), *named = memory(c, total, sizeof(I));
+    if (c->failed) return (Lists){0, 0};
+    for (I k = 0; k < total; k++)
+        if (of[k] != NOBODY) begin[of[k] + 1]++;
+    for (I key = 0; key < keys; key++) begin[key + 1] += begin[key];
+    for (I i = 0; i < count; i++)
+        for (I k = first ? first[i] : i; k < (first ? first[i + 1] : i + 1); k++)
+            if (of[k] != NOBODY) named[begin[of[k]]++] = i;
+    for (I key = keys; key > 0; key--) begin[key] = begin[key - 1];
+    begin[0] = 0;
+    return (Lists){begin, named};
+}
+
+/* An empty queue for each of `keys`, with room for all that name it. */
+static Queues queues(Clock *c, I keys, I count, const Lists *lists)
+{
+    I total = lists->first[count], *first = memory(c, keys + 1, sizeof(I)), *of = memory(c, total, sizeof(I));
+    I *head = memory(c, keys, sizeof(I)), *tail = memory(c, keys, sizeof(I));
+    if (c->failed) return (Queues){0, 0, 0, 0};
+    for (I k = 0; k < total; k++) first[lists->of[k] + 1]++;
+    for (I key = 0; key < keys; key++) { first[key + 1] += first[key]; head[key] = tail[key] = first[key]; }
+    return (Queues){first, of, head, tail};
+}
+
+static void prepare(Clock *c)
+{
+    const Activities *a = c->a;
+    I n = a->count, on_links = a->links.first[n];
+    c->followers = turned(c, n, n, a->after.first, a->after.of);
+    c->queued = turned(c, n, n, NULL, a->queued_by);
+    c->lanes = queues(c, a->lane_count, n, &a->lanes);
+    c->waiting = queues(c, a->store_count, n, &a->takes);
+    c->on_first = queues(c, a->link_count, n, &a->links).first;
+    c->blocked = memory(c, n, sizeof(I));
+    c->free = memory(c, a->lane_count, sizeof(double));
+    c->sharers = memory(c, a->lane_count, sizeof(I));
+    c->sharer_in = memory(c, a->lanes.first[n], sizeof(I));
+    c->heap = memory(c, n, sizeof(I));
+    c->place = memory(c, n, sizeof(I));
+    c->when = memory(c, n, sizeof(double));
+    c->moving = memory(c, n, sizeof(uint8_t));
+    c->left = memory(c, n, sizeof(double));
+    c->rate = memory(c, n, sizeof(double));
+    c->since = memory(c, n, sizeof(double));
+    c->on = memory(c, on_links, sizeof(I));
+    c->on_count = memory(c, a->link_count, sizeof(I));
+    c->on_place = memory(c, on_links, sizeof(I));
+    c->owner = memory(c, on_links, sizeof(I));
+    c->seen = memory(c, n, sizeof(I));
+    c->stock = memory(c, a->store_count, sizeof(double));
+    c->slack = memory(c, a->store_count, sizeof(double));
+    c->looking = memory(c, a->takes.first[n] + a->gives.first[n], sizeof(I));
+    c->begun = memory(c, n, sizeof(I));
+}
+
+static void wire(Clock *c)
+{
+    const Activities *a = c->a;
+    for (I lane = 0; lane < a->lane_count; lane++) c->free[lane] = 1.0;
+    for (I store = 0; store < a->store_count; store++) {
+        c->stock[store] = a->stock[store];
+        c->slack[store] = a->stock[store] * ROUNDING;
+    }
+    for (I i = 0; i < a->count; i++) {
+        I lanes = a->lanes.first[i + 1] - a->lanes.first[i];
+        c->causes[i] = NOBODY;
+        c->place[i] = ABSENT;
+        c->blocked[i] = lanes + a->after.first[i + 1] - a->after.first[i] + (a->queued_by[i] != NOBODY && !lanes);
+        for (I k = a->links.first[i]; k < a->links.first[i + 1]; k++) c->owner[k] = i;
+        if (a->queued_by[i] != NOBODY) continue;
+        for (I k = a->lanes.first[i]; k < a->lanes.first[i + 1]; k++) c->lanes.of[c->lanes.tail[a->lanes.of[k]]++] = i;
+    }
+}
+
+/* Returns 0, or -1 without memory. `starts`, `ends` and `ended` come in as zeros; numbers are in range, each transfer
+ * has links, no activity names a lane or a store twice: native.py has looked. */
+I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
+{
+    Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;
+    prepare(c);
+    if (!c->failed) {
+        wire(c);
+        for (I i = 0; i < a->count; i++)
+            if (!c->blocked[i]) ready(c, i, 0.0, NOBODY);
+        for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NOBODY);
+        while (c->size) {
+            I i = pop(c);
+            double now = c->when[i];
+            if (a->bytes[i] > 0.0 && c->moving[i] == AHEAD) { begin(c, i, now); continue; }
+            if (c->moving[i] == MOVING) finish(c, i, now);
+            end(c, i, now);
+        }
+    }
+    while (c->holds) free(c->held[--c->holds]);
+    return c->failed ? -1 : 0;
+}

@@ -1,0 +1,66 @@
+"""Do activities make sense? Numbers name what there is, and quantities are ones that a clock can count with."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.simulate.activities import NOBODY, Activities, Lists
+
+MOST = 1e300  # of any quantity
+
+
+def require_sound(of: Activities) -> None:
+    """Raises InputError for the first activity that names what is not there, or asks for what cannot be."""
+    n = of.count
+    for name, lists, below in (
+        ("lane", of.lanes, of.lane_count),
+        ("activity", of.after, n),
+        ("link", of.links, len(of.bandwidth)),
+        ("store", of.takes, len(of.stock)),
+        ("store", of.gives, len(of.stock)),
+    ):
+        require_lists(name, lists, n)
+        require_all((lists.of >= 0) & (lists.of < below), f"names a {name} that is not there", owners(lists))
+    for what, each in (("queued by", of.queued_by), ("sharer of", of.sharer)):
+        below = n if what == "queued by" else np.iinfo(np.int64).max
+        require_all((each >= NOBODY) & (each < below), f"is {what} nobody there is")
+    require_all((of.share >= 0) & (of.share <= 1), "asks for a share that is not between 0 and 1")
+    for what, amounts in (("seconds", of.seconds), ("bytes", of.bytes)):
+        require_all((amounts >= 0) & (amounts < MOST), f"has {what} that are negative, or not finite")
+    for lists, amounts in ((of.takes, of.taken), (of.gives, of.given)):
+        if len(amounts) != len(lists.of):
+            raise unsound("the amounts are not as many as the stores that are named")
+        require_all((amounts >= 0) & (amounts < MOST), "moves an amount that is negative, or not finite", owners(lists))
+    if not ((of.bandwidth > 0) & (of.bandwidth < MOST)).all() or not ((of.stock >= 0) & (of.stock < MOST)).all():
+        raise unsound("a bandwidth is not above 0, or a stock is negative, or one of them is not finite")
+    require_all((of.bytes == 0) | (np.diff(of.links.first) > 0), "moves bytes over no link")
+    for name, lists in (("lane", of.lanes), ("store", of.takes)):
+        require_once(name, lists)
+
+
+def require_lists(name: str, lists: Lists, count: int) -> None:
+    first = lists.first
+    if len(first) != count + 1 or first[0] != 0 or first[-1] != len(lists.of) or (np.diff(first) < 0).any():
+        raise unsound(f"the lists of {name}s are not one for each activity")
+
+
+def require_once(name: str, lists: Lists) -> None:
+    """Whoever takes twice from a store, or is in a lane twice, would wait for itself."""
+    named = owners(lists) * (lists.of.max(initial=0) + 1) + lists.of
+    if len(np.unique(named)) < len(named):
+        raise unsound(f"an activity names a {name} twice")
+
+
+def owners(lists: Lists) -> NDArray[np.int64]:
+    """Of each entry, the activity."""
+    return np.repeat(np.arange(len(lists.first) - 1), np.diff(lists.first))
+
+
+def require_all(right: NDArray[np.bool_], what: str, whose: NDArray[np.int64] | None = None) -> None:
+    if not right.all():
+        at = int(np.argmin(right))
+        raise unsound(f"activity {at if whose is None else whose[at]} {what}")
+
+
+def unsound(what: str) -> InputError:
+    return InputError(what, where="activities", fix="build them with simulate/activities.py's Builder, from 0 on")

@@ -1,0 +1,99 @@
+"""JSON read strictly: what is missing, or of another kind than planner writes, is an error that says where.
+
+Not msgspec's: a trace has many fields that are not ours, and every error names the record and the fix.
+"""
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.simulate.slices import Record
+
+AGAIN = "write it again with `planner simulate PLAN --trace FILE` or `planner run PLAN --trace FILE`"
+FOREIGN = "give a trace that planner wrote; `planner replay` reads those of PyTorch's profiler"
+GZIPPED = b"\x1f\x8b"
+
+
+def json_object(path: Path) -> Record:
+    """The file's JSON, whether gzipped or not."""
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw.startswith(GZIPPED) else raw).decode("utf-8")
+        found = json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        raise InputError(f"this is not JSON, or not all of it: {error.msg}", where=where, fix=AGAIN) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"the gzipped file cannot be unpacked: {error}", where=str(path), fix=AGAIN) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, no finite number, nested too deeply
+        raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN) from error
+    if not isinstance(found, dict):
+        raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN)
+    return found
+
+
+def refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+class Place:
+    """A JSON object inside the file, read field by field; what is missing or of another kind is an error there."""
+
+    __slots__ = ("fields", "file", "route")
+
+    def __init__(self, fields: Any, file: str, route: str) -> None:
+        self.file, self.route = file, route
+        if not isinstance(fields, dict):
+            raise InputError("an object is due here", where=f"{file} ({route})", fix=AGAIN)
+        self.fields: Record = fields
+
+    def named(self, key: str) -> str:
+        return f"{self.file} ({f'{self.route}.{key}' if self.route else key})"
+
+    def wrong(self, key: str, what: str) -> InputError:
+        return InputError(what, where=self.named(key), fix=AGAIN)
+
+    def value(self, key: str, kind: Any, default: Any = None) -> Any:
+        """The field, of just this kind; without a default it must be there."""
+        if key not in self.fields and default is not None:
+            return default
+        if key not in self.fields:
+            raise self.wrong(key, f"`{key}` is missing")
+        found = self.fields[key]
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise self.wrong(key, f"`{key}` is of another kind than planner writes")
+        return found
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Not negative, finite."""
+        found = self.value(key, (int, float), default)
+        if not 0 <= found < math.inf:
+            raise self.wrong(key, f"`{key}` is {found}: times begin at 0")
+        return float(found)
+
+    def whole(self, key: str, least: int, most: int) -> int:
+        found: int = self.value(key, int)
+        if not least <= found <= most:
+            raise self.wrong(key, f"`{key}` is {found}, not between {least} and {most}")
+        return found
+
+    def one_of(self, key: str, words: tuple[str, ...], default: str | None = None) -> Any:
+        found = self.value(key, str, default)
+        if found not in words:
+            raise self.wrong(key, f"`{key}` is {found}, not one of {', '.join(words)}")
+        return found
+
+    def inside(self, key: str) -> "Place":
+        return Place(self.value(key, dict), self.file, f"{self.route}.{key}".strip("."))
+
+    def each(self, key: str) -> Iterator["Place"]:
+        for number, fields in enumerate(self.value(key, list)):
+            yield Place(fields, self.file, f"{self.route}.{key}[{number}]".strip("."))

@@ -1,0 +1,211 @@
+"""`planner show`: pictures to scale, at any width, with and without colours, of few ranks and of many."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from planner.cli import lanes, picture
+from planner.cli.app import app
+from planner.cli.bands import crowded
+from planner.cli.bars import Bar, bars, lines, painted
+from planner.cli.canvas import Canvas, labels
+from planner.cli.lanes import Owner, looking_alike, owners
+from planner.pipeline import read_plan, simulate
+from planner.simulate import Event
+from planner.simulate import simulate as run
+from planner.specs.base import Ranks
+from planner.units import GIB
+from tests.plan.schedules.made import ordered_plan, timeline
+from tests.programs import programs
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PLANS = ("by_hand/encoder-in-bubbles", "by_hand/mixed-groups", "data_ranks/offload-h100x8", "sequence_groups/demo")
+SECONDS = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
+
+
+def text_of(drawn, width: int) -> str:
+    out = Console(width=width, color_system=None, file=io.StringIO(), highlight=False)
+    out.print(drawn)
+    return out.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def scored():
+    found = {}
+    for name in PLANS:
+        plan = read_plan(GOLDEN / name / "plan.yaml")
+        found[name] = plan, simulate(plan)
+    return found
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", PLANS)
+def test_no_line_is_broken_by_the_width(scored, name, width):
+    """Drawn lines stand unwrapped; what is made of words wraps where words end."""
+    plan, scores = scored[name]
+    drawn = "".join(text_of(each, width) for each in picture.plan(plan, scores, Canvas(width, plain=True)))
+    wide = "".join(text_of(each, 1000) for each in picture.plan(plan, scores, Canvas(width, plain=True)))
+    symbols = set("█▓▒░·~!")
+    for line in wide.splitlines():
+        if sum(map(line.count, symbols)) > len(line) / 2:
+            assert cell_len(line.rstrip()) <= width and line.rstrip() in drawn
+    assert all(cell_len(line) <= width for line in drawn.splitlines())
+    assert str(plan.size) in drawn and "simulated" in drawn
+
+
+# ------------------------------------------------------------------------------------------------------------- ranks
+
+
+@settings(max_examples=40)
+@given(programs(), st.integers(1, 40))
+def test_every_rank_is_in_one_line(program, columns):
+    tasks, price = program
+    found = looking_alike(run(tasks, price, 5), columns)
+    assert Counter(rank for lane in found for rank in lane.ranks) == Counter(range(5))
+    assert {len(lane.owners) for lane in found} == {columns}
+
+
+@pytest.mark.parametrize("order", ["1f1b", "zb_h1"])
+def test_many_ranks_that_do_alike_have_one_line(order):
+    """A replica on top of another changes the labels and nothing else."""
+    few, many = (timeline(ordered_plan(4, 6, order, dp=dp), **SECONDS) for dp in (1, 64))
+    assert [lane.owners for lane in looking_alike(many, 50)] == [lane.owners for lane in looking_alike(few, 50)]
+    assert [len(lane.ranks) for lane in looking_alike(many, 50)] == [64] * 4
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_long_lists_of_ranks_are_counted(width):
+    every_eighth = Ranks(range(0, 1024, 8))
+    (text,) = labels([every_eighth], Canvas(width))
+    assert text.strip() == ("0,8,… ×128" if width == 40 else "ranks 0,8,… ×128")
+    assert labels([Ranks((3,))], Canvas(80)) == ["rank 3 "]
+
+
+def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
+    shown = timeline(ordered_plan(24, 2, "1f1b"), **SECONDS)
+    drawn = text_of(lanes.lanes(shown, Canvas(80)), 80)
+    assert "rank 0 " in drawn and "rank 23" in drawn and "8 more that look different" in drawn
+
+
+# ------------------------------------------------------------------------------------------------------------- passes
+
+
+@pytest.mark.parametrize(
+    ("order", "symbols"), [("1f1b", "█▓"), ("zb_h1", "█▒░"), ("zb_h2", "█▒░"), ("forward_only", "█")]
+)
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_passes_differ_without_colours(order, symbols, width):
+    drawn = text_of(lanes.lanes(timeline(ordered_plan(4, 6, order), **SECONDS), Canvas(width, plain=True)), width)
+    for line in [line for line in drawn.splitlines() if line.startswith(("0", "1", "2", "3", "rank "))]:
+        assert set("█▓▒░") & set(line) == set(symbols)
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 5), st.integers(2, 6), st.sampled_from(["1f1b", "zb_h1", "gpipe"]))
+def test_what_takes_a_column_is_what_the_column_shows(pp, micro_batches, order):
+    """To scale: with a column a second, each pass takes as many columns as it takes seconds, just where it is."""
+    shown = timeline(ordered_plan(pp, micro_batches, order), **SECONDS)
+    whole = round(shown.step_seconds)
+    for rank in range(pp):
+        (lane,) = (lane for lane in looking_alike(shown, whole) if rank in lane.ranks)
+        expected: list = [False] * whole
+        for event in shown.events:
+            if rank in event.ranks and event.phase in SECONDS:
+                row = event.id.split("/")[2]
+                for column in range(round(event.start), round(event.end)):
+                    expected[column] = Owner(event.phase, event.module, row)
+        assert [*lane.owners] == expected
+
+
+@pytest.mark.parametrize("columns", [30, 61, 100])
+def test_more_passes_than_columns_show_in_proportion(columns):
+    ranks = Ranks((0,))
+    events = [
+        Event(f"m[0]/{'FBB'[at % 3]}/{at}/g", "FBB"[at % 3], "m", ranks, float(at), at + 1.0) for at in range(3000)
+    ]
+    found = Counter(owner.phase for owner in owners(events, 4000.0, columns) if owner)
+    assert abs(found["F"] - columns / 4) <= 1.5 and abs(found["B"] - columns / 2) <= 1.5
+
+
+def test_several_modules_have_letters_where_there_are_no_colours(scored):
+    _, scores = scored["by_hand/encoder-in-bubbles"]
+    plain = text_of(lanes.lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
+    coloured = text_of(lanes.lanes(scores[0].timeline, Canvas(120)), 120)
+    assert "l0" in plain and "v0" in plain and "v vit" in plain
+    assert "l0" not in coloured
+
+
+# ------------------------------------------------------------------------------------------------------- memory, groups
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_bars_are_the_peaks_of_all_ranks(scored, name):
+    plan, scores = scored[name]
+    found = bars(plan, scores)
+    assert Counter(rank for ranks in found.values() for rank in ranks) == Counter(range(plan.size))
+    for bar, ranks in found.items():
+        for rank in ranks:
+            assert bar.peak == round(max(score.memory.peaks[rank] for score in scores) / GIB, 2)
+            assert bar.states <= bar.peak
+
+
+@given(st.lists(st.tuples(st.floats(0, 80), st.floats(0, 80)), min_size=1, max_size=40), st.integers(40, 120))
+def test_bars_fit_whatever_the_ranks(held, width):
+    """At most eight lines, none wider than the canvas; of the ranks that have none all hold less than any that has."""
+    size = 1024 // len(held)
+    found: dict[Bar, Ranks] = {}
+    for at, (states, more) in enumerate(held):
+        found.setdefault(
+            Bar(round(states, 2), round(states + more, 2), 73.35), Ranks(range(at * size, (at + 1) * size))
+        )
+    drawn, hidden = lines(found, 4, Canvas(width))
+    assert len(drawn) <= 8 and (hidden == 0 or len(drawn) == 8)
+    assert all(cell_len(line.plain) <= width for line in drawn)
+    assert any(f"{max(bar.peak for bar in found):.2f} of 73.35" in line.plain for line in drawn)
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.floats(0.1, 100), st.integers(8, 100))
+def test_bars_are_to_scale(states, activations, cap, wide):
+    bar = Bar(states, states + activations, cap)
+    scale = max(bar.peak, bar.cap) / wide
+    cells = Counter(symbol for symbol, _ in painted(bar, scale, wide))
+    assert sum(cells.values()) == wide
+    assert abs(cells["█"] + cells["▓"] + cells["!"] - bar.peak / scale) <= 1
+    assert abs(cells["!"] - max(0.0, bar.peak - cap) / scale) <= 1
+    if bar.peak <= cap:
+        assert not cells["!"] and abs(cells["█"] - states / scale) <= 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 1)), min_size=1, max_size=30), st.integers(1, 20))
+def test_groups_that_share_a_column_are_as_tall_as_their_ranks_work(sizes, columns):
+    placed, first = [], 0
+    for size, share in sizes:
+        placed.append((Ranks(range(first, first + size)), share))
+        first += size
+    columns = min(columns, first)
+    tall = crowded(placed, first, columns)
+    ranks_of = Counter(rank * columns // first for rank in range(first))
+    worked = sum(size * share for size, share in sizes)
+    assert sum(height * ranks_of[at] for at, height in enumerate(tall)) == pytest.approx(worked)
+
+
+# ----------------------------------------------------------------------------------------------------------- the verb
+
+
+@pytest.mark.parametrize("columns", ["40", "120"])
+def test_the_verb(columns, tmp_path):
+    plan = str(GOLDEN / PLANS[0] / "plan.yaml")
+    done = CliRunner().invoke(app, ["show", plan, "--svg", str(tmp_path / "p.svg")], env={"COLUMNS": columns})
+    assert done.exit_code == 0, done.output
+    assert "121.43 of 130.41" in done.stdout
+    assert (tmp_path / "p.svg").read_text().startswith("<svg")
+    said = json.loads(CliRunner().invoke(app, ["show", plan, "--json"]).stdout)
+    assert said["plan"] == "encoder-in-bubbles" and len(said["memory_gib"]) == 8

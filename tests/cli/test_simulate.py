@@ -1,0 +1,143 @@
+"""`planner simulate`: traces, and a run laid over the simulation with the tasks that explain the difference."""
+
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import files, pipeline
+from planner.cli.app import app
+from planner.simulate import Traced, read_steps, read_trace, trace_of, write_trace
+from planner.specs.base import Ranks, changed
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return pipeline.solve("demo-cpu-4").plan
+
+
+@pytest.fixture
+def path(plan, tmp_path):
+    files.write(tmp_path / "plan.yaml", plan)
+    return tmp_path / "plan.yaml"
+
+
+def measured(plan, path, factors=(2.0,), slow=(), named=None):
+    """A run that took `factors` times as long in its steps, and half as much again in the tasks of some phases."""
+    (score,) = pipeline.simulate(plan)
+    steps = []
+    for number, factor in enumerate(factors):
+        events, extra = [], 0.0
+        for e in sorted(score.timeline.events, key=lambda e: e.start):
+            more = 0.5 * e.seconds * factor if e.phase in slow else 0.0
+            start, end = e.start * factor + extra, e.end * factor + extra + more
+            events += [e._replace(start=start, end=end, ranks=Ranks((r,)), cause="") for r in e.ranks]
+        timeline = replace(score.timeline, events=tuple(events), step_seconds=max(e.end for e in events))
+        steps.append([Traced(timeline, score.tasks, "measured", None, 0, number)])
+    write_trace(path, trace_of(steps, named or plan.name))
+    return path
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["simulate", *map(str, words)], env={"COLUMNS": "120"})
+
+
+def test_without_a_run(path, plan):
+    done = invoke(path, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["plan"] == plan.name and "measured" not in said
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
+    assert "open it at ui.perfetto.dev" in invoke(path, "--trace", tmp_path / name).stdout
+    read = read_trace(tmp_path / name)
+    (score,) = pipeline.simulate(plan)
+    assert {e.id for e in read.timeline.events} == {t.id for t in score.tasks}
+    assert (read.label, read.plan) == ("simulated", plan.name)
+
+
+def test_steps_of_a_plan_are_traced_one_after_the_other(tmp_path):
+    plan = pipeline.solve("demo-cpu-4", pipeline.Options(batches=2)).plan
+    files.write(tmp_path / "plan.yaml", plan)
+    assert "2 steps" in invoke(tmp_path / "plan.yaml", "--trace", tmp_path / "t.json").stdout
+    assert [r.step for r in read_steps(tmp_path / "t.json")] == [0, 1]
+
+
+def test_ranks_that_are_asked_for(path, tmp_path):
+    assert "2 of 4 ranks" in invoke(path, "--trace", tmp_path / "t.json", "--trace-ranks", "1-2").stdout
+    assert {rank for e in read_trace(tmp_path / "t.json").timeline.events for rank in e.ranks} == {1, 2}
+
+
+@pytest.mark.parametrize("ranks", ["0-4", "3-1", "x", "", "99999999999"])
+def test_ranks_that_there_are_not(path, tmp_path, ranks):
+    error = invoke(path, "--trace", tmp_path / "t.json", "--trace-ranks", ranks).exception
+    assert error.exit_code == 2 and error.where == "--trace-ranks" and error.fix
+    assert not (tmp_path / "t.json").exists()
+
+
+@pytest.mark.parametrize(("factors", "slow"), [((2.0,), ()), ((1.0, 3.0, 2.0), "B"), ((1.0,), ("F", "sync"))])
+def test_columns_add_up_to_the_difference(path, plan, tmp_path, factors, slow):
+    done = invoke(path, "--measured", measured(plan, tmp_path / "m.json", factors, slow), "--json")
+    assert done.exit_code == 0, done.output
+    (step,) = json.loads(done.stdout)["measured"]
+    difference = step["measured_seconds"] - step["simulated_seconds"]
+    assert step["difference_seconds"] == pytest.approx(difference)
+    for lines in (step["kinds"], step["tasks"]):
+        assert sum(line["difference"] for line in lines) == pytest.approx(difference, abs=1e-6)
+    assert step["steps_measured"] == len(factors) and step["missing"] == []
+
+
+def test_the_kind_that_was_slower_is_named(path, plan, tmp_path):
+    done = invoke(path, "--measured", measured(plan, tmp_path / "m.json", (1.0,), ("B",)), "--json")
+    (step,) = json.loads(done.stdout)["measured"]
+    worst = max(step["kinds"], key=lambda line: line["difference"])
+    assert worst["kind"] == "backward"
+    assert all("/B/" in line["task"] for line in step["tasks"] if line["difference"] > 1e-3)
+
+
+def test_what_a_person_reads(path, plan, tmp_path):
+    run = measured(plan, tmp_path / "m.json", (1.0, 2.0, 3.0))
+    said = invoke(path, "--measured", run, "--trace", tmp_path / "both.json.gz").stdout
+    median = "step 1 of the run, of median length among 3"
+    for words in (median, "+100.0 %", "tasks that explain it", "llm[0-3]/B/", "by rank that the path goes through"):
+        assert words in said
+    both = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))
+    assert both["otherData"]["planner"] == "both"
+
+
+def test_tasks_that_nobody_measured_are_counted(path, plan, tmp_path):
+    run = measured(plan, tmp_path / "m.json")
+    trace = json.loads(run.read_text())
+    kept = [r for r in trace["traceEvents"] if r["ph"] != "X" or r["cat"] != "update"]
+    run.write_text(json.dumps({**trace, "traceEvents": kept}))
+    assert "1 of 31 tasks were not measured: llm[0-3]/update/step/all" in invoke(path, "--measured", run).stdout
+
+
+def test_another_plans_run_and_no_run_at_all(path, plan, tmp_path):
+    (step,) = plan.steps
+    other = changed(plan, name="other", steps=(changed(step, micro_batches=step.micro_batches[::-1]),))
+    run = measured(other, tmp_path / "m.json")
+    for given in (run, path, tmp_path / "nowhere.json", tmp_path):
+        done = invoke(path, "--measured", given, "--trace", tmp_path / "t.json")
+        assert done.exception.exit_code == 2 and done.exception.fix
+        assert not (tmp_path / "t.json").exists()
+    assert "another plan" in invoke(path, "--measured", run).exception.message
+
+
+@pytest.mark.slow
+def test_what_a_run_wrote_is_laid_over_its_plan(path, tmp_path):
+    """Through real processes: every task of the plan was measured, under its own name."""
+    words = [sys.executable, "-m", "planner", "run", str(path), "--steps", "3", "--no-ledger"]
+    done = subprocess.run([*words, "--trace", str(tmp_path / "m.json")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [r.run_step for r in read_steps(tmp_path / "m.json")] == [0, 1, 2]
+    (step,) = json.loads(invoke(path, "--measured", tmp_path / "m.json", "--json").stdout)["measured"]
+    assert step["missing"] == [] and step["steps_measured"] == 3
+    assert sum(line["difference"] for line in step["kinds"]) == pytest.approx(step["difference_seconds"], abs=1e-6)
+    assert step["measured_seconds"] == pytest.approx(sum(line["measured"] for line in step["kinds"]), abs=1e-6)

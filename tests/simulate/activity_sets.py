@@ -1,0 +1,51 @@
+"""Random activities for property tests: lanes with shares and sharers, queues, transfers, stores, zero lengths, ties."""
+
+from hypothesis import strategies as st
+
+from planner.simulate.activities import NOBODY, Activities, Builder
+
+SHARES = (1.0, 1.0, 0.5, 0.3, 0.1, 0.0)
+
+
+@st.composite
+def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
+    """With `circles` some may wait for what never ends. Without, all end: those in the first lanes wait for earlier
+    ones only, those that are queued into the others wait for nothing else, and all take no more than there is.
+    """
+    built, count = Builder(), draw(st.integers(0, most))
+    lanes = [built.lane() for _ in range(draw(st.integers(0, 5)))]
+    links = [built.link(draw(st.sampled_from((1.0, 2.0, 3.0, 7.0)))) for _ in range(draw(st.integers(0, 3)))]
+    stores = [built.store(draw(st.sampled_from((0.3, 1.0, 10.0)))) for _ in range(draw(st.integers(0, 2)))]
+    for i in range(count):
+        others = st.integers(0, count - 1) if circles else st.integers(0, max(0, i - 1))
+        queued = draw(st.booleans()) and (circles or i > 0)
+        usable = lanes if circles else lanes[2:] if queued else lanes[:2]
+        waits = circles or (i > 0 and not queued)
+        built.add(
+            draw(st.integers(0, 6)) / 4,
+            draw(st.lists(st.sampled_from(usable), max_size=3, unique=True)) if usable else (),
+            draw(st.lists(others, max_size=3)) if waits else (),
+            queued_by=draw(others) if queued else NOBODY,
+            share=draw(st.sampled_from(SHARES)),
+            sharer=draw(st.integers(NOBODY, 2)),
+        )
+        if links and draw(st.booleans()):
+            built.transfer(
+                i, draw(st.integers(0, 9)) / 3, draw(st.lists(st.sampled_from(links), min_size=1, max_size=3))
+            )
+        if stores and draw(st.booleans()):
+            taken = draw(st.lists(st.sampled_from(stores), max_size=2, unique=True))
+            takes = [(store, built.stock[store] * draw(st.sampled_from((0.0, 0.3, 0.5, 1.0)))) for store in taken]
+            built.hold(i, takes, draw(given(stores, takes)) if circles else takes)
+    return built.done()
+
+
+def given(stores, takes):
+    """Back what was taken, or anything."""
+    return st.one_of(
+        st.just(takes), st.lists(st.tuples(st.sampled_from(stores), st.sampled_from((0.1, 1.0))), max_size=2)
+    )
+
+
+def lane_of(activities: Activities, lane: int) -> list[int]:
+    return [i for i in range(activities.count) if lane in activities.lanes[i]]
