@@ -1,0 +1,100 @@
+"""What was predicted beside what was measured: by kind of work, and the tasks that are furthest off."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from planner.ledger import Kind, beside
+from planner.report.shown import Shown
+from planner.report.tags import Content, Markup, section, table, tag
+from planner.units import duration, percent
+
+FURTHEST = 12  # tasks
+
+
+Pair = tuple[Shown, Shown]  # a step as it was predicted and as it was measured
+
+
+def beside_section(pairs: Sequence[Pair]) -> Markup:
+    """The section; of several steps, their mean."""
+    kinds = beside([predicted.timeline for predicted, _ in pairs], [measured.timeline for _, measured in pairs])
+    heads = ("a step of the mean rank", ">predicted", ">measured", ">ratio")
+    return section(
+        "beside",
+        "Predicted beside measured",
+        dumbbells(kinds),
+        table(heads, kind_rows(kinds), "Seconds by kind of work"),
+        furthest(pairs),
+        lead=verdict(pairs),
+    )
+
+
+def verdict(pairs: Sequence[Pair]) -> str:
+    """Whether the interval held."""
+    expected = mean([predicted.timeline.step_seconds for predicted, _ in pairs])
+    found = mean([measured.timeline.step_seconds for _, measured in pairs])
+    spread = max(predicted.timeline.spread for predicted, _ in pairs)
+    inside = abs(found / expected - 1) <= spread if expected else False
+    of = f", mean of {len(pairs)} steps" if len(pairs) > 1 else ""
+    return (
+        f"Predicted {duration(expected)} ± {percent(spread)} (simulated), measured {duration(found)}{of}: "
+        f"{'inside' if inside else 'outside'} the 80 % interval."
+    )
+
+
+def kind_rows(kinds: Sequence[Kind]) -> list[tuple[str, ...]]:
+    rows = [(k.name, duration(k.predicted), duration(k.measured), ratio(k.predicted, k.measured)) for k in kinds]
+    whole = sum(k.predicted for k in kinds), sum(k.measured for k in kinds)
+    return [*rows, ("the step", duration(whole[0]), duration(whole[1]), ratio(*whole))]
+
+
+def ratio(predicted: float, measured: float) -> str:
+    return f"{measured / predicted:.2f}" if predicted > 0 else ""
+
+
+def dumbbells(kinds: Sequence[Kind]) -> Markup:
+    """Two marks on a line for each kind of work."""
+    top = max((max(k.predicted, k.measured) for k in kinds), default=0.0) or 1.0
+    drawn = []
+    for at, kind in enumerate(kinds):
+        y, low, high = 44 * at + 33, *sorted((kind.predicted, kind.measured))
+        drawn += [
+            tag("text", kind.name, x="0", y=y - 14, class_="name"),
+            tag("line", x1=pc(low, top), x2=pc(high, top), y1=y, y2=y, class_="between"),
+            tag("circle", cx=pc(kind.predicted, top), cy=y, r=5, class_="predicted"),
+            tag("circle", cx=pc(kind.measured, top), cy=y, r=5, class_="measured"),
+        ]
+    svg = tag(
+        "svg",
+        drawn,
+        width="100%",
+        height=44 * len(kinds) + 6,
+        role="img",
+        aria_label="Predicted and measured seconds by kind of work",
+        class_="dumbbells",
+    )
+    names = (tag("li", tag("i", class_="predicted"), "predicted"), tag("li", tag("i", class_="measured"), "measured"))
+    return tag("div", tag("ul", names, class_="legend"), svg)
+
+
+def pc(seconds: float, top: float) -> str:
+    return f"{1 + 97 * seconds / top:.2f}%"
+
+
+def furthest(pairs: Sequence[Pair]) -> Content:
+    """Tasks by how far measured seconds are from predicted ones; a task that several ranks measured is averaged."""
+    found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for predicted, measured in pairs:
+        expected = {event.id: event.seconds for event in predicted.timeline.events}
+        for event in measured.timeline.events:
+            if event.stream == "compute" and event.id in expected:
+                found[event.id][0].append(expected[event.id])
+                found[event.id][1].append(event.seconds)
+    means = [(task, mean(expected), mean(seconds)) for task, (expected, seconds) in found.items()]
+    means.sort(key=lambda one: (-abs(one[2] - one[1]), one[0]))
+    rows = [(tag("code", t), duration(p), duration(m), ratio(p, m)) for t, p, m in means[:FURTHEST]]
+    heads = ("task", ">predicted", ">measured", ">ratio")
+    return table(heads, rows, "Compute tasks that are furthest off") if rows else None
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,150 @@
+"""Timelines as columns of small integers, in which what repeats stands once.
+
+Ranks that do alike share a row, rows that differ in nothing but their groups share a pattern, events that differ in
+nothing but when they begin share a kind. Times count ticks: the smallest power of ten that leaves the longest step
+below 10⁸ of them, finer than any screen. `assets/decode.js` reads it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.report.interned import Interned, Kind, Name, Pattern, parts, runs, since
+from planner.report.shown import Fact, Shown, tasks_of
+from planner.simulate import Event
+from planner.simulate.alike import alike
+from planner.simulate.memory import Curve
+from planner.specs.base import Ranks
+from planner.units import KIB
+
+FINEST = 1e8  # ticks of the longest step
+
+Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
+
+
+class Book:
+    """All timelines of a page."""
+
+    def __init__(self, steps: Sequence[Shown]) -> None:
+        longest = max((shown.timeline.step_seconds for shown in steps), default=0.0)
+        self.tick = 10.0 ** math.ceil(math.log10(longest / FINEST)) if longest > 0 else 1e-9
+        self.names: Interned[Name] = Interned()
+        self.groups: Interned[str] = Interned()
+        self.kinds: Interned[Kind] = Interned()
+        self.patterns: Interned[Pattern] = Interned()
+        self.rows: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
+        self.curves: Interned[tuple[tuple[int, ...], tuple[int, ...]]] = Interned()
+        self.known: dict[Curve, int] = {}  # curves that were met before
+        self.steps = [self.step(shown) for shown in steps]
+
+    def data(self) -> dict[str, Any]:
+        """For the page's script."""
+        return {
+            "tick": self.tick,
+            "names": [[*name] for name in self.names.values],
+            "groups": self.groups.values,
+            "kinds": [[*kind] for kind in self.kinds.values],
+            "patterns": [[[*column] for column in pattern] for pattern in self.patterns.values],
+            "rows": [[*row] for row in self.rows.values],
+            "curves": [[[*column] for column in curve] for curve in self.curves.values],
+            "steps": self.steps,
+        }
+
+    def ticks(self, seconds: float) -> int:
+        return round(seconds / self.tick)
+
+    def step(self, shown: Shown) -> dict[str, Any]:
+        events = shown.timeline.events
+        marks = [self.mark(event, shown.facts.get(event.id)) for event in events]
+        row_of = self.rows_of(shown, marks)
+        found: dict[str, Any] = {
+            "title": shown.title,
+            "label": shown.label,
+            "end": self.ticks(shown.timeline.step_seconds),
+            "count": round(sum(tasks_of(shown.timeline))),
+            "ranks": runs([row_of.get(rank, -1) for rank in range(shown.timeline.ranks)]),
+            "path": self.path(shown),
+            "items": self.items(shown),
+        }
+        if shown.memory:
+            found["memory"] = runs([self.curve(curve) for curve in shown.memory.curves])
+        return found
+
+    def mark(self, event: Event, fact: Fact | None) -> Mark:
+        """Kind, micro-batch, group and start."""
+        text, row, group = parts(event.id, fact)
+        name = self.names[Name(text, event.phase, event.module)]
+        kind = Kind(
+            name=name,
+            ticks=self.ticks(event.seconds),
+            comm=self.ticks(event.comm),
+            source=event.source,
+            spread=round(event.spread * 1000),
+            tokens=fact.tokens if fact else 0,
+        )
+        return self.kinds[kind], row, self.groups[group], self.ticks(event.start)
+
+    def rows_of(self, shown: Shown, marks: Sequence[Mark]) -> dict[int, int]:
+        """Each rank that has a task → its row; a rank that was not simulated has the row of its like."""
+        events, like = shown.timeline.events, shown.timeline.like
+        sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
+        kind = alike(sets.values())
+        of_first: dict[int, list[Mark]] = {rank: [] for rank in set(kind.values())}
+        lists = {ranks: [of_first[rank] for rank in own if rank in of_first] for ranks, own in sets.items()}
+        for event, mark in zip(events, marks, strict=True):
+            for of_rank in lists[event.ranks]:
+                of_rank.append(mark)
+        rows = {rank: self.row(of_rank) for rank, of_rank in sorted(of_first.items())}
+        simulated = {rank: rows[first] for rank, first in kind.items()}
+        own = own_groups(shown)
+        others = {rank: self.like_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
+        return simulated | others
+
+    def like_row(self, row: int, own: Mapping[str, str]) -> int:
+        """The row of a simulated rank, with the groups that its like is in."""
+        pattern, *groups = self.rows.values[row]
+        names = [self.groups.values[group] for group in groups]
+        renamed = (pattern, *(self.groups[own.get(name, name)] for name in names))
+        return self.rows[renamed]
+
+    def row(self, marks: list[Mark]) -> int:
+        """In order of time."""
+        marks.sort(key=lambda mark: mark[3])
+        slots: Interned[int] = Interned()
+        kinds, rows, groups, starts = zip(*marks, strict=True)
+        slot = tuple(slots[group] for group in groups)
+        whole = (self.patterns[kinds, rows, slot, since(starts)], *slots.values)
+        return self.rows[whole]
+
+    def path(self, shown: Shown) -> list[list[int]]:
+        """The critical path as columns: name, micro-batch, group. A recording knows no causes and has none."""
+        if not any(event.cause for event in shown.timeline.events):
+            return [[], [], []]
+        found = []
+        for event in shown.timeline.critical_path():
+            text, row, group = parts(event.id, shown.facts.get(event.id))
+            found.append((self.names[Name(text, event.phase, event.module)], row, self.groups[group]))
+        return [[*column] for column in zip(*found, strict=True)]
+
+    def items(self, shown: Shown) -> dict[str, list[list[int]]]:
+        """Items and their tokens by module, micro-batch and group."""
+        return {
+            f"{held.module}/{held.micro_batch}/{self.groups[held.group]}": [[*held.items], [*held.sizes]]
+            for held in shown.held
+        }
+
+    def curve(self, points: Curve) -> int:
+        """Ticks and KiB, each since the point before."""
+        if points not in self.known:
+            times, held = zip(*((self.ticks(seconds), round(size / KIB)) for seconds, size in points), strict=True)
+            self.known[points] = self.curves[since(times), since(held)]
+        return self.known[points]
+
+
+def own_groups(shown: Shown) -> dict[int, dict[str, str]]:
+    """Of ranks that were not simulated: the simulated group → their own that does the same."""
+    found: dict[int, dict[str, str]] = {}
+    for name, simulated in shown.timeline.groups.items():
+        for rank in shown.members.get(name, ()):
+            found.setdefault(rank, {})[simulated] = name
+    return found

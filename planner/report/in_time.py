@@ -1,0 +1,126 @@
+"""The section that both plans and recordings have: ranks in time, and the same in numbers."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from planner.report.interned import parts
+from planner.report.page import stepwise
+from planner.report.shown import Shown, tasks_of
+from planner.report.tags import Content, Markup, details, section, table, tag
+from planner.report.words import plural
+from planner.units import duration
+
+STEPS_WIDE = 60  # steps that are chosen by a bar each; beyond, from a list
+LEAD = (
+    "Each row is a rank, time runs to the right; ranks that do the same are drawn as one block. "
+    "Ctrl and the wheel, a pinch, or + and − zoom; drag or the arrow keys move."
+)
+COLOURS = (("pass", "forward and backward"), ("group", "size of group"), ("source", "source of the price"))
+BUTTONS = (
+    ("zoom-out", "−", "Zoom out in time"),
+    ("zoom-in", "+", "Zoom in in time"),
+    ("flatter", "↕−", "More ranks"),
+    ("taller", "↕+", "Fewer, taller ranks"),
+    ("reset", "Fit", "The whole step, all ranks"),
+    ("previous", "‹", "Previous task of the chosen rank"),
+    ("next", "›", "Next task of the chosen rank"),
+)
+
+
+def in_time(steps: Sequence[Shown]) -> Markup:
+    """Canvas, its controls, what is under the pointer, and tables."""
+    says = tag("div", tag("p", "Point at a task, or touch it.", class_="note"), id="readout", aria_live="polite")
+    key = tag("ul", id="key", class_="legend")
+    live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), says, class_="live")
+    inside = details("The tasks in view as a table", tag("div", id="in-view"), id="in-view-details", class_="live")
+    tables = [details("Tasks of this step, by kind", tasks(shown)) for shown in steps]
+    return section("timeline-section", "Ranks in time", chooser(steps), live, inside, stepwise(tables), lead=LEAD)
+
+
+def tools() -> Markup:
+    """What changes the view."""
+    buttons = [
+        tag("button", text, type="button", data_do=do, aria_label=name, title=name) for do, text, name in BUTTONS
+    ]
+    options = [tag("option", text, value=value) for value, text in COLOURS]
+    colours = tag("label", "Colour by ", tag("select", options, id="colour"))
+    path = tag("label", tag("input", type="checkbox", id="path"), "Critical path")
+    row = tag("div", buttons, class_="buttons")
+    return tag("div", row, colours, path, class_="tools", role="group", aria_label="View of the timeline")
+
+
+def canvas() -> Markup:
+    return tag(
+        "canvas",
+        "The tables below say the same in numbers.",
+        id="timeline",
+        tabindex="0",
+        role="application",
+        aria_label="Timeline by rank. Plus and minus zoom, left and right move in time, up and down choose a rank, "
+        "full stop and comma go from task to task, 0 shows the whole step.",
+        aria_describedby="readout",
+    )
+
+
+def chooser(steps: Sequence[Shown]) -> Content:
+    """Steps by their length: bars to choose from, or a list if there are many."""
+    if len(steps) < 2:
+        return None
+    longest = max(shown.timeline.step_seconds for shown in steps)
+    if len(steps) > STEPS_WIDE:
+        options = [tag("option", named(shown), value=str(at)) for at, shown in enumerate(steps)]
+        return tag("p", tag("label", "Step ", tag("select", options, id="step")), class_="live")
+    mixed = len({shown.label for shown in steps}) > 1
+    each = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
+    return tag("div", each, class_="steps live", role="radiogroup", aria_label="Step to show")
+
+
+def step_button(at: int, shown: Shown, longest: float, mixed: bool) -> Markup:
+    """`mixed`: predicted steps stand beside measured ones, so each says which it is."""
+    number = shown.title.removeprefix("step ")
+    plain = number if number == shown.title or not mixed else f"{shown.label} {number}"
+    return tag(
+        "button",
+        drawn_bar(shown, longest),
+        tag("b", plain),
+        tag("span", duration(shown.timeline.step_seconds)),
+        type="button",
+        role="radio",
+        aria_checked="true" if at == 0 else "false",
+        tabindex="0" if at == 0 else "-1",
+        data_step=str(at),
+        aria_label=named(shown),
+    )
+
+
+def named(shown: Shown) -> str:
+    return f"{shown.title}, {duration(shown.timeline.step_seconds)} {shown.label}"
+
+
+def drawn_bar(shown: Shown, longest: float) -> Markup:
+    high = 100 * shown.timeline.step_seconds / (longest or 1.0)
+    style = "measured" if shown.label == "measured" else "simulated"
+    bar = tag("rect", x=0, y=round(100 - high, 2), width=10, height=round(high, 2), class_=style)
+    return tag("svg", bar, viewBox="0 0 10 100", preserveAspectRatio="none", aria_hidden="true")
+
+
+def tasks(shown: Shown) -> Markup:
+    """How often, and how long, by what a task's id begins with; the sum is over ranks."""
+    found: dict[str, list[float]] = defaultdict(list)
+    count: dict[str, float] = defaultdict(float)
+    total: dict[str, float] = defaultdict(float)
+    for event, stands_for in zip(shown.timeline.events, tasks_of(shown.timeline), strict=True):
+        text = parts(event.id, shown.facts.get(event.id))[0]
+        found[text].append(event.seconds)
+        count[text] += stands_for
+        total[text] += event.seconds * len(event.ranks) * stands_for
+    rows = [
+        (text, f"{count[text]:,.0f}", milliseconds(min(times)), milliseconds(max(times)), f"{total[text]:.4f}")
+        for text, times in found.items()
+    ]
+    caption = f"{named(shown)}: {plural(round(sum(count.values())), 'task')}"
+    return table(("task", ">how many", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}"

@@ -1,0 +1,89 @@
+"""Where the time of each rank goes, and what it holds, as bars and as a table."""
+
+from collections.abc import Sequence
+
+from planner.costs.memory import memory_cap
+from planner.plan.model import Breakdown, Plan
+from planner.report.by_rank import Series, alike_rows, bars
+from planner.report.shown import Shown
+from planner.report.tags import Markup, details, join, table, tag
+from planner.specs.cluster import kind_of
+from planner.units import GIB, duration, percent
+from planner.verify.score import Score, states
+
+HEADROOM = 1.08  # of the highest bar or line
+
+
+def shares(compute: float, exposed: float, idle: float) -> Markup:
+    """One bar of 100 %, with its numbers."""
+    total = compute + exposed + idle or 1.0
+    parts = (
+        ("computing", "t-compute", compute),
+        ("waiting for communication", "t-comm", exposed),
+        ("idle", "idle", idle),
+    )
+    drawn, x = [], 0.0
+    for _, style, seconds in parts:
+        drawn.append(tag("rect", x=round(x, 3), y=0, width=round(100 * seconds / total, 3), height=10, class_=style))
+        x += 100 * seconds / total
+    svg = tag("svg", drawn, viewBox="0 0 100 10", preserveAspectRatio="none", class_="share", aria_hidden="true")
+    names = [tag("li", tag("i", class_=style), f"{name} ", tag("b", percent(s / total))) for name, style, s in parts]
+    return join(svg, tag("ul", names, class_="legend"))
+
+
+def time_by_rank(shown: Shown) -> Markup:
+    """Of one step."""
+    each = shown.timeline.rank_breakdowns()
+    series = [
+        Series("computing", "t-compute", [b.compute for b in each]),
+        Series("waiting for communication", "t-comm", [b.exposed_comm for b in each]),
+    ]
+    label = f"{shown.title}: time of each rank, {shown.label}"
+    rows = alike_rows([row(b, shown.timeline.step_seconds) for b in each])
+    heads = ("ranks", ">computing", ">waiting for communication", ">idle")
+    numbers = details(
+        "These times as a table", table(heads, rows, f"Seconds of each rank in {shown.title}, {shown.label}")
+    )
+    top = shown.timeline.step_seconds or 1.0
+    scale = tag("p", f"the whole height is {duration(top)}", class_="note")
+    return join(bars(label, series, top), scale, numbers)
+
+
+def row(parts: Breakdown, step: float) -> tuple[str, ...]:
+    return tuple(f"{s:.4f} ({percent(s / (step or 1.0))})" for s in (parts.compute, parts.exposed_comm, parts.idle))
+
+
+def memory_by_rank(plan: Plan, shown: Shown, score: Score) -> Markup:
+    """States at the foot, activations at their peak above, against what each device allows."""
+    peaks, base = score.memory.peaks, states(plan)
+    held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
+    limits = caps(plan)
+    series = [
+        Series("weights, gradients, optimizer", "m-states", held),
+        Series("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
+    ]
+    top = max(*peaks, *limits) * HEADROOM or 1.0
+    rows = alike_rows([memory_row(h, p, c) for h, p, c in zip(held, peaks, limits, strict=True)])
+    heads = ("ranks", ">states, GiB", ">peak, GiB", ">allowed, GiB", ">in use")
+    numbers = details("This memory as a table", table(heads, rows, f"Memory of each rank in {shown.title}, simulated"))
+    return join(bars(f"{shown.title}: peak memory of each rank, simulated", series, top, limits), numbers)
+
+
+def memory_row(held: float, peak: float, cap: float) -> tuple[str, ...]:
+    gib = (f"{size / GIB:.2f}" for size in (held, peak, cap))
+    return (*gib, percent(peak / cap) if cap > 0 else "")
+
+
+def caps(plan: Plan) -> list[float]:
+    """What the memory model allows each rank, in bytes."""
+    kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
+    of_kind = {kind: memory_cap(plan.uses.devices[kind], plan.uses.limits) for kind in dict.fromkeys(kinds)}
+    return [of_kind[kind] for kind in kinds]
+
+
+def tightest(plan: Plan, scores: Sequence[Score]) -> tuple[int, float, float]:
+    """The rank, over all steps, that uses most of what it may; its peak and its cap."""
+    limits = caps(plan)
+    found = [(peak, rank) for score in scores for rank, peak in enumerate(score.memory.peaks)]
+    peak, rank = max(found, key=lambda one: (one[0] / limits[one[1]] if limits[one[1]] > 0 else float("inf"), -one[1]))
+    return rank, peak, limits[rank]

@@ -1,0 +1,59 @@
+"""The head of a plan's page: what it is, and its four numbers; and the same for programs."""
+
+from collections.abc import Sequence
+
+from planner.plan.model import Plan
+from planner.report.page import Figure
+from planner.report.parts_by_rank import tightest
+from planner.report.shown import Shown, tasks_of
+from planner.report.words import above, plural
+from planner.units import GIB, duration, percent, size
+from planner.verify.score import Score
+
+
+def subtitle(plan: Plan) -> str:
+    kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in plan.ranks)
+    rows = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
+    steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
+    items = sum(len(sizes) for sizes in plan.uses.items.values())
+    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
+    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {plural(items, 'item')}, {tokens:,} tokens"
+
+
+def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
+    """Time, proof, memory, pace."""
+    values, count = [score.value for score in scores], len(scores)
+    mean, bound = sum(values) / count, sum(min(s.bound.seconds, s.value) for s in scores) / count
+    spread = max(score.timeline.spread for score in scores)
+    rank, peak, cap = tightest(plan, scores)
+    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
+    gap = above(mean, bound)
+    by = ", ".join(dict.fromkeys(score.bound.by for score in scores))
+    over = f"{duration(min(values))} to {duration(max(values))}, " if count > 1 else ""
+    limit = plan.uses.limits.tokens_per_rank
+    allowed = f"of {size(cap)} allowed on rank {rank}, simulated" + (
+        f"; the job's limit: {limit:,} tokens" if limit else ""
+    )
+    return (
+        Figure("Mean step" if count > 1 else "Step", duration(mean), f"{over}± {percent(spread)} (80 %), simulated"),
+        Figure("Above the best possible", f"≤ {percent(gap)}", f"bound {duration(bound)}, by {by}"),
+        Figure("Fullest rank", size(peak), allowed),
+        Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
+    )
+
+
+def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[Shown]) -> dict[str, object]:
+    rank, peak, cap = tightest(plan, scores)
+    return {
+        "page": "plan",
+        "plan": plan.name,
+        "ranks": plan.size,
+        "steps": len(scores),
+        "tasks": round(sum(sum(tasks_of(score.timeline)) for score in scores)),
+        "step_seconds": sum(score.value for score in scores) / len(scores),
+        "bound": sum(min(score.bound.seconds, score.value) for score in scores) / len(scores),
+        "peak_memory_gib": peak / GIB,
+        "allowed_gib": cap / GIB,
+        "fullest_rank": rank,
+        "measured_step_seconds": [shown.timeline.step_seconds for shown in measured],
+    }

@@ -1,0 +1,125 @@
+"""The page of a plan: head, ranks in time, the groups it decided, memory, where time goes, and why."""
+
+from collections.abc import Sequence
+
+from planner.plan.model import Plan
+from planner.report.beside import beside_section
+from planner.report.columns import Book
+from planner.report.in_time import in_time
+from planner.report.micro_batches import bands, legend, numbers, picture
+from planner.report.page import Page, stepwise
+from planner.report.parts_by_rank import caps, memory_by_rank, shares, time_by_rank
+from planner.report.plan_head import figures, subtitle, summary
+from planner.report.reasons import reasons
+from planner.report.rests import rests_on
+from planner.report.shown import Shown, simulated
+from planner.report.tags import Content, Markup, join, section, table, tag
+from planner.units import KIB
+from planner.verify.score import Score
+from planner.why import WhyPlan as Why
+
+Measured = tuple[int, Shown]  # which of the plan's steps, as it was recorded
+
+
+def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: Why | None = None) -> Page:
+    """All of it; of steps that were measured, both."""
+    steps = [simulated(plan, number, score) for number, score in enumerate(scores)]
+    every = [*steps, *(shown for _, shown in measured)]
+    sections = [
+        time_goes(steps),
+        in_time(every),
+        groups(plan, scores),
+        memory(plan, steps, scores),
+        section("by-rank", "Where each rank's time goes", stepwise([time_by_rank(shown) for shown in every])),
+        beside_section([(steps[at], shown) for at, shown in measured]) if measured else None,
+        reasons(plan, scores, why),
+        rests_on(plan, min(score.timeline.measured_share for score in scores)),
+    ]
+    data = {
+        "page": "plan",
+        **Book(every).data(),
+        "caps": [round(cap / KIB) for cap in sorted({*caps(plan)})],
+        "ranksOf": {name: str(group.ranks) for name, group in plan.groups.items()},
+        "measured": [at for at, _ in measured],
+    }
+    return Page(
+        kind="plan",
+        title=plan.name,
+        subtitle=subtitle(plan),
+        figures=figures(plan, scores),
+        sections=tuple(each for each in sections if each is not None),
+        data=data,
+        summary=summary(plan, scores, [shown for _, shown in measured]),
+    )
+
+
+def time_goes(steps: Sequence[Shown]) -> Markup:
+    """Of the mean rank of the mean step."""
+    each = [shown.timeline.breakdown() for shown in steps]
+    sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
+    mean = "" if len(steps) == 1 else f" and of {len(steps)} steps"
+    said = f"Where the time goes, mean of all ranks{mean}, simulated"
+    return tag("section", tag("h2", said, class_="small"), shares(*sums), class_="shares", aria_label=said)
+
+
+def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
+    """To scale where ranks meet in every micro-batch; else as a table of who works on what."""
+    longest = max(score.value for score in scores)
+    drawn: list[Content] = []
+    for number, score in enumerate(scores):
+        found = bands(plan, number, score)
+        if plan.steps[number].sync == "micro_batch":
+            say = tag("p", "Point at a group, or touch it.", class_="note say live", aria_live="polite")
+            drawn.append(join(legend(found), picture(plan.size, found, longest), say, numbers(found)))
+        else:
+            drawn.append(by_group(plan, number, score))
+    to_scale = any(step.sync == "micro_batch" for step in plan.steps)
+    lead = (
+        "Ranks from left to right, time from top to bottom, both to scale. A block is a group of ranks that share its "
+        "sequences; the number says how many."
+        if to_scale
+        else "Ranks go from micro-batch to micro-batch without each other, and meet once a step."
+    )
+    return section("groups", "Groups by micro-batch" if to_scale else "Who works on what", stepwise(drawn), lead=lead)
+
+
+def by_group(plan: Plan, number: int, score: Score) -> Markup:
+    busy: dict[str, float] = {}
+    for (_, group), seconds in score.timeline.group_seconds().items():
+        busy[group] = busy.get(group, 0.0) + seconds
+    found: dict[str, list[int]] = {}
+    for band in bands(plan, number, score):
+        for block in band.blocks:
+            counts = found.setdefault(block.group, [block.ranks, 0, 0, 0])
+            counts[1:] = [counts[1] + 1, counts[2] + block.items, counts[3] + block.tokens]
+    rows = [
+        (name, str(plan.groups[name].ranks), *(f"{n:,}" for n in counts[1:]), f"{busy.get(name, 0.0):.4f}")
+        for name, counts in found.items()
+    ]
+    return table(
+        ("group", "ranks", ">micro-batches", ">items", ">tokens", ">seconds of its tasks"),
+        rows,
+        f"Step {number}, simulated",
+    )
+
+
+def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Markup:
+    each = [memory_by_rank(plan, shown, score) for shown, score in zip(steps, scores, strict=True)]
+    curve = tag(
+        "canvas",
+        "The table above says the peaks.",
+        id="memory",
+        role="img",
+        aria_label="Memory of the chosen rank over time",
+    )
+    live = tag(
+        "div",
+        tag("p", id="memory-of", class_="note", aria_live="polite"),
+        tag("div", curve, class_="stage"),
+        class_="live",
+    )
+    lead = "What each rank holds at its peak. Choose a rank here or above to see it over time."
+    return section("memory-section", "Memory by rank", stepwise(each), live, lead=lead)
+
+
+__all__ = ["Why", "plan_page"]

@@ -1,0 +1,100 @@
+"""Why this plan: what proves it, what its time is made of, which ways lost, what would help."""
+
+from collections.abc import Sequence
+
+from planner.errors import InputError
+from planner.plan.model import Instead, Plan
+from planner.report.tags import Content, Markup, join, section, table, tag, together
+from planner.report.words import certificate, layout_text
+from planner.units import duration, percent
+from planner.verify.score import Score
+from planner.why import WhyPlan
+from planner.why.facts import Facts, facts
+from planner.why.problem import of_step
+
+
+def reasons(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
+    """The section."""
+    worst = max(scores, key=lambda score: score.value / (score.bound.seconds or score.value or 1.0))
+    bound = min(worst.bound.seconds, worst.value)
+    words = certificate(worst.value, bound, worst.bound.by)
+    whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
+    said = f"{whose}{words}" if whose else words[0].upper() + words[1:]
+    of = made_of(plan, scores)
+    more = helpful(why) if why else None if plan.made.strategy == "by_hand" else hint()
+    return section("why", "Why this plan", tag("p", together(said)), layouts(plan), of, instead(plan), more)
+
+
+def layouts(plan: Plan) -> Markup:
+    rows = [(name, str(layout.ranks), layout_text(layout)) for name, layout in plan.layouts.items()]
+    return join(tag("h3", "How it is spread"), table(("module", "ranks", "layout"), rows))
+
+
+def made_of(plan: Plan, scores: Sequence[Score]) -> Content:
+    """Seconds of the mean rank, finer than the head says them; of plans of one module on all ranks only."""
+    try:
+        each = [facts(of_step(plan, number), score) for number, score in enumerate(scores)]
+    except InputError:
+        return None
+    value = sum(f.value for f in each) or 1.0
+    rows = [
+        (join(name, tag("small", why)), f"{sum(seconds) / len(each):.4f}", percent(sum(seconds) / value))
+        for name, seconds, why in components(each)
+    ]
+    heads = ("of the mean rank", ">seconds", ">of the step")
+    full = sum(f.held for f in each) / (sum(f.room for f in each) or 1)
+    room = f"Groups hold {percent(full)} of the tokens that they have room for."
+    mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
+    return join(tag("h3", "What the step is made of"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
+
+
+def components(each: Sequence[Facts]) -> list[tuple[str, list[float], str]]:
+    return [
+        ("compute", [f.compute - f.fixed for f in each], "grows with the tokens"),
+        ("fixed cost of micro-batches", [f.fixed for f in each], "whatever is in them; fewer micro-batches save it"),
+        ("exchange across nodes", [f.exchange_across for f in each], "groups that are wider than a node"),
+        ("exchange within nodes", [f.exchange_within for f in each], "groups inside one node"),
+        ("gathers and reductions", [f.other_comm for f in each], "of weights and gradients, where no work hides them"),
+        ("idle in a group", [f.idle - f.unheld for f in each], "waiting for slower groups"),
+        ("idle without a group", [f.unheld for f in each], "no group holds the rank"),
+    ]
+
+
+def instead(plan: Plan) -> Content:
+    """The ways that were tried and not taken."""
+    if not plan.instead:
+        return None
+    rows = [(way(other), cost(other), against(plan, other), other.because) for other in plan.instead]
+    heads = ("instead", ">step", ">against this plan", "because")
+    return join(tag("h3", "What else was tried"), table(heads, rows, "Other ways, simulated when the plan was made"))
+
+
+def way(other: Instead) -> str:
+    return other.layout or f"{other.strategy} with zero {other.zero}, sync {other.sync}"
+
+
+def cost(other: Instead) -> str:
+    return "impossible" if other.value is None else duration(other.value)
+
+
+def against(plan: Plan, other: Instead) -> str:
+    return (
+        ""
+        if other.value is None or not plan.outcome.value
+        else f"{100 * (other.value / plan.outcome.value - 1):+.1f} %"
+    )
+
+
+def hint() -> Markup:
+    asks = tag("code", "planner report PLAN --why")
+    return tag("p", "What more memory, ranks or bandwidth would save: ", asks, ".", class_="note")
+
+
+def helpful(why: WhyPlan) -> Markup:
+    """The same problem solved again with more of something."""
+    rows = [
+        (s.what, s.because or duration(s.seconds or 0.0), "" if s.saved is None else percent(s.share or 0.0))
+        for s in why.sensitivities
+    ]
+    shown = table(("with", ">step", ">saved"), rows, f"Step {why.step} solved again, simulated")
+    return join(tag("h3", "What would help"), shown)

@@ -1,0 +1,56 @@
+"""What a plan's numbers rest on: prices with their sources, devices, and the inputs as they were."""
+
+from planner.plan.model import Plan
+from planner.report.tags import Content, Markup, details, section, table, tag
+from planner.report.words import plural
+from planner.units import percent
+
+
+def rests_on(plan: Plan, measured_share: float) -> Markup:
+    """Prices with their sources, and the inputs as they were."""
+    said = f"{percent(measured_share)} of the critical path is priced by what was measured, or by fits of that."
+    heads = ("module", "priced by", ">± 80 %", "profile")
+    modules = [
+        (name, c.source, percent(c.spread), plan.uses.prices.profile) for name, c in plan.uses.prices.modules.items()
+    ]
+    wires = [
+        (name, c.source, percent(c.spread), plural(len(c.points), "point"))
+        for name, c in plan.uses.prices.collectives.items()
+    ]
+    files = [(name, source.path, tag("code", source.sha256)) for name, source in plan.uses.sources.items()]
+    rows = [tag("h3", "Prices"), table(heads, modules, "Compute")]
+    if wires:
+        rows.append(table(("collective", "priced by", ">± 80 %", "table"), wires, "Communication"))
+    if files:
+        rows += [
+            tag("h3", "Inputs"),
+            table(("input", "file", "SHA-256, shortened"), files, "As they were when the plan was made"),
+        ]
+    return section("rests-on", "What it rests on", *rows, made(plan), devices(plan), dropped(plan), lead=said)
+
+
+def made(plan: Plan) -> Content:
+    m = plan.made
+    spent = f" ({plan.outcome.effort})" if plan.outcome.effort else ""
+    batches = f"{plural(m.batches, 'batch')} from row {m.first_row}"
+    said = f"Made by {m.by}: strategy {m.strategy}, seed {m.seed}, effort {m.effort}{spent}, {batches}."
+    if plan.then:
+        further = "Further" if plan.then.batches is None else f"{plan.then.batches:,} further"
+        said += f" {further} batches come from {plan.then.folder}, each planned while earlier ones train."
+    return tag("p", said)
+
+
+def devices(plan: Plan) -> Content:
+    rows = [
+        (name, f"{device.memory_gib:g}", percent(plan.uses.limits.memory_margin), f"{device.memory_gb_per_s:,.0f}")
+        for name, device in plan.uses.devices.items()
+    ]
+    return details("Devices", table(("device", ">memory, GiB", ">margin", ">GB/s"), rows, "Devices"))
+
+
+def dropped(plan: Plan) -> Content:
+    if not plan.uses.dropped:
+        return None
+    return details(
+        f"{len(plan.uses.dropped):,} rows longer than the job allows", tag("p", ", ".join(map(str, plan.uses.dropped)))
+    )

@@ -1,0 +1,81 @@
+"""The page of the user's own ledger: runs made here, measured against predicted, and how they drift."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from planner.ledger.drift import Drift
+from planner.ledger.own import Entry, Unread
+from planner.report.page import Figure, Page
+from planner.report.scattered import Panel, Point, scatter_section, scattered
+from planner.report.tags import Markup, details, section, table
+from planner.report.words import plural
+from planner.units import GIB, duration, percent
+
+
+def runs_page(drifts: Sequence[Drift], unread: Sequence[Unread], title: str) -> Page:
+    runs = [(f"{one.plan} on {one.machine}", run) for one in drifts for run in one.runs]
+    found = [panel for panel in panels(runs) if panel.points]
+    errors = [abs(run.ratio - 1) for _, run in runs]
+    inside = sum(abs(run.ratio - 1) <= run.spread for _, run in runs)
+    figures = (
+        Figure("Runs", f"{len(runs):,}", f"{plural(len(drifts), 'plan')} and machines, measured here"),
+        Figure("Median error of time", percent(median(errors)) if errors else "", "measured against predicted"),
+        Figure("In the 80 % interval", f"{inside} of {len(runs)}", "runs"),
+        Figure("Drifted", str(sum(one.drifted for one in drifts)), "further from the runs before than the interval"),
+    )
+    sections = [scatter_section(found)] if found else []
+    return Page(
+        kind="ledger",
+        title=title,
+        subtitle=f"runs made here: {plural(len(runs), 'run')}, {plural(len(unread), 'line')} not read",
+        figures=figures,
+        sections=(*sections, last_runs(drifts), not_read(unread)),
+        data={"page": "ledger", **scattered(found, [*dict.fromkeys(source for source, _ in runs)])},
+        summary={"page": "runs", "ledger": title, "runs": len(runs), "plans": len(drifts), "unread": len(unread)},
+    )
+
+
+def panels(runs: Sequence[tuple[str, Entry]]) -> tuple[Panel, Panel]:
+    times = [Point(s, run.when, run.measured_seconds, run.predicted_seconds, run.spread) for s, run in runs]
+    sizes = [
+        Point(s, run.when, run.measured_peak_bytes / GIB, run.predicted_peak_bytes / GIB, 0.0)
+        for s, run in runs
+        if run.measured_peak_bytes and run.predicted_peak_bytes
+    ]
+    return Panel("time", "Time of a step", "s", times), Panel("memory", "Peak memory of a rank", "GiB", sizes)
+
+
+def last_runs(drifts: Sequence[Drift]) -> Markup:
+    rows = [(one.plan, one.machine, *cells(one)) for one in drifts]
+    heads = ("plan", "machine", ">runs", ">predicted", ">measured", ">ratio", ">before", "")
+    each = [details(f"{one.plan} on {one.machine}", all_runs(one)) for one in drifts]
+    lead = "Ratio: measured over predicted; before: its median over the runs before."
+    return section("runs", "Last runs", table(heads, rows, "The last run of every plan and machine"), *each, lead=lead)
+
+
+def cells(one: Drift) -> tuple[str, ...]:
+    verdict = "drifted" if one.drifted else "missed" if one.missed else "as predicted"
+    predicted = f"{duration(one.last.predicted_seconds)} ± {percent(one.last.spread)}"
+    before = "" if one.before is None else f"{one.before:.2f}"
+    return str(len(one.runs)), predicted, duration(one.last.measured_seconds), f"{one.last.ratio:.2f}", before, verdict
+
+
+def all_runs(one: Drift) -> Markup:
+    rows = [
+        (
+            r.when[:19].replace("T", " "),
+            r.digest,
+            str(r.steps),
+            *map(duration, (r.predicted_seconds, r.measured_seconds)),
+            f"{r.ratio:.2f}",
+        )
+        for r in one.runs
+    ]
+    return table(
+        ("when", "digest", ">steps", ">predicted", ">measured", ">ratio"), rows, f"{one.plan} on {one.machine}"
+    )
+
+
+def not_read(unread: Sequence[Unread]) -> Markup:
+    rows = [(str(line.line), line.why) for line in unread]
+    return section("unread", "Lines that are no run", table(("line", "why"), rows, "Not read") if rows else "None.")

@@ -1,0 +1,95 @@
+"""Predicted against measured as points, for the page's script, and the section that shows them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from planner.report.tags import Markup, details, section, table, tag
+from planner.report.words import plural
+
+DIGITS = 5  # significant, of a point: finer than any screen
+
+
+class Point(NamedTuple):
+    source: str
+    name: str
+    measured: float
+    predicted: float
+    spread: float  # of the 80 % interval; 0: none is said
+
+
+class Panel(NamedTuple):
+    """One quantity."""
+
+    key: str
+    title: str
+    unit: str
+    points: Sequence[Point]
+
+
+def scattered(panels: Sequence[Panel], sources: Sequence[str]) -> dict[str, Any]:
+    """Columns, sources by number."""
+    number = {name: at for at, name in enumerate(sources)}
+    return {
+        "sources": [*sources],
+        "panels": [
+            {
+                "key": panel.key,
+                "title": panel.title,
+                "unit": panel.unit,
+                "source": [number[p.source] for p in panel.points],
+                "name": [p.name for p in panel.points],
+                "measured": [rounded(p.measured) for p in panel.points],
+                "predicted": [rounded(p.predicted) for p in panel.points],
+                "spread": [rounded(p.spread) for p in panel.points],
+            }
+            for panel in panels
+        ],
+    }
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def scatter_section(panels: Sequence[Panel]) -> Markup:
+    """A canvas for each quantity; sources are chosen below them."""
+    drawn = [plot(at, panel) for at, panel in enumerate(panels)]
+    hint = "Point at a mark, or touch it. A source by itself: choose it below."
+    says = tag("p", hint, id="point", class_="note", aria_live="polite")
+    sources = tag("div", id="sources", role="group", aria_label="Sources to show")
+    live = tag("div", tag("div", drawn, class_="panels"), says, sources, class_="live")
+    lead = (
+        "Every mark is a measured row; on the diagonal it was predicted exactly, between the dashed lines within 10 %."
+    )
+    return section("scatter", "Predicted against measured", live, *points(panels), lead=lead)
+
+
+def points(panels: Sequence[Panel]) -> list[Markup]:
+    """Every mark in numbers."""
+    heads = ("row", "source", ">measured", ">predicted", ">error")
+    return [
+        details(
+            f"{panel.title}: {plural(len(panel.points), 'row')} as a table",
+            table(heads, [cells(point) for point in panel.points], f"{panel.title}, {panel.unit}"),
+        )
+        for panel in panels
+    ]
+
+
+def cells(point: Point) -> tuple[str, ...]:
+    error = f"{100 * (point.predicted / point.measured - 1):+.1f} %"
+    return point.name, point.source, f"{point.measured:.4g}", f"{point.predicted:.4g}", error
+
+
+def plot(at: int, panel: Panel) -> Markup:
+    canvas = tag(
+        "canvas",
+        "The tables below say the errors.",
+        tabindex="0",
+        role="application",
+        data_panel=str(at),
+        aria_label=f"{panel.title}: predicted against measured. Left and right go from point to point.",
+        aria_describedby="point",
+    )
+    name = tag("figcaption", f"{panel.title}, {panel.unit}")
+    return tag("figure", name, tag("div", canvas, class_="stage square"))

@@ -1,0 +1,103 @@
+"""HTML from Python: everything that is not markup already is escaped, so that no name can become a tag."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+UNITS = re.compile(r"(?<=[0-9]) (?=(?:%|×|[mµn]?s|[KMG]i?B)(?![A-Za-z0-9]))|(?<=[≤±]) (?=[0-9])")
+VOID = {"meta", "br", "link", "input", "rect", "path", "line"}
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Content = str | Iterable["Content"] | None
+
+
+def escaped(text: str) -> Markup:
+    """Text as HTML. What a file may not hold, half of a surrogate pair, becomes a question mark."""
+    return Markup(text.encode("utf-8", "replace").decode().translate(ENTITIES))
+
+
+def join(*content: Content) -> Markup:
+    """Pieces after each other: markup as it is, text escaped."""
+    parts: list[str] = []
+    for piece in content:
+        if isinstance(piece, Markup):
+            parts.append(piece)
+        elif isinstance(piece, str):
+            parts.append(escaped(piece))
+        elif piece is not None:
+            parts.append(join(*piece))
+    return Markup("".join(parts))
+
+
+def tag(name: str, /, *content: Content, **attributes: str | float | bool | None) -> Markup:
+    """`tag("td", "3.1", class_="num")`; an attribute that is None or False is left out, `_` becomes `-`."""
+    said = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        said.append(f" {key}" if value is True else f' {key}="{escaped(number(value))}"')
+    if name in VOID and not content:
+        return Markup(
+            f"<{name}{''.join(said)}>" if name in {"meta", "br", "link", "input"} else f"<{name}{''.join(said)}/>"
+        )
+    return Markup(f"<{name}{''.join(said)}>{join(*content)}</{name}>")
+
+
+def number(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def island(data: Any) -> Markup:
+    """Data for the page's script, inside an element that no text can close."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign, code in UNSAFE.items():
+        text = text.replace(sign, code)
+    whole = text.encode("utf-8", "replace").decode()
+    return Markup(f'<script type="application/json" id="data">{whole}</script>')
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: str = "") -> Markup:
+    """Columns that begin with `>` are numbers; the first column names its row."""
+    heads = [*columns]
+    kinds = ["num" if head.startswith(">") else None for head in heads]
+    head = tag("tr", [tag("th", h.removeprefix(">"), scope="col", class_=k) for h, k in zip(heads, kinds, strict=True)])
+    body = [
+        tag(
+            "tr",
+            [
+                tag("th", cell, scope="row") if at == 0 else tag("td", cell, class_=kind)
+                for at, (cell, kind) in enumerate(zip(row, kinds, strict=True))
+            ],
+        )
+        for row in rows
+    ]
+    said = tag("caption", caption) if caption else None
+    whole = tag("table", said, tag("thead", head), tag("tbody", body))
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+
+
+def details(summary: str, *content: Content, **attributes: str) -> Markup:
+    """What is there for those who want the numbers."""
+    return tag("details", tag("summary", summary), *content, **attributes)
+
+
+def together(text: str) -> str:
+    """A number and its unit stay on one line."""
+    return UNITS.sub("\N{NO-BREAK SPACE}", text)
+
+
+def section(key: str, title: str, *content: Content, lead: Content = None) -> Markup:
+    """A landmark with its heading."""
+    head = tag("h2", title, id=f"{key}-title")
+    said = tag("p", together(lead) if isinstance(lead, str) else lead, class_="lead") if lead else None
+    return tag("section", head, said, *content, id=key, aria_labelledby=f"{key}-title")

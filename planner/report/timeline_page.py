@@ -1,0 +1,55 @@
+"""The page of a recording: the same timeline, and where each rank's time went."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from planner.report.columns import Book
+from planner.report.in_time import in_time
+from planner.report.page import Figure, Page, stepwise
+from planner.report.parts_by_rank import shares, time_by_rank
+from planner.report.shown import Shown
+from planner.report.tags import section, tag
+from planner.report.words import plural
+from planner.units import duration, percent
+
+
+def timeline_page(title: str, steps: Sequence[Shown]) -> Page:
+    """Of every step that was recorded."""
+    label = steps[0].label
+    values = [shown.timeline.step_seconds for shown in steps]
+    each = [shown.timeline.breakdown() for shown in steps]
+    sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
+    ranks, tasks = steps[0].timeline.ranks, sum(len(shown.timeline.events) for shown in steps)
+    over = f"{duration(min(values))} to {duration(max(values))}, " if len(steps) > 1 else ""
+    whole = sum(sums) or 1.0
+    said = f"Where the time goes, mean of all ranks, {label}"
+    return Page(
+        kind="timeline",
+        title=title,
+        subtitle=f"{label} · {plural(ranks, 'rank')} · {plural(len(steps), 'step')} · {plural(tasks, 'event')}",
+        figures=(
+            Figure("Median step" if len(steps) > 1 else "Step", duration(median(values)), f"{over}{label}"),
+            Figure("Computing", percent(sums[0] / whole), f"of the mean rank, {label}"),
+            Figure("Waiting for communication", percent(sums[1] / whole), f"of the mean rank, {label}"),
+            Figure("Idle", percent(sums[2] / whole), f"of the mean rank, {label}"),
+        ),
+        sections=(
+            tag("section", tag("h2", said, class_="small"), shares(*sums), class_="shares", aria_label=said),
+            in_time(steps),
+            section("by-rank", "Where each rank's time goes", stepwise([time_by_rank(shown) for shown in steps])),
+        ),
+        data={"page": "timeline", **Book(steps).data(), "caps": [], "ranksOf": {}, "measured": []},
+        summary=summary(title, steps),
+    )
+
+
+def summary(title: str, steps: Sequence[Shown]) -> dict[str, object]:
+    return {
+        "page": "timeline",
+        "plan": title,
+        "label": steps[0].label,
+        "ranks": steps[0].timeline.ranks,
+        "steps": len(steps),
+        "tasks": sum(len(shown.timeline.events) for shown in steps),
+        "step_seconds": median(shown.timeline.step_seconds for shown in steps),
+    }

@@ -1,0 +1,251 @@
+"""The page in a browser: it draws, it zooms, it says nothing wrong, and asks nobody for anything."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from planner.report import timeline_page
+from planner.report.shown import Fact, Shown, simulated
+from planner.simulate import Event, Timeline
+from planner.specs.base import Ranks
+from tests.report.chromium import Chromium, browser
+from tests.report.made import EVIL, PLANS, page, scored, ten_steps
+from tests.report.test_pages import html_of
+
+pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here: `make browser` installs it")
+TOUCH = 44  # px, of what a finger can hit
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    found = Chromium(browser() or "")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+def saved(folder: Path, name: str) -> Path:
+    path = folder / f"{name.replace(' ', '-')}.html"
+    if not path.exists():
+        path.write_text(html_of(name), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", [*PLANS, "ten", "timeline", "nothing", "runs", "no runs"])
+@pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
+def test_a_page_draws_without_complaint(chromium, folder, name, phone):
+    chromium.open(saved(folder, name), 390 if phone else 1280, 844, dark=phone, phone=phone)
+    assert chromium.complaints() == []
+    assert [url for url in chromium.requests() if not url.startswith("file:")] == []
+    assert len(chromium.requests()) == 1
+    assert chromium.run("document.documentElement.scrollWidth <= innerWidth")
+    assert chromium.run(f"probe.small({TOUCH})") == []
+
+
+def view(chromium: Chromium) -> list[float]:
+    return chromium.run("[state.t0, state.t1, state.r0, state.r1]")
+
+
+def test_keys_zoom_and_move(chromium, folder):
+    chromium.open(saved(folder, "encoder"))
+    chromium.run("document.querySelector('#timeline').focus()")
+    whole = view(chromium)
+    chromium.key("+")
+    near = view(chromium)
+    assert near[1] - near[0] == pytest.approx(0.6 * (whole[1] - whole[0]))
+    chromium.key("ArrowRight")
+    moved = view(chromium)
+    assert moved[0] > near[0]
+    assert moved[1] - moved[0] == pytest.approx(near[1] - near[0])
+    chromium.key("]")
+    assert view(chromium)[3] - view(chromium)[2] < whole[3] - whole[2]
+    chromium.key("0")
+    assert view(chromium) == whole
+    for _ in range(200):
+        chromium.run("ACTIONS['zoom-in']()")
+    assert view(chromium)[1] - view(chromium)[0] == pytest.approx(10)
+    chromium.key("Home")
+    assert view(chromium) == whole
+
+
+def test_wheel_and_drag(chromium, folder):
+    chromium.open(saved(folder, "encoder"))
+    x, y = chromium.run("((b) => [b.x + b.width / 2, b.y + b.height / 2])(canvas.getBoundingClientRect())")
+    whole = view(chromium)
+    chromium.mouse("mouseWheel", x, y, deltaX=0, deltaY=-100)
+    chromium.settle()
+    assert view(chromium) == whole, "the wheel scrolls the page until the timeline has the focus"
+    chromium.mouse("mouseWheel", x, y, deltaX=0, deltaY=-100, modifiers=2)
+    chromium.settle()
+    near = view(chromium)
+    assert near[1] - near[0] < whole[1] - whole[0]
+    chromium.mouse("mousePressed", x, y, button="left", clickCount=1)
+    chromium.mouse("mouseMoved", x - 60, y, button="left", buttons=1)
+    chromium.mouse("mouseReleased", x - 60, y, button="left", clickCount=1)
+    chromium.settle()
+    assert view(chromium)[0] > near[0]
+
+
+@pytest.mark.parametrize("name", ["demo", "encoder", "kinds"])
+def test_the_script_reads_what_was_written(chromium, folder, name):
+    """Every event of every rank, as the script decodes it, is the timeline's."""
+    chromium.open(saved(folder, name))
+    found = chromium.run("probe.decoded()")
+    plan, scores = scored(name)
+    shown = simulated(plan, 0, scores[0])
+    tick = page(name).data["tick"]
+    for rank, events in enumerate(found):
+        expected = [e for e in shown.timeline.events if rank in e.ranks]
+        assert len(events) == len(expected)
+        by_id = {e.id: e for e in expected}
+        for task, start, end, tokens in events:
+            assert start == pytest.approx(by_id[task].start, abs=tick)
+            assert end == pytest.approx(by_id[task].end, abs=1.01 * tick)
+            assert tokens == shown.facts[task].tokens
+
+
+def test_pointing_says_what_is_there(chromium, folder):
+    chromium.open(saved(folder, "demo"))
+    _, scores = scored("demo")
+    event = next(e for e in scores[0].timeline.events if e.phase == "B")
+    middle = (event.start + event.end) / 2 / page("demo").data["tick"]
+    x = chromium.run(f"canvas.getBoundingClientRect().x + toX({middle}, canvas.getBoundingClientRect().width)")
+    y = chromium.run("canvas.getBoundingClientRect().y + AXIS + 20")
+    chromium.click(x, y)
+    said = chromium.run("document.querySelector('#readout').innerText")
+    assert event.id in said
+    assert "simulated" in said
+    tokens = {task.id: task.tokens for task in scores[0].tasks}[event.id]
+    assert f"{tokens:,}" in said
+
+
+def test_steps_are_chosen(chromium, folder):
+    chromium.open(saved(folder, "ten"))
+    _, scores = ten_steps()
+    chromium.run("document.querySelector('[role=radio][data-step=\"7\"]').click()")
+    chromium.settle()
+    assert view(chromium)[1] * chromium.run("data.tick") == pytest.approx(scores[7].value, rel=1e-6)
+    assert chromium.run("document.querySelectorAll('#groups .of-step.on').length") == 1
+    assert chromium.run("document.querySelector('#groups .of-step.on').dataset.step") == "7"
+    chromium.run("document.querySelector('[role=radio][data-step=\"7\"]').focus()")
+    chromium.key("ArrowRight")
+    assert chromium.run("state.step") == 8
+
+
+def test_many_steps_are_a_list(chromium, tmp_path):
+    target = tmp_path / "steps.html"
+    steps = [Shown(f"step {at}", "simulated", Timeline((), 1.0 + at, 1)) for at in range(70)]
+    target.write_text(timeline_page("steps", steps).html(), encoding="utf-8")
+    chromium.open(target)
+    chromium.run("((s) => { s.value = '69'; s.dispatchEvent(new Event('change')); })(document.querySelector('#step'))")
+    chromium.settle()
+    assert view(chromium)[1] * chromium.run("data.tick") == pytest.approx(70.0)
+    assert chromium.complaints() == []
+
+
+def test_pointing_at_a_group_says_who_it_is(chromium, folder):
+    chromium.open(saved(folder, "demo"))
+    block = "document.querySelector('.block')"
+    chromium.run(f"{block}.scrollIntoView({{ block: 'center' }})")
+    chromium.settle()
+    x, y = chromium.run(f"((b) => [b.x + b.width / 2, b.y + b.height / 2])({block}.getBoundingClientRect())")
+    chromium.click(x, y)
+    said = chromium.run("document.querySelector('#groups .say').textContent")
+    assert said.startswith(next(iter(scored("demo")[0].steps[0].micro_batches[0])))
+
+
+def test_names_stay_text(chromium, tmp_path):
+    chromium.open(saved(tmp_path, "timeline"))
+    assert chromium.run("document.images.length") == 0
+    assert EVIL in chromium.run("document.querySelector('#readout').textContent")
+    chromium.run("document.querySelector('#in-view-details').open = true")
+    chromium.settle()
+    assert EVIL in chromium.run("document.querySelector('#in-view').textContent")
+    assert chromium.complaints() == []
+
+
+def test_the_theme_follows_the_system_and_the_button(chromium, folder):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    pixel = "[...canvas.getContext('2d').getImageData(2, 2, 1, 1).data].slice(0, 3).join()"
+    seen = {}
+    for dark in (False, True):
+        chromium.open(saved(folder, "demo"), dark=dark)
+        seen[dark] = (chromium.run(colour), chromium.run(pixel))
+    assert seen[False][0] != seen[True][0]
+    assert seen[False][1] != seen[True][1]
+    chromium.run("document.querySelector('#theme').click()")  # light, on a dark system
+    chromium.settle()
+    assert (chromium.run(colour), chromium.run(pixel)) == seen[False]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(chromium, folder, theme):
+    """WCAG 2.1: at least 4.5 to 1, of every text that is on the page and of labels on blocks."""
+    chromium.open(saved(folder, "kinds"), dark=theme == "dark")
+    texts, inks = chromium.run("probe.contrasts()"), chromium.run("probe.inks()")
+    assert len(texts) > 100
+    assert [entry for entry in texts if entry[0] < 4.5] == []
+    assert [entry for entry in inks if entry[0] < 4.5] == []
+
+
+def test_many_events_stay_fluid_and_true(chromium, tmp_path):
+    """More events than pixels are mixed: what a pixel shows is the share of the time that something runs."""
+    count = 20_000
+    events = tuple(
+        Event(f"m[0]/F/{at}/g", "F", "m", Ranks((0,)), at * 1e-3, at * 1e-3 + 0.25e-3) for at in range(count)
+    )
+    shown = Shown("step 0", "simulated", Timeline(events, count * 1e-3, 1), {e.id: Fact("g") for e in events})
+    target = tmp_path / "many.html"
+    target.write_text(timeline_page("many", [shown]).html(), encoding="utf-8")
+    chromium.open(target)
+    mixed = chromium.run("probe.share(400, 200, 400, 1)")
+    assert mixed == pytest.approx([0.25] * 3, abs=0.03)
+    assert chromium.complaints() == []
+
+
+def test_ranks_beyond_pixels_are_mixed_too(chromium, tmp_path):
+    """Every other rank of 4000 works all the time: half the colour."""
+    event = Event("m[0]/F/0/g", "F", "m", Ranks(range(0, 4000, 2)), 0.0, 1.0)
+    shown = Shown("step 0", "simulated", Timeline((event,), 1.0, 4000), {event.id: Fact("g")})
+    target = tmp_path / "wide.html"
+    target.write_text(timeline_page("wide", [shown]).html(), encoding="utf-8")
+    chromium.open(target)
+    mixed = chromium.run("probe.share(400, 200, 1, 1)")
+    assert mixed == pytest.approx([0.5] * 3, abs=0.06)
+
+
+def test_without_scripts_the_tables_are_there(chromium, folder):
+    chromium.ask("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.load(saved(folder, "demo"))
+        root = chromium.ask("DOM.getDocument", depth=1)["root"]["nodeId"]
+        for what in ("table", ".band", "noscript p"):
+            assert chromium.ask("DOM.querySelectorAll", nodeId=root, selector=what)["nodeIds"]
+    finally:
+        chromium.ask("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_fingers(chromium, folder):
+    """A tap chooses, one finger moves in time, two zoom; a finger that goes down the page scrolls it."""
+    chromium.open(saved(folder, "encoder"), 390, 844, phone=True)
+    chromium.run("document.querySelector('#timeline').scrollIntoView({ block: 'center' })")
+    chromium.settle()
+    x, y = chromium.run("((b) => [b.x + b.width / 2, b.y + b.height / 2])(canvas.getBoundingClientRect())")
+    whole = view(chromium)
+    chromium.touch([[(x - 40, y), (x + 40, y)], [(x - 60, y), (x + 60, y)], [(x - 80, y), (x + 80, y)]])
+    near = view(chromium)
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 2, rel=0.3)
+    chromium.touch([[(x + 40, y)], [(x + 10, y)], [(x - 30, y)]])
+    assert view(chromium)[0] > near[0]
+    assert view(chromium)[1] - view(chromium)[0] == pytest.approx(near[1] - near[0])
+    chromium.touch([[(x, y)]])
+    assert chromium.run("state.rank") in (3, 4)
+    scrolled, before = chromium.run("scrollY"), view(chromium)
+    chromium.touch([[(x, y)], [(x, y - 30)], [(x, y - 90)], [(x, y - 150)]])
+    assert chromium.run("scrollY") > scrolled
+    assert view(chromium) == before

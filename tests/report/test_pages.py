@@ -1,0 +1,171 @@
+"""Pages are whole, safe, small, accessible in their bones, and the same bytes for the same input."""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from planner.ledger.drift import drift
+from planner.ledger.own import Entry, Unread
+from planner.plan.model import Instead, SourceFile
+from planner.report import Shown, plan_page, runs_page, timeline_page
+from planner.report.shown import Fact
+from planner.simulate import Event, Timeline
+from planner.specs.base import Ranks, changed
+from tests.report.decoding import Elements, data_of
+from tests.report.made import EVIL, PLANS, page, scored, ten_steps
+
+NAMESPACE = "http://www.w3.org/2000/svg"
+
+
+def run(name: str, when: str, ratio: float) -> Entry:
+    return Entry(when, EVIL, name, "0123", 3, 1.0, 0.1, ratio)
+
+
+def evil_timeline(label: str = "simulated") -> Shown:
+    name = f"{EVIL}[0]/F/0/{EVIL}"
+    event = Event(name, "F", EVIL, Ranks((0, 1)), 0.0, 1.0, 0.1)
+    return Shown(EVIL, label, Timeline((event,), 1.0, 2), {name: Fact(EVIL, 5)})
+
+
+RUNS = [run("a", "2026-01-01", 1.05), run("a", "2026-01-02", 1.5), run(EVIL, "2026-01-01", 0.9)]
+OTHERS = {
+    "ten": lambda: plan_page(*ten_steps()),
+    "timeline": lambda: timeline_page(EVIL, [evil_timeline()]),
+    "nothing": lambda: timeline_page("nothing", [Shown("step 0", "measured", Timeline((), 0.0, 2))]),
+    "runs": lambda: runs_page(drift(RUNS), [Unread(3, EVIL)], EVIL),
+    "no runs": lambda: runs_page([], [], "empty"),
+}
+PAGES = (*PLANS, *OTHERS)
+
+
+@cache
+def html_of(name: str) -> str:
+    return (page(name) if name in PLANS else OTHERS[name]()).html()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_asks_nobody_for_anything(name):
+    html = html_of(name)
+    assert not re.findall(
+        r"(?i)https?:|//[a-z0-9-]+\.[a-z]|url\(|@import|\bfetch\(|XMLHttpRequest|WebSocket|import\(", html
+    )
+    elements = Elements(html)
+    for attributes in (attributes for _, attributes in elements.found):
+        assert not {"src", "srcset", "action", "style"} & {*attributes}
+        assert (attributes.get("href") or "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    assert not elements.all("img", "iframe", "object", "embed", "link", "form", "base")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_policy_allows_just_what_is_there(name):
+    html = html_of(name)
+    (policy,) = [a["content"] for a in Elements(html).all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    for kind, text in (("style", re.findall(r"<style>(.*?)</style>", html, re.S)), ("script", scripts(html))):
+        (inline,) = text
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def scripts(html: str) -> list[str]:
+    return re.findall(r"<script>(.*?)</script>", html, re.S)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_landmarks_headings_and_labels(name):
+    page = Elements(html_of(name))
+    for landmark in ("header", "main", "footer", "h1"):
+        assert len(page.all(landmark)) == 1
+    levels = [int(tag[1]) for tag, _ in page.found if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
+    assert len(ids) == len({*ids})
+    for attributes in page.all("section"):
+        assert attributes.get("aria-label") or attributes["aria-labelledby"] in ids
+    for attributes in page.all("canvas"):
+        assert attributes["role"] and attributes["aria-label"]
+        assert attributes.get("aria-describedby", ids[0]) in ids
+    for attributes in page.all("svg"):
+        assert attributes.get("aria-label") or attributes.get("aria-hidden") == "true"
+    assert page.all("html") == [{"lang": "en"}]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "no runs"])
+def test_every_picture_has_its_numbers(name):
+    """Tables stand in the page itself, for those who see no canvas and run no script."""
+    page = Elements(html_of(name))
+    assert page.all("noscript")
+    assert len(page.all("table")) >= 2
+    assert all("scope" in attributes for attributes in page.all("th"))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_same_plan_gives_the_same_bytes(name):
+    assert plan_page(*scored(name)).html() == html_of(name)
+
+
+def test_ten_steps_of_64_ranks_fit_into_two_megabytes():
+    assert len(html_of("ten").encode()) < 2e6
+
+
+def test_no_name_becomes_a_tag():
+    plan, scores = scored("demo")
+    sources = {EVIL: SourceFile(path=EVIL, sha256=EVIL)}
+    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layout=EVIL),)
+    made = changed(plan.made, by=EVIL, strategy=EVIL)
+    prices = changed(plan.uses.prices, profile=EVIL)
+    evil = changed(plan, name=EVIL, made=made, instead=instead, uses=changed(plan.uses, sources=sources, prices=prices))
+    html = plan_page(evil, scores, [(0, evil_timeline("measured"))]).html()
+    page = Elements(html)
+    assert not page.all("img")
+    assert len(page.all("script")) == 2
+    assert "<img" not in html
+    assert html.count("</script>") == 2
+    assert EVIL in "".join(page.text)
+    assert EVIL in data_of(html)["groups"]
+
+
+def test_a_page_says_what_its_numbers_are():
+    for name in PLANS:
+        text = "".join(Elements(html_of(name)).text)
+        assert "simulated" in text
+        assert "measured" not in text.partition("Why this plan")[0].replace("priced by what was measured", "")
+    text = "".join(Elements(html_of("runs")).text)
+    assert "measured here" in text
+
+
+def test_numbers_of_the_page_are_the_scores():
+    _, scores = scored("kinds")
+    summary = page("kinds").summary
+    assert summary["step_seconds"] == scores[0].value
+    assert summary["peak_memory_gib"] * 2**30 in scores[0].memory.peaks
+    assert summary["bound"] <= summary["step_seconds"]
+    assert msgspec.json.encode(summary)
+
+
+def test_every_mark_stands_in_a_table():
+    page = Elements(html_of("runs"))
+    text = " ".join(page.text)
+    for entry in RUNS:
+        assert entry.when in text
+        assert f"{100 * (1 / entry.ratio - 1):+.1f} %" in text
+
+
+def test_every_group_is_drawn_once():
+    for name in ("demo", "kinds"):
+        plan, _ = scored(name)
+        groups = sum(len(row) for step in plan.steps for row in step.micro_batches)
+        assert len([a for a in Elements(html_of(name)).all("g") if (a["class"] or "").startswith("block")]) == groups
+
+
+def test_a_plan_whose_ranks_differ_has_both_caps():
+    """Two kinds of devices, two lines."""
+    assert len(data_of(html_of("kinds"))["caps"]) == 2
