@@ -15,7 +15,7 @@ from planner.plan.model import Instead, Plan
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import Sync
-from planner.strategies import strategy
+from planner.strategies import REFINES, refining, strategy
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 BEST = "best"
@@ -45,17 +45,38 @@ def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
 
 def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """Let the job's strategy decide batch by batch."""
-    chosen = strategy(inputs.job.strategy)
-    reason = chosen.supports(inputs)
+    chosen, reason = strategy(inputs.job.strategy), unsupported(inputs)
     if reason:
         raise InputError(reason, where="strategy", fix="change the job, or its strategy")
     plans, seconds = [], []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        plans.append(chosen.plan(replace(inputs, batches=(batch,)), None))
+        one = replace(inputs, batches=(batch,))
+        plans.append(chosen.plan(one, base_of(one)))
         seconds.append(perf_counter() - start)
     return Solved(join(plans), tuple(seconds))
+
+
+def unsupported(inputs: Inputs) -> str | None:
+    """Why the job's strategy cannot decide it, or the one that it starts from; None when they can."""
+    reason = strategy(inputs.job.strategy).supports(inputs)
+    return reason or (unsupported(earlier(inputs)) if inputs.job.strategy in REFINES else None)
+
+
+def earlier(inputs: Inputs) -> Inputs:
+    """The job for the strategy that its own starts from."""
+    wanted = refining(inputs.job.strategy).before(inputs)
+    return replace(wanted, job=changed(wanted.job, strategy=REFINES[inputs.job.strategy]))
+
+
+def base_of(inputs: Inputs) -> Plan | None:
+    """What the job's strategy starts from, if it refines another one's plan; under its own name. Raises Infeasible."""
+    if inputs.job.strategy not in REFINES:
+        return None
+    before = earlier(inputs)
+    base = strategy(before.job.strategy).plan(before, base_of(before))
+    return changed(base, made=changed(base.made, strategy=inputs.job.strategy))
 
 
 def best(inputs: Inputs, on_batch: OnProgress) -> Solved:

@@ -11,8 +11,15 @@ STRATEGIES = {
     "sequence_groups": "planner.strategies.sequence_groups",
     "data_ranks": "planner.strategies.data_ranks",
     "parallel_search": "planner.strategies.parallel_search",
+    "pipeline_order": "planner.strategies.pipeline_order",
 }
-STATIC = ("parallel_search",)  # one layout for all batches alike: no other way to place the same sequences
+REFINES = {
+    "pipeline_order": "parallel_search"
+}  # whose plan a strategy starts from: as `base`, of the job as it wants it
+STATIC = (
+    "parallel_search",
+    "pipeline_order",
+)  # one layout for all batches alike: no other way to place the same sequences
 
 
 class Strategy(Protocol):
@@ -25,6 +32,18 @@ class Strategy(Protocol):
 
     def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
         """The decision, with its outcome. Raises Infeasible."""
+
+
+class Refining(Strategy, Protocol):
+    """A strategy that starts from another one's plan."""
+
+    def before(self, inputs: Inputs) -> Inputs:
+        """The job as the other one should see it."""
+
+
+def refining(name: str) -> Refining:
+    """One of REFINES."""
+    return import_module(STRATEGIES[name])
 
 
 def strategy(name: str) -> Strategy:

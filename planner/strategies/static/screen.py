@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.costs.static.footprint import Footprint, footprint, peak, probability
 from planner.costs.static.layouts import SCHEMES, machine_of, recomputed
 from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Scheme, Setup
+from planner.costs.static.setup import Setup
 from planner.costs.static.step import StepSeconds, step_seconds
 from planner.errors import InputError
 from planner.specs.accounting import Accounting

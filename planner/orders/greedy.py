@@ -1,0 +1,111 @@
+"""An order made as it runs: whenever a stage is free, a rule says what it does next of what is ready."""
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from planner.orders.problem import Order, Pipeline
+
+NOW = 1e-12  # seconds: what is ready so soon is ready
+
+
+class Rule(NamedTuple):
+    """What stages prefer. Each number is one per stage."""
+
+    most: tuple[int, ...]  # micro-batches between F and I
+    eager: tuple[int, ...]  # below so many, F goes before an I that is ready; otherwise I goes first
+    patience: tuple[float, ...]  # by what share of itself a W may delay a slot that is about to come
+    closing: tuple[float, ...]  # the same once no F is left
+
+
+@dataclass(slots=True)
+class Running:
+    """Where a run is: of each stage what is done and held, when it is free, what has come."""
+
+    pipeline: Pipeline
+    rule: Rule
+    arrived: list[list[float]]
+    returned: list[list[float]]
+    done: list[list[int]]  # F, I, W
+    held: list[float]
+    free: list[float]
+    words: list[list[str]]
+    events: list[tuple[float, int]] = field(default_factory=list)
+
+    def run(self) -> Order | None:
+        """None where the memory lets it stand still, which a cap of one micro-batch and more does not."""
+        self.events = [(0.0, s) for s in range(self.pipeline.stages)]
+        while self.events:
+            now, stage = heappop(self.events)
+            if now >= self.free[stage] - NOW and self.done[stage][2] < self.pipeline.micro_batches:
+                letter = self.choose(stage, now)
+                if letter:
+                    self.put(stage, letter, now)
+        complete = all(done[2] == self.pipeline.micro_batches for done in self.done)
+        return tuple("".join(word) for word in self.words) if complete else None
+
+    def choose(self, s: int, now: float) -> str:
+        """The letter of the next slot; nothing, with an event for when there may be one, if the stage should wait."""
+        m, rule = self.pipeline.micro_batches, self.rule
+        forwards, inputs, weights = self.done[s]
+        back = self.returned[s][inputs] if inputs < m else inf
+        ahead, room = inf, False
+        if forwards < m:
+            room = self.held[s] + self.pipeline.held[s][forwards] <= self.pipeline.cap[s] * (1 + 1e-12)
+            if room and forwards - inputs < rule.most[s]:
+                ahead = self.arrived[s][forwards]
+        if back <= now + NOW:
+            return "F" if ahead <= now + NOW and forwards - inputs < rule.eager[s] else "I"
+        if ahead <= now + NOW:
+            return "F"
+        soon = min(back, ahead)
+        if weights < inputs:
+            takes = self.pipeline.weights[s][weights]
+            patience = rule.closing[s] if forwards == m else rule.patience[s]
+            wait = patience if inputs + 1 < m else 0.0  # nothing makes up for what the last I is late
+            full = forwards < m and not room and self.arrived[s][forwards] <= now + NOW
+            if full or inputs == m or now + takes <= soon + wait * takes + NOW:
+                return "W"
+        if soon < inf:
+            heappush(self.events, (soon, s))
+        return ""
+
+    def put(self, s: int, letter: str, now: float) -> None:
+        """Do it, and tell those who wait for it."""
+        pipeline, done = self.pipeline, self.done[s]
+        number = "FIW".index(letter)
+        k = done[number]
+        done[number] += 1
+        self.words[s].append(letter)
+        if letter == "F":
+            end = now + pipeline.forward[s][k]
+            self.held[s] += pipeline.held[s][k]
+            if s + 1 < pipeline.stages:
+                self.tell(self.arrived, s + 1, k, end + pipeline.ahead[s][k])
+            else:
+                self.returned[s][k] = end
+        elif letter == "I":
+            end = now + pipeline.inputs[s][k]
+            self.held[s] -= pipeline.held[s][k] - pipeline.kept[s][k]
+            if s:
+                self.tell(self.returned, s - 1, k, end + pipeline.back[s - 1][k])
+        else:
+            end = now + pipeline.weights[s][k]
+            self.held[s] -= pipeline.kept[s][k]
+        self.free[s] = end
+        heappush(self.events, (end, s))
+
+    def tell(self, rows: list[list[float]], stage: int, k: int, when: float) -> None:
+        rows[stage][k] = when
+        if self.free[stage] <= when:
+            heappush(self.events, (when, stage))
+
+
+def greedy(pipeline: Pipeline, rule: Rule) -> Order | None:
+    """The order that a rule makes."""
+    p, m = pipeline.stages, pipeline.micro_batches
+    arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]
+    returned = [[inf] * m for _ in range(p)]
+    words: list[list[str]] = [[] for _ in range(p)]
+    return Running(pipeline, rule, arrived, returned, [[0, 0, 0] for _ in range(p)], [0.0] * p, [0.0] * p, words).run()

@@ -1,0 +1,122 @@
+"""The order of a pipeline's passes: legal, in memory, no worse than any hand-made one, and bounded."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import files, pipeline
+from planner.deciding import decide
+from planner.errors import InputError
+from planner.plan.legal import violations
+from planner.plan.model import Plan
+from planner.specs.base import changed
+from planner.strategies import REFINES, STRATEGIES, parallel_search, pipeline_order, strategy
+from planner.strategies.pipeline_order import slots_of, written
+from planner.verify.score import score
+from tests.static_jobs import small_cluster, static_inputs
+
+VARIED = (4096, 512, 3000, 700, 700, 256, 3500, 2048, 1024, 2048)
+FIXED = "pp: 4, micro_batch: 1"
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Inputs of few ranks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def write(fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b"):
+        inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+        return replace(inputs, job=changed(inputs.job, strategy="pipeline_order"), effort=1)
+
+    return write
+
+
+def solved(inputs):
+    return decide(inputs, lambda done, of, what: None).plan
+
+
+@pytest.mark.parametrize(
+    ("fixed", "sizes", "ranks"),
+    [
+        (FIXED, VARIED, 8),
+        (FIXED, (4096,) * 8, 4),
+        ("pp: 2, micro_batch: 1, cp: 1", VARIED, 8),
+        ("pp: 4, micro_batch: 1, recompute: full", VARIED, 4),
+        ("pp: 4, micro_batch: 1, zero: 3", (4096,) * 8, 8),
+    ],
+)
+def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
+    inputs = made(fixed, sizes, ranks)
+    plan = solved(inputs)
+    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    assert plan.layouts == base.layouts
+    assert plan.steps[0].micro_batches == base.steps[0].micro_batches
+    assert plan.outcome.value <= base.outcome.value
+    assert all(other.value is None or other.value >= plan.outcome.value for other in plan.instead)
+    assert not violations(plan)
+    again = score(plan)
+    assert again.value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert plan.outcome.bound == pytest.approx(min(again.bound.seconds, again.value), rel=1e-8)
+
+
+def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
+    plan = solved(made("pp: 4, micro_batch: 1, recompute: full"))
+    lines = plan.steps[0].order["llm"]
+    assert [sorted(line.split()) for line in lines] == [sorted([f"{p}{k}" for p in "FB" for k in range(10)])] * 4
+    assert plan.outcome.bound_by == "order"
+    assert (
+        plan.outcome.value
+        < parallel_search.plan(made("pp: 4, vpp: 1, micro_batch: 1, recompute: full"), None).outcome.value
+    )
+
+
+def test_a_plan_is_read_back_and_checked(made, tmp_path):
+    plan = solved(made())
+    path = tmp_path / "plan.yaml"
+    files.write_text(path, files.dump(plan))
+    assert pipeline.read_plan(path) == plan
+    assert pipeline.verify(plan)[0].value == pytest.approx(plan.outcome.value)
+    assert isinstance(plan, Plan)
+
+
+def test_the_same_job_gives_the_same_bytes(made):
+    assert files.dump(solved(made())) == files.dump(solved(made()))
+
+
+def test_letters_become_slots():
+    assert [f"{p}{k}" for p, k, _ in slots_of("FFIWIW", True)] == ["F0", "F1", "I0", "W0", "I1", "W1"]
+    assert written(("FFIWIW", "FIFWIW"), False) == ("F0 F1 B0 B1", "F0 B0 F1 B1")
+
+
+@pytest.mark.parametrize(
+    ("fixed", "reason"),
+    [
+        ("tp: 2", "fix.layouts.llm.pp of 2 or more"),
+        ("pp: 1", "fix.layouts.llm.pp of 2 or more"),
+        ("pp: 2, vpp: 2", "vpp: 1"),
+        ("pp: 2, schedule: gpipe", "schedule fixes it"),
+    ],
+)
+def test_what_it_cannot_order_it_says(made, fixed, reason):
+    inputs = made(fixed)
+    assert reason in pipeline_order.supports(inputs)
+    with pytest.raises(InputError, match="pipeline_order"):
+        solved(inputs)
+
+
+def test_what_its_base_cannot_lay_out_it_says(made):
+    """Several batches."""
+    inputs = made()
+    with pytest.raises(InputError, match="parallel_search decides for one batch"):
+        solved(replace(inputs, batches=inputs.batches * 2))
+
+
+def test_without_a_layout_to_start_from_it_refuses(made):
+    with pytest.raises(InputError, match="starts from a static layout"):
+        pipeline_order.plan(made(), None)
+
+
+def test_what_refines_and_what_is_refined_are_strategies():
+    for later, earlier in REFINES.items():
+        assert {later, earlier} <= set(STRATEGIES)
+        assert callable(strategy(later).before)
