@@ -58,7 +58,7 @@ globalThis.probe = {
 
   /** Of labels on the timeline's colours. */
   inks() {
-    const names = "f0 b0 f1 b1 f2 b2 u c o d0 d1 d2 d3 d4 d5 d6 d7 s0 s1 s2 s3".split(" ");
+    const names = "f0 b0 w0 f1 b1 w1 f2 b2 w2 u c o d0 d1 d2 d3 d4 d5 d6 d7 s0 s1 s2 s3".split(" ");
     return names.map((name) => [probe.contrast(rgb(tokens[name]), rgb(inkOn(tokens[name]))), name]);
   },
 

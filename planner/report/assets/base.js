@@ -45,7 +45,7 @@ let tokens = {}; // of the theme: name → colour
 
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  const names = "page sheet ink soft line faint idle cap mark f0 b0 f1 b1 f2 b2 u c o".split(" ");
+  const names = "page sheet ink soft line faint idle cap mark f0 b0 w0 f1 b1 w1 f2 b2 w2 u c o".split(" ");
   for (let i = 0; i < 8; i++) names.push(`d${i}`, `p${i}`);
   for (let i = 0; i < 4; i++) names.push(`s${i}`);
   tokens = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));

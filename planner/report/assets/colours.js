@@ -21,6 +21,7 @@ function paintOf(token, name, dimmed) {
 }
 
 const SOURCES = ["measured", "fitted", "published", "analytic"];
+const PASSES = { F: ["f", "forward"], B: ["b", "backward"], I: ["b", "backward: inputs"], W: ["w", "backward: weights"] };
 const modules = [...new Set((data.names || []).map((name) => name[2]))].sort();
 
 /** Which colour an event has, by what is asked for, and what that colour says. */
@@ -35,8 +36,8 @@ function tokenOf(step, kind, group) {
     return [`d${Math.min(7, Math.floor(Math.log2(size)))}`, size === 1 ? "1 rank" : `${size} ranks`];
   }
   const hue = modules.indexOf(module) % 3;
-  const pass = phase === "F" ? "forward" : phase === "B" ? "backward" : "backward, in parts";
-  return [`${phase === "F" ? "f" : "b"}${hue}`, modules.length > 1 ? `${module} ${pass}` : pass];
+  const [letter, pass] = PASSES[phase];
+  return [`${letter}${hue}`, modules.length > 1 ? `${module} ${pass}` : pass];
 }
 
 let ofKinds = []; // colours by kind, in a frame in which nothing else decides them
