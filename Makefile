@@ -4,7 +4,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint types check bench clean
+.PHONY: demo test test-all lint types check bench browser clean
 
 demo: .venv/installed
 	$(BIN)/planner demo
@@ -28,7 +28,10 @@ check: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
-.venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c
+browser:
+	command -v chromium || (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core)
+
+.venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c planner/simulate/clock.c
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ".[torch,dev]"

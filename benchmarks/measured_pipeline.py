@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.registry import Figures
 from planner.plan.schedules import schedule
 from planner.simulate.activities import Builder
-from planner.simulate.clock import run as run_clock
+from planner.simulate.native import run as run_clock
 from planner.units import MS
 
 FILE = "pipeline/primus_pp8_gpu8_layer64_gbs16.json.gz"

@@ -1,35 +1,80 @@
-"""Tasks per second through expansion and the event engine."""
+"""The event engine's pace: the clock alone, compiled and in Python, and whole plans from tasks to timeline.
 
-from collections.abc import Iterator
+Seconds are the processor's, medians of several runs. The clock's activities are random ones on 64 ranks: each waits for
+a recent one; 30 % move bytes over two of 32 shared links, 28 % hold a quarter of their lane.
+"""
+
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
-from planner.simulate import simulate
+from planner.simulate import clock, native, simulate
+from planner.simulate.activities import Activities, Builder
 from planner.specs.inputs import Options
 
 REPEATS = 5
+ACTIVITIES, RANKS, LINKS = 100_000, 64, 32
 
 
 def run(data: Path | None) -> Iterator[Figures]:
+    yield clock_figures(many(ACTIVITIES))
     for job in ("flexsp-gpt-7b-a100x64", "llama-3-8b-h100x64"):
         plan = pipeline.solve(job, Options()).plan
-        tasks, expanding, simulating = expand(plan), [], []
-        for _ in range(REPEATS):
-            start = perf_counter()
-            expand(plan)
-            middle = perf_counter()
-            simulate(tasks, pricing_of(plan).price, plan.size)
-            expanding.append(middle - start)
-            simulating.append(perf_counter() - middle)
+        tasks = expand(plan)
         yield {
             "job": job,
             "tasks": len(tasks),
             "ranks": plan.size,
-            "expand_tasks_per_second": round(len(tasks) / median(expanding)),
-            "simulate_tasks_per_second": round(len(tasks) / median(simulating)),
+            "expand_tasks_per_second": round(len(tasks) / taken(lambda plan=plan: expand(plan))),
+            "simulate_tasks_per_second": round(
+                len(tasks) / taken(lambda plan=plan, tasks=tasks: simulate(tasks, pricing_of(plan).price, plan.size))
+            ),
         }
+
+
+def clock_figures(activities: Activities) -> Figures:
+    """Activities a second; how many of them transfer, or share a lane."""
+    figures: Figures = {
+        "activities": activities.count,
+        "transfers": round(float((activities.bytes > 0).mean()), 3),
+        "on_shared_lanes": round(float((activities.share < 1).mean()), 3),
+        "reference_per_second": round(activities.count / taken(lambda: clock.run(activities), 1)),
+    }
+    library = native.LIB
+    if library:
+        compiled = taken(lambda: native.compiled(library, activities))
+        figures["native_per_second"] = round(activities.count / compiled)
+        figures["native_checked_per_second"] = round(activities.count / taken(lambda: native.run(activities)))
+    return figures
+
+
+def many(count: int) -> Activities:
+    chance, built = random.Random(0), Builder()
+    compute, comm = ([built.lane() for _ in range(RANKS)] for _ in range(2))
+    links = [built.link(chance.choice((1e9, 2e9, 4e9))) for _ in range(LINKS)]
+    for i in range(count):
+        rank, what = chance.randrange(RANKS), chance.random()
+        after = [i - chance.randint(1, min(i, 200))] if i else []
+        if what < 0.30:
+            built.transfer(built.add(0.0, [comm[rank]], after), chance.random() * 1e6, chance.sample(links, 2))
+        elif what < 0.58:
+            built.add(chance.random() * 1e-3, [compute[rank]], after, share=0.25, sharer=chance.randrange(8))
+        else:
+            built.add(chance.random() * 1e-3, [compute[rank]], after)
+    return built.done()
+
+
+def taken(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Median seconds of the processor."""
+    seconds = []
+    for _ in range(repeats):
+        start = process_time()
+        work()
+        seconds.append(process_time() - start)
+    return median(seconds)

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 
 typedef int64_t I;
-
 static const double ROUNDING = 1e-9;
-enum { NOBODY = -1, ABSENT = -1 };
+enum { NOBODY = -1, ABSENT = -1, HELD = 40 };
 enum { AHEAD, MOVING, MOVED };                             /* of the bytes of a transfer */
 
 typedef struct { const I *first, *of; } Lists;             /* those of i are of[first[i]] … of[first[i + 1] - 1] */
@@ -44,13 +43,13 @@ typedef struct {
     I *seen, look;                                         /* the last look at links in which a transfer was met */
     double *stock, *slack;
     I *looking, *begun;
-    void *held[40];                                        /* all memory of this run */
+    void *held[HELD];                                      /* all memory of this run */
     I holds, failed;
 } Clock;
 
 static void *memory(Clock *c, I count, size_t size)
 {
-    void *found = calloc((size_t)count + 1, size);
+    void *found = c->holds < HELD ? calloc((size_t)count + 1, size) : NULL;
     if (found) c->held[c->holds++] = found;
     else c->failed = 1;
     return found;
@@ -115,8 +114,7 @@ static int served(Clock *c, I i)
 
 static void start(Clock *c, I i, double now, I cause)
 {
-    c->starts[i] = now;
-    c->causes[i] = cause;
+    c->starts[i] = now, c->causes[i] = cause;
     happens(c, i, now + c->a->seconds[i]);
 }
 
@@ -177,8 +175,7 @@ static void admit(Clock *c, I lane, double now, I cause)
 static void end(Clock *c, I i, double now)
 {
     const Activities *a = c->a;
-    c->ends[i] = now;
-    c->ended[i] = 1;
+    c->ends[i] = now, c->ended[i] = 1;
     for (I k = c->followers.first[i]; k < c->followers.first[i + 1]; k++) unblock(c, c->followers.of[k], now, i);
     for (I k = c->queued.first[i]; k < c->queued.first[i + 1]; k++) {
         I j = c->queued.of[k];
@@ -219,8 +216,7 @@ static void again(Clock *c, I changed, double now)
             if (rate == c->rate[j]) continue;
             double left = c->left[j] - c->rate[j] * (now - c->since[j]);
             c->left[j] = left > 0.0 ? left : 0.0;
-            c->since[j] = now;
-            c->rate[j] = rate;
+            c->since[j] = now, c->rate[j] = rate;
             happens(c, j, now + c->left[j] / rate);
         }
     }
@@ -230,8 +226,7 @@ static void begin(Clock *c, I i, double now)
 {
     const Lists *links = &c->a->links;
     c->moving[i] = MOVING;
-    c->left[i] = c->a->bytes[i];
-    c->since[i] = now;
+    c->left[i] = c->a->bytes[i], c->since[i] = now;
     for (I k = links->first[i]; k < links->first[i + 1]; k++) {
         I link = links->of[k];
         c->on_place[k] = c->on_count[link]++;

@@ -50,9 +50,7 @@ def simulate(
     return Timeline(events, max(ends, default=0.0), max(named, ranks or 0), others.ranks, others.groups)
 
 
-def wired(
-    tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE
-) -> Activities:
+def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE) -> Activities:
     """Tasks as activities. Ids that are no task of this step have happened already."""
     number = {task_id: i for i, task_id in enumerate(ids)}
     if len(number) < len(tasks):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
+from planner.errors import InputError
 from planner.simulate import Traced, read_steps, read_trace, trace_of, write_trace
 from planner.specs.base import Ranks, changed
 
@@ -141,3 +142,16 @@ def test_what_a_run_wrote_is_laid_over_its_plan(path, tmp_path):
     assert step["missing"] == [] and step["steps_measured"] == 3
     assert sum(line["difference"] for line in step["kinds"]) == pytest.approx(step["difference_seconds"], abs=1e-6)
     assert step["measured_seconds"] == pytest.approx(sum(line["measured"] for line in step["kinds"]), abs=1e-6)
+
+
+def test_overlap_is_switched(path):
+    """Without it a step takes longer, and the figures say what they are of."""
+    result, off = (invoke(path, *more, "--json") for more in ((), ("--overlap", "dp=off,pp=on")))
+    as_priced, switched = (json.loads(each.stdout) for each in (result, off))
+    assert switched["step_seconds"] >= as_priced["step_seconds"]
+    assert switched["overlap"] == {"pp": True, "dp": False} and "overlap" not in as_priced
+
+
+def test_a_switch_that_does_not_exist_is_an_error(path):
+    result = invoke(path, "--overlap", "cp=on")
+    assert isinstance(result.exception, InputError) and "switches no overlap" in result.exception.message

@@ -1,4 +1,4 @@
-"""Random activities for property tests: lanes with shares and sharers, queues, transfers, stores, zero lengths, ties."""
+"""Random activities for property tests: lanes with shares and sharers, queues, transfers, stores, zeros and ties."""
 
 from hypothesis import strategies as st
 

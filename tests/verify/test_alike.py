@@ -1,17 +1,25 @@
 """What a plan is worth does not depend on whether groups that are alike are simulated once, or each."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from planner.costs.cost import Cost
 from planner.ledger.beside import step_parts
+from planner.plan.alike import alike_groups
+from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import Ranks
+from planner.plan.task import Task
+from planner.simulate import simulate
+from planner.specs.base import Ranks, changed
 from planner.strategies.static.fixed import fixed_choice
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
 from planner.verify import score as scoring
 from planner.verify.fullest import fullest
 from planner.verify.score import Score, score
+from tests.replica_plans import replicas
 from tests.static_jobs import small_cluster, static_inputs
 
 DENSE, EXPERTS = "llama-3-8b", "qwen3-30b-a3b"
@@ -73,3 +81,28 @@ def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch)
 def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
     peaks = scored(plan, monkeypatch, plan.size).memory.peaks
     assert (fullest(plan).rank, fullest(plan).peak) == (peaks.index(max(peaks)), max(peaks))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from((0, 1, 3)),
+    st.randoms(use_true_random=False),
+)
+def test_any_prices_give_all_ranks_the_same_times(rows, pp, zero, chance):
+    """Prices that look at sizes, layers and phase alone; of replicas, some are alike and some are not."""
+    plan = replicas(rows, pp)
+    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], zero=zero)})
+    costs: dict[tuple, Cost] = {}
+
+    def price(task: Task) -> Cost:
+        key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
+        return costs.setdefault(key, Cost(chance.randint(0, 8) / 8, "measured", 0.0, chance.randint(0, 2) / 16))
+
+    others = alike_groups(plan, 0)
+    each = simulate(expand(plan), price, plan.size)
+    once = simulate(expand(plan, 0, others.ranks), price, plan.size, others)
+    assert once.step_seconds == each.step_seconds
+    assert once.rank_breakdowns() == each.rank_breakdowns()
+    ends = {event.id: (event.start, event.end) for event in each.events}
+    assert all(ends[event.id] == (event.start, event.end) for event in once.events)

@@ -1,0 +1,85 @@
+"""A static plan of 12,288 ranks (175 B, tp 8 · pp 8 · vpp 6 · dp 192): seconds from its file to its timeline.
+
+The 192 replicas do all alike, so one of them is expanded and simulated (planner/plan/alike.py).
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+from benchmarks.gpt_175b import job
+from benchmarks.registry import Figures
+from planner import files, pipeline
+from planner.costs.pricing import pricing_of
+from planner.plan.alike import alike_groups
+from planner.plan.expand import expand
+from planner.plan.legal import require_legal
+from planner.plan.model import Plan
+from planner.simulate import simulate
+from planner.simulate.engine import wired
+from planner.simulate.native import run as run_clock
+from planner.specs.inputs import Options
+from planner.verify.score import score
+
+RANKS, REPLICAS, REPEATS = 12288, 192, 3
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    for micro_batches in (32, 64):
+        with TemporaryDirectory() as folder:
+            yield figures(Path(folder), micro_batches)
+
+
+def figures(folder: Path, micro_batches: int) -> Figures:
+    solving, plan = timed(
+        lambda: pipeline.solve(job(folder, RANKS, REPLICAS * micro_batches), Options()).plan, repeats=1
+    )
+    path = folder / "plan.yaml"
+    files.write_text(path, files.dump(plan))
+    reading, plan = timed(lambda: files.read(path, Plan), repeats=1)
+    legal, _ = timed(lambda: require_legal(plan, "plan.yaml"))
+    alike, others = timed(lambda: alike_groups(plan, 0))
+    expanding, tasks = timed(lambda: expand(plan, 0, others.ranks))
+    pricing, costs = timed(lambda: priced(plan, tasks))
+    activities = wired(tasks, [task.id for task in tasks], costs)
+    clock, _ = timed(lambda: run_clock(activities))
+    simulating, timeline = timed(lambda: simulate(tasks, pricing_of(plan).price, plan.size, others))
+    scoring, _ = timed(lambda: score(plan))
+    return {
+        "ranks": plan.size,
+        "micro_batches_of_a_replica": micro_batches,
+        "ranks_simulated": plan.size - len(timeline.like),
+        "tasks": len(tasks),
+        "step_seconds_simulated": round(timeline.step_seconds, 4),
+        "cpu_seconds": {
+            "solve": round(solving, 3),
+            "read_file": round(reading, 3),
+            "legal": round(legal, 3),
+            "alike": round(alike, 3),
+            "expand": round(expanding, 3),
+            "price": round(pricing, 3),
+            "clock": round(clock, 4),
+            "simulate": round(simulating, 3),
+            "score": round(scoring, 3),  # expand, price, simulate, memory, bound
+            "verify": round(legal + scoring, 3),  # what `planner verify` does with the plan that was read
+        },
+        "plan_file_mib": round(path.stat().st_size / 2**20, 2),
+    }
+
+
+def priced(plan: Plan, tasks: Any) -> list[float]:
+    price = pricing_of(plan).price
+    return [price(task).value for task in tasks]
+
+
+def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
+    """Median seconds of the processor, and what was made."""
+    seconds = []
+    for _ in range(repeats):
+        start = process_time()
+        made = work()
+        seconds.append(process_time() - start)
+    return median(seconds), made

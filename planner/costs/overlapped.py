@@ -1,0 +1,80 @@
+"""A plan as it would be priced if other exchanges ran beside its compute (specs/overlap.py).
+
+Prices that follow from rates are made again with the switched traits of the framework, for the step's own micro-batches
+where the layout is static. Measured fits cannot be parted: a switch of what is inside them is refused.
+"""
+
+from dataclasses import replace
+
+from planner.costs.static.costs import exposed, static_costs
+from planner.costs.static.layouts import SCHEMES, Batch, machine_of, setup_of
+from planner.costs.static.setup import Setup
+from planner.errors import InputError
+from planner.plan.model import Group, Layout, Plan, Prices, assignments
+from planner.specs.base import changed
+from planner.specs.kinds import kinds
+from planner.specs.overlap import Overlap
+from planner.specs.profile import ModuleCosts
+from planner.specs.timing import Timing
+
+
+def overlapped(plan: Plan, number: int, overlap: Overlap) -> Plan:
+    """The plan with one step's prices as the switches have it. Raises InputError where its prices cannot say."""
+    if not overlap.said:
+        return plan
+    old = plan.uses.prices
+    modules, timing = dict(old.modules), overlap.traits(old.timing)
+    for name, layout in plan.layouts.items():
+        for kind in kinds(plan.uses.cluster):
+            entry = f"{name}@{kind}" if f"{name}@{kind}" in modules else name
+            if entry in modules:
+                refuse(entry, layout, old.modules[entry], overlap)
+                modules[entry] = repriced(plan, number, (name, layout, kind), old.modules[entry], timing)
+    prices: Prices = changed(old, modules=modules, timing=timing)
+    return changed(plan, uses=changed(plan.uses, prices=prices))
+
+
+def repriced(
+    plan: Plan, number: int, which: tuple[str, Layout, str], costs: ModuleCosts, timing: Timing
+) -> ModuleCosts:
+    """Costs by rates with other traits; what was measured stays. `which`: the module, its layout, a kind of rank."""
+    (name, layout, kind), uses = which, plan.uses
+    if costs.by != "rates":
+        return costs
+    machine = machine_of(uses.cluster, uses.devices[kind], uses.prices.rates.get(kind), timing)
+    if not costs.exposed:
+        return static_costs(uses.models[name], setup_of(layout), machine, uses.prices.accounting)
+    setup = static_setup(plan, number, name)
+    again = static_costs(uses.models[name], setup, machine, uses.prices.accounting)
+    return changed(again, exposed=exposed(uses.models[name], setup, machine), spread=costs.spread)
+
+
+def static_setup(plan: Plan, number: int, module: str) -> Setup:
+    """What a static layout's step is to the closed form: its micro-batches, of their mean length."""
+    step, layout = plan.steps[number], plan.layouts[module]
+    placed = [a for row in step.micro_batches for a in assignments(plan, row) if a.module == module]
+    sizes = [plan.uses.items[module][item] for a in placed for item in a.items]
+    mean = sum(size * size for size in sizes) / sum(sizes)
+    most = float(max(len(a.items) for a in placed))
+    group: Group = plan.groups[placed[0].group]
+    setup = setup_of(layout, Batch(mean, sum(sizes) / mean, most), group.split.get("ring", 1))
+    order = step.order_of(module)
+    return replace(setup, scheme=SCHEMES[order]) if isinstance(order, str) and order in SCHEMES else setup
+
+
+def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
+    """Raises InputError when a switch is about what fits of a module have inside."""
+    if costs.by == "rates":
+        return
+    inside = {
+        "tp": layout.mesh.get("tp", 1) > 1,
+        "ep": layout.experts.get("ep", 1) * layout.experts.get("etp", 1) > 1,
+        "dp": layout.zero == 3 and costs.sharding == "included",
+    }
+    for kind in overlap.said:
+        if inside.get(kind):
+            raise InputError(
+                f"`{name}` is priced by fits that have its {kind} exchanges inside, and do not say how long they take",
+                where=f"--overlap {kind}",
+                fix=f"leave {kind} out, or price the plan by its device's rates",
+            )

@@ -1,0 +1,38 @@
+"""MegaScale's ladder and its strong scaling, as the simulator has them: their order, and how far off."""
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks import megascale
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_measured(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def test_overlapping_more_raises_mfu_as_much_as_published():
+    reached = megascale.ladder(megascale.LADDER[:4])
+    assert all(now.mfu > before.mfu for before, now in pairwise(reached))
+    assert reached[-1].mfu / reached[0].mfu == pytest.approx(59.5 / 53.3, rel=0.03)
+
+
+@pytest.mark.slow
+def test_every_rung_raises_mfu_and_all_together_by_a_sixth_or_more():
+    """1.37 is published with the parallel block and kernels, which are left out here."""
+    reached = megascale.ladder(megascale.LADDER)
+    assert all(now.mfu > before.mfu for before, now in pairwise(reached))
+    assert 1.15 <= reached[-1].mfu / reached[0].mfu <= 65.3 / 47.7
+
+
+@pytest.mark.slow
+def test_strong_scaling_keeps_its_order_within_a_tenth():
+    points = megascale.scaling()
+    published, simulated = ([point[at] for point in points] for at in (2, 3))
+    order = sorted(range(len(points)), key=published.__getitem__)
+    assert sorted(range(len(points)), key=simulated.__getitem__) == order
+    coefficient = published[0] / simulated[0]
+    assert all(coefficient * s == pytest.approx(p, rel=0.1) for p, s in zip(published, simulated, strict=True))

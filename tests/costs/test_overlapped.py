@@ -1,0 +1,145 @@
+"""Overlap switched on and off: nothing said changes nothing, and what is on is never slower."""
+
+from itertools import pairwise, product
+
+import pytest
+
+from planner.costs.overlapped import overlapped, static_setup
+from planner.costs.pricing import pricing_of
+from planner.costs.static.costs import exposed, static_costs
+from planner.costs.static.layouts import machine_of
+from planner.errors import InputError
+from planner.plan.expand import expand
+from planner.plan.model import Plan
+from planner.simulate import simulate
+from planner.specs.base import changed
+from planner.specs.inputs import Options, load
+from planner.specs.overlap import AS_PRICED, Overlap, overlap_of
+from planner.strategies import sequence_groups
+from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.laid import laid
+from planner.strategies.static.screen import problem_of
+from planner.verify.score import score
+from tests.plans import staged_plan
+from tests.static_jobs import small_cluster, static_inputs
+
+KINDS = ("tp", "pp", "dp", "ep")
+CASES = [
+    ("llama-3-8b", 16, (4096,) * 32, "tp: 2, cp: 1, pp: 2, vpp: 4, zero: 1, recompute: full"),
+    ("llama-3-8b", 16, (4096,) * 32, "tp: 4, cp: 1, pp: 2, zero: 2, recompute: none"),
+    ("llama-3-8b", 8, (4096,) * 16, "tp: 2, cp: 2, pp: 1, zero: 3, recompute: selective"),
+    ("qwen3-30b-a3b", 16, (4096,) * 32, "tp: 2, cp: 1, pp: 2, ep: 4, zero: 1, recompute: full, schedule: gpipe"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]} {case[3]}")
+def plan(request, tmp_path) -> Plan:
+    model, ranks, sizes, fixed = request.param
+    inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "a100-80gb", ranks, 4), sizes, fixed)
+    return laid(inputs, problem_of(inputs), fixed_choice(inputs))
+
+
+def seconds(plan: Plan, overlap: Overlap) -> float:
+    return score(plan, 0, overlap).value
+
+
+def test_a_plan_says_enough_to_price_it_again(plan):
+    """The setup that is read from a plan gives the costs that the plan was made with."""
+    uses, ((name, costs),) = plan.uses, plan.uses.prices.modules.items()
+    machine = machine_of(uses.cluster, *uses.devices.values(), *uses.prices.rates.values(), uses.prices.timing)
+    setup = static_setup(plan, 0, name)
+    again = static_costs(uses.models[name], setup, machine, uses.prices.accounting)
+    assert changed(again, exposed=exposed(uses.models[name], setup, machine), spread=costs.spread) == costs
+
+
+def test_nothing_said_changes_nothing(plan):
+    assert overlapped(plan, 0, AS_PRICED) is plan
+
+
+def test_what_is_on_is_never_slower(plan):
+    """From any set of switches, turning one more on; and the plan as it is lies between all off and all on."""
+    found = {on: seconds(plan, Overlap(**dict(zip(KINDS, on, strict=True)))) for on in product((False, True), repeat=4)}
+    for on, value in found.items():
+        for at in range(4):
+            more = (*on[:at], True, *on[at + 1 :])
+            assert found[more] <= value * (1 + 1e-9)
+    assert found[True, True, True, True] <= seconds(plan, AS_PRICED) * (1 + 1e-9)
+    assert seconds(plan, AS_PRICED) <= found[False, False, False, False] * (1 + 1e-9)
+
+
+def test_each_switch_that_is_off_costs_what_the_layout_exchanges(plan):
+    """Kinds that a layout has are slower without overlap, others are not."""
+    ((_, layout),) = plan.layouts.items()
+    at_all = {
+        "tp": layout.mesh.get("tp", 1) > 1,
+        "pp": layout.mesh.get("pp", 1) > 1,
+        "dp": layout.mesh["dp"] > 1,
+        "ep": layout.experts.get("ep", 1) > 1,
+    }
+    all_on = seconds(plan, Overlap(tp=True, pp=True, dp=True, ep=True))
+    for kind in KINDS:
+        off = seconds(plan, Overlap(**{each: each != kind for each in KINDS}))
+        assert (off > all_on * (1 + 1e-6)) == at_all[kind], kind
+
+
+def test_a_synchronous_send_holds_compute():
+    plan = staged_plan(2, 3, "gpipe")
+    tasks = expand(plan)
+    price = pricing_of_sends(plan)
+    apart = simulate(tasks, price, plan.size)
+    held = simulate(tasks, price, plan.size, holding=Overlap(pp=False).holding)
+    for timeline in (apart, held):
+        assert [event.id for event in timeline.events] == [task.id for task in tasks]
+    alone = [e for e in held.events if e.phase in ("F", "B", "send") and 0 in e.ranks]
+    assert all(a.end <= b.start for a, b in pairwise(alone))
+    assert apart.step_seconds < held.step_seconds
+
+
+def pricing_of_sends(plan: Plan):
+    from planner.costs.cost import Cost
+
+    return lambda task: Cost({"F": 1.0, "B": 2.0, "send": 0.5}.get(task.phase, 0.0), "measured", 0.0)
+
+
+def test_fits_with_their_exchanges_inside_are_not_parted(plan):
+    ((name, costs),) = plan.uses.prices.modules.items()
+    fitted = changed(costs, by="module", exposed=None)
+    prices = changed(plan.uses.prices, modules={name: fitted})
+    measured = changed(plan, uses=changed(plan.uses, prices=prices))
+    if plan.layouts["llm"].mesh.get("tp", 1) > 1:
+        with pytest.raises(InputError, match="have its tp exchanges inside"):
+            overlapped(measured, 0, Overlap(tp=True))
+    assert overlapped(measured, 0, Overlap(pp=False)).uses.prices.modules == {name: fitted}
+
+
+def test_plans_that_are_planned_batch_by_batch_can_be_switched_too(tmp_path):
+    inputs = load("demo-cpu-4", Options())
+    plan = sequence_groups.plan(inputs, None)
+    off, on = (seconds(plan, Overlap(dp=each)) for each in (False, True))
+    assert on == seconds(plan, AS_PRICED) <= off
+    assert pricing_of(plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "overlap"),
+    [
+        (None, AS_PRICED),
+        ("", AS_PRICED),
+        ("tp=off,pp=on", Overlap(tp=False, pp=True)),
+        (" dp = on ", Overlap(dp=True)),
+        ("all=off", Overlap(tp=False, pp=False, dp=False, ep=False)),
+    ],
+)
+def test_switches_are_read(text, overlap):
+    assert overlap_of(text) == overlap
+
+
+@pytest.mark.parametrize("text", ["tp", "tp=yes", "cp=on", "tp=on,tp=off", "all=on,ep=off", "tp=on,", "=on"])
+def test_other_words_are_refused(text):
+    with pytest.raises(InputError):
+        overlap_of(text)
