@@ -1,8 +1,8 @@
 """A pipeline that somebody measured (Primus, 8 stages × 16 micro-batches, 1F1B), simulated from its own passes.
 
 Twice: with each iteration's own forward and backward seconds, and with the medians of all the other iterations. A send
-holds the stage that sends, as that run's do; it takes what the first micro-batch, which nothing delays, shows between
-neighbours. The first iteration warms up and is left out.
+holds the stage that sends, as that run's do; it takes what the first micro-batch there and the last one back,
+which nothing delays, show between neighbours. The first iteration warms up and is left out.
 """
 
 import gzip
@@ -108,5 +108,11 @@ def iteration(stages: list[dict[str, Any]]) -> Iteration:
         for phase, key in KEYS.items()
         for row, (start, end) in enumerate(zip(times[f"{key}_start"], times[f"{key}_end"], strict=True))
     }
-    sends = tuple((far["fwd_start"][0] - near["fwd_end"][0]) * MS for near, far in pairwise(stages))
+    sends = tuple(max(0.0, hop(near, far)) for near, far in pairwise(stages))
     return Iteration(max(times["total"] for times in stages) * MS, passes, sends)
+
+
+def hop(near: dict[str, Any], far: dict[str, Any]) -> float:
+    """Seconds from a stage to the next: of the first micro-batch there and the last one back, as clocks differ."""
+    there, back = far["fwd_start"][0] - near["fwd_end"][0], near["bwd_start"][-1] - far["bwd_end"][-1]
+    return float(there + back) / 2 * MS

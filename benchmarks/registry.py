@@ -12,6 +12,8 @@ CASES = {
     "solve-quality": "benchmarks.solve_quality",
     "solve-cold": "benchmarks.solve_cold",
     "simulate-speed": "benchmarks.simulate_speed",
+    "simulate-175b": "benchmarks.simulate_175b",
+    "megascale": "benchmarks.megascale",
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
     "baselines": "benchmarks.baselines_table",
@@ -19,6 +21,10 @@ CASES = {
     "closed-form": "benchmarks.closed_form",
     "itertime": "benchmarks.itertime",
     "flexsp-figure": "benchmarks.flexsp_figure",
+    "pipeline-order": "benchmarks.pipeline_order",
+    "replay": "benchmarks.replay",
+    "replay-changed": "benchmarks.replay_changed",
+    "report-page": "benchmarks.report_page",
     "measured-pipeline": "benchmarks.measured_pipeline",
 }
 

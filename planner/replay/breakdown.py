@@ -1,0 +1,88 @@
+"""Where the time of a step goes on the device: computing, communication beside it or exposed, copies, idleness."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.replay.classes import is_communication, kernel_class
+from planner.replay.trace import Trace
+
+Times = NDArray[np.float64]
+
+
+class Parts(NamedTuple):
+    """Seconds; they add up to the step."""
+
+    compute: float  # with no communication beside it
+    overlapped: float  # both
+    exposed_communication: float
+    copies: float  # with neither
+    idle: float
+
+
+class Breakdown(NamedTuple):
+    """Of the mean step."""
+
+    parts: Parts
+    kinds: dict[str, float]  # seconds of each kind of work, the longest first
+
+
+def breakdown(trace: Trace, starts: Times, ends: Times, windows: list[tuple[float, float]]) -> Breakdown:
+    """Of operations at these times, in the mean of some windows. Without a device, operators compute."""
+    kinds = np.array([kernel_class(op.name, op.kind) for op in trace.ops], dtype=np.str_)
+    names = sorted({*kinds.tolist()})
+    if not trace.ops:
+        kinds, names = np.array(["operators"] * len(starts)), ["operators"]
+    sorts = {name: "communication" if is_communication(name) else sort_of(name) for name in names}
+    parts = [in_window(kinds, sorts, starts, ends, window) for window in windows]
+    mean = Parts(*(float(np.mean([getattr(p, name) for p in parts])) for name in Parts._fields))
+    seconds = {name: inside(starts[kinds == name], ends[kinds == name], windows) for name in names}
+    ranked = sorted(
+        ((name, value) for name, value in seconds.items() if value > 0), key=lambda pair: (-pair[1], pair[0])
+    )
+    return Breakdown(mean, dict(ranked))
+
+
+def sort_of(name: str) -> str:
+    return "copies" if name in ("memcpy", "memset") else "compute"
+
+
+def in_window(
+    kinds: NDArray[np.str_], sorts: dict[str, str], starts: Times, ends: Times, window: tuple[float, float]
+) -> Parts:
+    """The parts of one window."""
+    low, high = window
+    within = (ends > low) & (starts < high)
+    sort = np.array([sorts[kind] for kind in kinds[within].tolist()], dtype=np.str_)
+    begin, end = np.clip(starts[within], low, high), np.clip(ends[within], low, high)
+
+    def union(*names: str) -> float:
+        chosen = np.isin(sort, names)
+        return covered(begin[chosen], end[chosen])
+
+    compute, communication = union("compute"), union("communication")
+    both, all_busy = union("compute", "communication"), union("compute", "communication", "copies")
+    return Parts(
+        compute=both - communication,
+        overlapped=max(0.0, compute + communication - both),
+        exposed_communication=both - compute,
+        copies=all_busy - both,
+        idle=max(0.0, high - low - all_busy),
+    )
+
+
+def covered(starts: Times, ends: Times) -> float:
+    """The length of a union of intervals."""
+    if not len(starts):
+        return 0.0
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(ends)[:-1]])
+    return float(np.maximum(0.0, ends - np.maximum(starts, before)).sum())
+
+
+def inside(starts: Times, ends: Times, windows: list[tuple[float, float]]) -> float:
+    """Seconds within the mean window."""
+    total = sum(float(np.maximum(0.0, np.minimum(ends, high) - np.maximum(starts, low)).sum()) for low, high in windows)
+    return total / max(1, len(windows))

@@ -1,0 +1,132 @@
+"""What a replay's length is made of: the chain of causes that ends with its last step, and the operators on it."""
+
+from typing import NamedTuple
+
+from planner.replay.classes import kernel_class
+from planner.replay.collectives import rank_of
+from planner.replay.replayed import Replay
+from planner.replay.stacks import Within, stacks
+from planner.simulate.activities import NOBODY
+
+
+class Link(NamedTuple):
+    """A stretch of the path: a piece of a thread or an operation of a device."""
+
+    rank: int
+    where: str  # the thread or the stream
+    kind: str  # "host", or the kind of work
+    name: str  # of the operation of the device; "" of the host
+    within: Within
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+class Ranked(NamedTuple):
+    """All that one operator has on the path of one kind."""
+
+    operator: str
+    kind: str
+    seconds: float
+    times: int
+
+
+class Place(NamedTuple):
+    """Which piece or operation an activity is; both −1: a marker, a delay or a collective on its way."""
+
+    graph: int
+    piece: int = -1
+    op: int = -1
+
+
+def places(replay: Replay) -> list[Place]:
+    """Of every activity."""
+    found = [Place(0)] * replay.wired.activities.count
+    for g, graph in enumerate(replay.graphs):
+        for piece in range(len(graph.pieces)):
+            found[replay.wired.pieces[g] + piece] = Place(g, piece=piece)
+        for op in range(len(graph.work)):
+            found[replay.wired.ops[g][op]] = Place(g, op=op)
+    for meeting, each in enumerate(replay.met):  # the collective itself stands for all its ranks
+        g, op = each.meeting.ops[0]
+        found[replay.wired.meetings + meeting] = Place(g, op=op)
+    return found
+
+
+def critical_path(replay: Replay) -> list[Link]:
+    """From the beginning of the first step to the end of the last, first to last; of several ranks, of the last."""
+    ends = [
+        (replay.piece_end(g, graph.steps[-1].end.number), -g) for g, graph in enumerate(replay.graphs) if graph.steps
+    ]
+    if not ends:
+        return []
+    g = -max(ends)[1]
+    low = min(replay.piece_end(each, graph.steps[0].begin.number) for each, graph in enumerate(replay.graphs))
+    activity = replay.wired.pieces[g] + replay.graphs[g].steps[-1].end.number
+    where, starts, stops, causes = places(replay), *(each.tolist() for each in replay.times)
+    chain: list[tuple[Place, float, float]] = []
+    while activity != NOBODY and stops[activity] > low:
+        if stops[activity] > starts[activity]:
+            chain.append((where[activity], max(low, starts[activity]), stops[activity]))
+        activity = causes[activity]
+    chain.reverse()
+    return merged(named(replay, chain))
+
+
+def named(replay: Replay, chain: list[tuple[Place, float, float]]) -> list[Link]:
+    """The chain with the operators that each stretch lies in, or was launched from."""
+    found: dict[int, list[tuple[int, Within]]] = {}
+    for g, graph in enumerate(replay.graphs):
+        mine = [i for i, (place, _, _) in enumerate(chain) if place.graph == g]
+        moments = []
+        for i in mine:
+            place = chain[i][0]
+            call = graph.by[place.op] if place.op >= 0 else -1
+            if place.piece >= 0:
+                piece = graph.pieces[place.piece]
+                moments.append((piece.thread, piece.end - piece.seconds / 2))
+            elif call >= 0:
+                moments.append((graph.trace.calls[call].thread, graph.trace.calls[call].start))
+            else:
+                moments.append((-1, 0.0))
+        found[g] = [*zip(mine, stacks(graph.trace.host, moments), strict=True)]
+    within = {i: each for pairs in found.values() for i, each in pairs}
+    return [link(replay, place, within[i], (start, end)) for i, (place, start, end) in enumerate(chain)]
+
+
+def link(replay: Replay, place: Place, within: Within, times: tuple[float, float]) -> Link:
+    graph, rank = replay.graphs[place.graph], rank_of(replay.graphs, place.graph)
+    if place.op >= 0:
+        op = graph.trace.ops[place.op]
+        return Link(rank, graph.trace.streams[op.stream], kernel_class(op.name, op.kind), op.name, within, *times)
+    if place.piece >= 0:
+        thread = graph.trace.threads[graph.pieces[place.piece].thread]
+        return Link(rank, thread, "host", "", within, *times)
+    return Link(rank, "launch", "launch latency", "", within, *times)
+
+
+def merged(links: list[Link]) -> list[Link]:
+    """Stretches of the host in one operator, one after the other, as one."""
+    found: list[Link] = []
+    for each in links:
+        last = found[-1] if found else None
+        if last and not each.name and last[:5] == each[:5] and last.end == each.start:
+            found[-1] = last._replace(end=each.end)
+        else:
+            found.append(each)
+    return found
+
+
+def ranked(links: list[Link]) -> list[Ranked]:
+    """Operators by what they have on the path, the longest first."""
+    seconds: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for each in links:
+        key = (each.within.operator, each.kind)
+        seconds[key] = seconds.get(key, 0.0) + each.seconds
+        counts[key] = counts.get(key, 0) + 1
+    rows = [Ranked(*key, total, counts[key]) for key, total in seconds.items()]
+    return sorted(rows, key=lambda row: (-row.seconds, row.operator, row.kind))

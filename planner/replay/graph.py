@@ -1,0 +1,111 @@
+"""The execution graph of a trace: pieces of the host's threads, operations of the device, and who waits for whom."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from planner.replay.handover import handovers
+from planner.replay.inter_stream import LATE, InterStream
+from planner.replay.launches import Queues, launch, queue_times
+from planner.replay.pace import Work, timed
+from planner.replay.pieces import Piece, Threads
+from planner.replay.synchronise import synchronise
+from planner.replay.trace import Mark, Trace
+
+
+class Step(NamedTuple):
+    """A step and the pieces that end as it begins and as it is over."""
+
+    name: str
+    begin: Piece
+    end: Piece
+    seconds: float  # measured
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Of one rank."""
+
+    trace: Trace
+    pieces: list[Piece]
+    work: list[Work]
+    by: list[int]  # the call that launched each operation; −1: none
+    steps: list[Step]
+    found: dict[str, int]  # dependencies of each kind
+    notes: tuple[str, ...]
+
+
+def build(trace: Trace) -> Graph:
+    """What waits for what."""
+    threads, found = Threads(len(trace.threads)), Counter[str]()
+    at, by = queue_times(trace)
+    queues = Queues(trace, at)
+    pieces = launch(trace, threads, queues, at, by)
+    unknown = synchronise(trace, threads, queues, by)
+    found["threads"] = handovers(trace, threads)
+    marks = marked(trace, threads)  # after all that may end as a step does
+    between = InterStream(trace, queues, at, by)
+    between.by_calls()
+    work = timed(trace, at, pieces, between)
+    all_pieces = threads.done([op.end for op in trace.ops])
+    found["launch"] = sum(piece is not None for piece in pieces)
+    found["synchronise"] = sum(bool(piece.ops or piece.markers) for piece in all_pieces)
+    found["inter-stream"] = sum(between.found.values())
+    notes = remarks(trace, work, unknown, between.found)
+    return Graph(trace, all_pieces, work, by, steps_of(marks), dict(found), notes)
+
+
+def marked(trace: Trace, threads: Threads) -> list[tuple[Mark, Piece, Piece]]:
+    """Steps, each with a piece that ends as it begins and one that ends with it; without any, the whole is one."""
+    whole = Mark("the whole capture", 0, 0.0, trace.end)
+    marks = trace.steps or ((whole,) if len(trace.threads) else ())
+    made = []
+    for mark in marks:
+        begin = threads.cut(mark.thread, mark.start)
+        made.append((mark, begin, threads.cut(mark.thread, mark.end)))
+    return made
+
+
+def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
+    """A step lasts until the next one begins; the last one, and one before a pause, until its own end."""
+    steps = []
+    for i, (mark, begin, end) in enumerate(marks):
+        if i + 1 < len(marks):
+            following, begins, _ = marks[i + 1]
+            if 0 <= following.start - mark.end <= (mark.end - mark.start) / 10 and following.thread == mark.thread:
+                end = begins
+        steps.append(Step(mark.name, begin, end, end.end - begin.end))
+    return steps
+
+
+def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -> tuple[str, ...]:
+    """What a reader should know about how the graph was found."""
+    notes = [*trace.notes]
+    lost = sum(each.launch is None for each in work)
+    early = sum(
+        each.launch is not None and op.start < each.launch.end - 1e-9 for op, each in zip(trace.ops, work, strict=True)
+    )
+    unseen = sum(each.unseen for each in work)
+    hidden = sum(each.lead for each in work if each.lead > LATE)
+    if not trace.steps:
+        notes.append("no ProfilerStep in the trace: the whole capture is taken for one step")
+    if not work:
+        notes.append("no work of a device in the trace: the host's threads only")
+    if lost:
+        notes.append(
+            f"{lost} operations of the device have no launch in the trace before them: they follow the one before"
+        )
+    if early:
+        notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
+    if unknown:
+        notes.append(f"{unknown} calls that synchronise wait for nothing that the trace shows: kept as the host's time")
+    if rules:
+        said = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
+        notes.append(f"waits between streams were found {said}")
+    if hidden:
+        notes.append(
+            f"{hidden:.6f} s lie before operations of graphs, or launched before the capture: their reason is not there"
+        )
+    if unseen:
+        notes.append(f"{unseen:.6f} s of the streams' time is before operations that nothing in the trace held back")
+    return tuple(notes)

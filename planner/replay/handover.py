@@ -1,0 +1,86 @@
+"""From thread to thread of the host: one that resumes after a gap was woken by another, which then fell idle.
+
+The backward thread begins as the main thread has called for it and waits; the main thread goes on as that one is done.
+Nothing in a trace says so, but the gaps do: thread U resumes at s; T, of all threads that fell idle at most a tolerance
+before s and stayed so, fell idle last; and U was idle then. What lies between is what waking takes. Threads that never
+run an operator (watchdogs that query events) are left out.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.replay.calls import PREFIX
+from planner.replay.pieces import Threads
+from planner.replay.trace import Host, Trace
+from planner.units import MS, US
+
+SIGNIFICANT = 50 * US  # gaps that may be waits
+WAKING = 1 * MS  # at most, from the end of one thread to the beginning of the other
+LINKED = 10 * MS  # the same, of two threads that the trace links by an arrow from forward to backward
+
+
+class Gap(NamedTuple):
+    """A thread does nothing that the trace would show."""
+
+    start: float
+    end: float
+    thread: int
+
+
+def handovers(trace: Trace, threads: Threads) -> int:
+    """Add what threads wait for; the number of times that one wakes another."""
+    found = 0
+    linked = {frozenset((link.thread, link.to_thread)) for link in trace.links}
+    gaps = sorted(gap for thread in operating(trace.host) for gap in gaps_of(trace.host, thread))
+    starts = [gap.start for gap in gaps]
+    for gap in gaps:
+        if np.isinf(gap.end):
+            continue
+        waker = woken_by(gap, gaps, starts, linked)
+        if waker:
+            if gap.start > 0:
+                threads.cut(gap.thread, gap.start)
+            awaited = threads.cut(waker.thread, waker.start)
+            threads.cut(gap.thread, gap.end).pieces.append(awaited)
+            found += 1
+    return found
+
+
+def operating(host: Host) -> list[int]:
+    """Threads with operators: those with calls of the runtime alone watch over others, and wake nobody."""
+    calls = np.array([PREFIX.match(name) is not None for name in host.names], dtype=np.bool_)
+    found: list[int] = np.unique(host.thread[~calls[host.name]]).tolist()
+    return found
+
+
+def gaps_of(host: Host, thread: int) -> list[Gap]:
+    """Of one thread: from its first moment to its last, and before and after."""
+    mine = host.thread == thread
+    start, end, annotation = host.start[mine], host.end[mine], host.annotation[mine]
+    if not len(start):
+        return []
+    times = np.unique(np.concatenate([start, end]))
+    long = np.flatnonzero(np.diff(times) > SIGNIFICANT)
+    working = ~annotation & (end - start > SIGNIFICANT)
+    leaves = {*zip(start[working].tolist(), end[working].tolist(), strict=True)}
+    pairs = zip(times[long].tolist(), times[long + 1].tolist(), strict=True)
+    within = [Gap(a, b, thread) for a, b in pairs if (a, b) not in leaves]
+    first, last = float(times[0]), float(times[-1])
+    before = [Gap(0.0, first, thread)] if first > SIGNIFICANT else []
+    return [*before, *within, Gap(last, float("inf"), thread)]
+
+
+def woken_by(gap: Gap, gaps: list[Gap], starts: list[float], linked: set[frozenset[int]]) -> Gap | None:
+    """The gap of another thread that began as this one ended."""
+    i = bisect_right(starts, gap.end)
+    while i > 0:
+        i -= 1
+        other = gaps[i]
+        if gap.end - other.start > LINKED or other.start < gap.start:
+            return None
+        near = LINKED if frozenset((gap.thread, other.thread)) in linked else WAKING
+        if other.thread != gap.thread and other.end >= gap.end and gap.end - other.start <= near:
+            return other
+    return None

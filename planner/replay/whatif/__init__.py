@@ -1,0 +1,102 @@
+"""What a trace would have taken, had something been otherwise: one file a change, each says what it assumes."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from planner.errors import InputError
+from planner.replay.graph import Graph
+from planner.replay.pieces import Kind
+from planner.replay.replayed import Replay, replay
+from planner.replay.whatif.asked import Asked, pair
+from planner.replay.whatif.bandwidth import bandwidth
+from planner.replay.whatif.change import Change, Changed
+from planner.replay.whatif.data_parallel import data_parallel
+from planner.replay.whatif.deeper import deeper
+from planner.replay.whatif.fuse import fuse
+from planner.replay.whatif.pipelined import pipelined
+from planner.replay.whatif.remove import remove
+from planner.replay.whatif.scale import scale
+from planner.replay.whatif.wider import wider
+
+SETTINGS: dict[str, Callable[[str], Callable[[Sequence[Graph]], Changed]]] = {
+    "layers": deeper,
+    "hidden": wider,
+    "dp": data_parallel,
+}
+PIPELINE = "pp"
+
+
+class Predicted(NamedTuple):
+    """The median step after all changes, and what they assume."""
+
+    step_seconds: float
+    replayed_seconds: float  # before them
+    assumed: tuple[tuple[str, str], ...]  # what was asked, what it assumes
+
+    @property
+    def speedup(self) -> float:
+        return self.replayed_seconds / self.step_seconds if self.step_seconds else 1.0
+
+
+class Changes(NamedTuple):
+    """Of the graphs, in the order in which they apply; then of the replay."""
+
+    graphs: list[Change]
+    pipelines: list[tuple[str, Callable[[Replay], tuple[float, str]]]]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.graphs or self.pipelines)
+
+
+def parse(asked: Asked) -> Changes:
+    """What was asked, understood. Raises InputError."""
+    pairs = [(text, *pair(text, "--set", "layers=2x")) for text in asked.settings]
+    pipelines = [(f"--set {text}", pipelined(value)) for text, name, value in pairs if name == PIPELINE]
+    if len(pipelines) > 1:
+        raise InputError("two pipelines are asked for", where="--set pp", fix="one of them")
+    changes = [Change(f"--set {text}", setting(name, value)) for text, name, value in pairs if name != PIPELINE]
+    changes += [Change(f"--scale {text}", scale(text)) for text in asked.scale]
+    if asked.bandwidth is not None:
+        changes.append(Change(f"--bandwidth {asked.bandwidth}", bandwidth(asked.bandwidth)))
+    changes += [Change(f"--remove {text}", remove(text)) for text in asked.remove]
+    changes += [Change(f"--fuse {text}", fuse(text)) for text in asked.fuse]
+    return Changes(changes, pipelines)
+
+
+def setting(name: str, value: str) -> Callable[[Sequence[Graph]], Changed]:
+    if name not in SETTINGS:
+        raise InputError(f"`{name}` cannot be set", where="--set", fix=f"one of {', '.join((*SETTINGS, PIPELINE))}")
+    return SETTINGS[name](value)
+
+
+def busiest(graphs: Sequence[Graph]) -> float:
+    """Seconds of a mean step that the busiest stream works on what steps launch: no step can follow quicker."""
+    most = 0.0
+    for graph in graphs:
+        seconds: dict[int, float] = {}
+        begin, end = (graph.steps[0].begin.end, graph.steps[-1].end.end) if graph.steps else (0.0, 0.0)
+        for op, work in zip(graph.trace.ops, graph.work, strict=True):
+            if work.launch and begin < work.launch.end <= end:
+                seconds[op.stream] = seconds.get(op.stream, 0.0) + work.seconds
+        most = max(most, max(seconds.values(), default=0.0) / max(1, len(graph.steps)))
+    return most
+
+
+def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) -> Predicted:
+    """The step after changes. Raises InputError when a trace does not have what they are about."""
+    graphs, left_out, assumed = list(before.graphs), set(without), []
+    for change in changes.graphs:
+        changed = change.apply(graphs)
+        graphs = changed.graphs
+        left_out |= set(changed.without)
+        assumed.append((change.said, changed.assumed))
+    after = replay(graphs, sorted(left_out))
+    seconds = after.step_seconds
+    if busiest(graphs) > seconds:
+        seconds = busiest(graphs)
+        assumed.append(("steady state", "the host alone would be quicker than its busiest stream, which sets the pace"))
+    for said, pipeline in changes.pipelines:
+        seconds, what = pipeline(after)
+        assumed.append((said, what))
+    return Predicted(seconds, before.step_seconds, tuple(assumed))

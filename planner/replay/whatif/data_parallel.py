@@ -1,0 +1,39 @@
+"""`--set dp=4`: another number of data-parallel ranks. Only communication changes, by what a ring moves.
+
+Of n ranks each sends (n − 1)/n of a message, twice in an all-reduce; so collectives take the ratio of that, new to old.
+The old number is the size of the job. Every all-reduce, reduce-scatter and all-gather is taken for data-parallel.
+"""
+
+from collections.abc import Callable, Sequence
+
+from planner.errors import InputError
+from planner.replay.classes import kernel_class
+from planner.replay.graph import Graph
+from planner.replay.whatif.change import Changed
+from planner.replay.whatif.scale import scaled
+
+RINGS = {"all-reduce", "reduce-scatter", "all-gather"}
+MOST = 1_000_000
+
+
+def data_parallel(text: str) -> Callable[[Sequence[Graph]], Changed]:
+    """Raises InputError."""
+    ranks = int(text) if text.isdecimal() and len(text) < 8 else 0
+    if not 1 <= ranks <= MOST:
+        raise InputError(f"`{text}` is no number of ranks", where="--set dp", fix=f"from 1 to {MOST}")
+
+    def apply(graphs: Sequence[Graph]) -> Changed:
+        old = graphs[0].trace.world_size or 0
+        mine = [
+            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RINGS} for graph in graphs
+        ]
+        count = sum(map(len, mine))
+        if old < 2 or not count:
+            message = "a trace without collectives of several ranks does not tell what they would take"
+            raise InputError(message, where="--set dp", fix="give a trace of a data-parallel job")
+        by = (1 - 1 / ranks) / (1 - 1 / old)
+        changed = [scaled(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
+        what = f"{count} collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
+        return Changed(changed, f"{what}, over the same links; each rank's own work is as before")
+
+    return apply

@@ -1,0 +1,92 @@
+"""`--set pp=2`, `--set pp=4:8`: the layers in so many stages, 1F1B with (after the colon) so many micro-batches.
+
+The stretches of layers of a step are its forward and backward passes, one pair for each micro-batch that the step had.
+Stages get the layers evenly; the passes of a stage take its share of the measured ones, and 1F1B's order runs on the
+clock. What lies outside the layers stays once per step as it is, on whichever stage. Transfers between stages are not
+counted: a trace of one stage does not tell what they would take.
+"""
+
+import re
+from collections.abc import Callable
+from statistics import median
+
+from planner.errors import InputError
+from planner.plan.schedules import schedule
+from planner.replay.graph import Graph
+from planner.replay.replayed import Replay
+from planner.replay.whatif.deeper import found
+from planner.replay.whatif.repeats import Region
+from planner.simulate.activities import Builder
+from planner.simulate.native import run
+
+SPELLED = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")
+
+
+def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
+    """The median step of a pipeline, and what is assumed. Raises InputError."""
+    spelled = SPELLED.fullmatch(text)
+    stages = int(spelled.group(1)) if spelled else 0
+    asked = int(spelled.group(2) or 0) if spelled else 0
+    if stages < 1 or (spelled and spelled.group(2) and asked < 1):
+        fix = "stages, or stages:micro-batches, as 2 or 4:8"
+        raise InputError(f"`{text}` is no pipeline", where="--set pp", fix=fix)
+
+    def apply(replay: Replay) -> tuple[float, str]:
+        graph = replay.graphs[0]
+        regions = found(graph)
+        layers = max(region.layers for region in regions[0])
+        if any(len(step) % 2 or len(step) != len(regions[0]) for step in regions) or stages > layers:
+            message = (
+                f"{layers} layers in {len(regions[0])} stretches a step do not make {stages} stages of two passes each"
+            )
+            raise InputError(message, where="--set pp", fix="fewer stages; a trace of training")
+        had = len(regions[0]) // 2
+        micro_batches = asked or had
+        seconds = []
+        for step, mine in zip(replay.steps, regions, strict=False):
+            passes = [spans(replay, graph, mine[i::2], step.replayed / (step.measured or 1.0)) for i in (0, 1)]
+            inside = pipeline(stages, micro_batches, layers, (passes[0] / micro_batches, passes[1] / micro_batches))
+            seconds.append(inside + max(0.0, step.replayed - sum(passes)))
+        said = (
+            f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches (the trace has {had} a step)"
+        )
+        return median(seconds), f"{said}; transfers between stages not counted, what is outside the layers as it was"
+
+    return apply
+
+
+def spans(replay: Replay, graph: Graph, regions: list[Region], pace: float) -> float:
+    """How long stretches of layers take: on the device, from the first operation to the last; else on the host."""
+    if not graph.work:
+        return sum(region.end - region.begin for region in regions) * pace
+    starts, ends = (each.tolist() for each in replay.op_times(0))
+    total = 0.0
+    for region in regions:
+        mine = [
+            i
+            for i, work in enumerate(graph.work)
+            if work.launch and work.launch.thread == region.thread and region.begin < work.launch.end <= region.end
+        ]
+        total += max((ends[i] for i in mine), default=0.0) - min((starts[i] for i in mine), default=0.0)
+    return total
+
+
+def pipeline(stages: int, micro_batches: int, layers: int, passes: tuple[float, float]) -> float:
+    """Seconds of 1F1B, given those of one micro-batch's forward and backward through all layers."""
+    built = Builder()
+    lanes = [built.lane() for _ in range(stages)]
+    orders = schedule("1f1b", stages, micro_batches)
+    number: dict[tuple[str, int, int], int] = {}
+    for stage, order in enumerate(orders):
+        for phase, micro_batch, _ in order:
+            number[phase, micro_batch, stage] = len(number)
+    for stage, order in enumerate(orders):
+        share = (layers * (stage + 1) // stages - layers * stage // stages) / layers
+        for phase, micro_batch, _ in order:
+            before = (phase, micro_batch, stage - 1 if phase == "F" else stage + 1)
+            after = [number[before]] if before in number else []
+            if phase == "B" and stage == stages - 1:
+                after = [number["F", micro_batch, stage]]
+            built.add(passes[phase == "B"] * share, [lanes[stage]], after)
+    times, _ = run(built.done())
+    return float(times.ends.max())

@@ -1,0 +1,143 @@
+"""The layers of a model in a trace: the stretch of a sequence that repeats itself most.
+
+Names of kernels, or of operators where there is no device, in the order of their launch: a period that begins again and
+again, and holds a matrix product, an attention or a convolution. The forward pass has one such stretch, the backward
+pass another, with as many layers or one less, since its first or last may look otherwise.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.replay.classes import kernel_class
+from planner.replay.graph import Graph, Step
+
+HEAVY = {"gemm", "attention", "convolution"}
+OPERATORS = (
+    "aten::linear",
+    "aten::addmm",
+    "aten::mm",
+    "aten::bmm",
+    "aten::conv",
+    "aten::scaled_dot",
+    "Addmm",
+    "Mm",
+    "Bmm",
+)
+SHORTEST = 2  # operations of a period
+NEARLY = 0.95  # of what the best period covers, a shorter one may cover
+SMALLEST = 0.1  # of a step's sequence that one stretch covers at least
+SHARE = 0.4  # that all stretches cover together
+
+
+class Item(NamedTuple):
+    """One of a sequence: on the host it takes from `begin` to `end`."""
+
+    name: str
+    thread: int
+    begin: float
+    end: float
+    heavy: bool
+
+
+class Region(NamedTuple):
+    """A stretch of a thread that holds so many layers."""
+
+    thread: int
+    begin: float
+    end: float
+    layers: int
+
+
+def layers(graph: Graph, step: Step) -> list[Region]:
+    """The stretches of one step; none, when nothing repeats."""
+    sequence = launched(graph, step) if graph.work else operators(graph, step)
+    names = {name: i for i, name in enumerate(dict.fromkeys(item.name for item in sequence))}
+    codes = np.array([names[item.name] for item in sequence], dtype=np.int64)
+    heavy = np.array([item.heavy for item in sequence], dtype=np.bool_)
+    found: list[Region] = []
+    covered = 0
+    parts = [(0, len(codes))]
+    while parts:
+        low, high = parts.pop()
+        first, period, times = best(codes[low:high], heavy[low:high])
+        if times < 2 or period * times < SMALLEST * len(codes):
+            continue
+        stretch = sequence[low + first : low + first + period * times]
+        threads = {item.thread for item in stretch}
+        if len(threads) == 1:
+            found.append(Region(stretch[0].thread, stretch[0].begin, stretch[-1].end, times))
+            covered += len(stretch)
+        parts += [(low, low + first), (low + first + period * times, high)]
+    if covered < SHARE * len(codes):
+        return []
+    most = max((region.layers for region in found), default=0)
+    return sorted(region for region in found if region.layers >= most - 1)
+
+
+def best(codes: np.ndarray, heavy: np.ndarray) -> tuple[int, int, int]:
+    """Where the stretch begins that covers most, its period, and how often that comes; the shortest period of those."""
+    found: list[tuple[int, int, int]] = []
+    for period in range(SHORTEST, len(codes) // 2 + 1):
+        first, length = longest(codes[:-period] == codes[period:])
+        times = (length + period) // period
+        if times >= 2 and heavy[first : first + period].any() and len(np.unique(codes[first : first + period])) > 1:
+            found.append((first, period, times))
+    most = max((period * times for _, period, times in found), default=0)
+    return next(((f, p, t) for f, p, t in found if p * t >= NEARLY * most), (0, 0, 0))
+
+
+def longest(same: np.ndarray) -> tuple[int, int]:
+    """Where the longest run of true begins, and its length."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
+    begins, ends = edges[::2], edges[1::2]
+    if not len(begins):
+        return 0, 0
+    longest_run = int(np.argmax(ends - begins))
+    return int(begins[longest_run]), int(ends[longest_run] - begins[longest_run])
+
+
+def launched(graph: Graph, step: Step) -> list[Item]:
+    """What a step launches on the stream that it gives most work."""
+    pieces = [work.launch for work in graph.work]
+    begin, end = step.begin.end, step.end.end
+    mine = [i for i, piece in enumerate(pieces) if piece is not None and begin < piece.end <= end]
+    counts = np.bincount([graph.trace.ops[i].stream for i in mine], minlength=1)
+    items = []
+    for i in mine:
+        op, piece = graph.trace.ops[i], pieces[i]
+        if piece is not None and op.stream == int(np.argmax(counts)):
+            kind = kernel_class(op.name, op.kind)
+            items.append(Item(op.name, piece.thread, piece.start, piece.end, kind in HEAVY))
+    return items
+
+
+def operators(graph: Graph, step: Step) -> list[Item]:
+    """The outermost operators of a step, of the thread with most of them."""
+    host = graph.trace.host
+    items: list[Item] = []
+    thread, until = -1, 0.0
+    spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
+    for (where, begin, end, name), annotation in zip(spans, host.annotation.tolist(), strict=True):
+        if annotation or begin < step.begin.end or end > step.end.end:
+            continue
+        if where != thread:
+            thread, until = where, 0.0
+        if begin >= until:
+            until = end
+            items.append(Item(host.names[name], where, begin, end, any(o in host.names[name] for o in OPERATORS)))
+    counts = np.bincount([item.thread for item in items], minlength=1)
+    return [item for item in items if item.thread == int(np.argmax(counts))]
+
+
+def overlap(region: Region, begin: float, end: float) -> float:
+    return max(0.0, min(region.end, end) - max(region.begin, begin))
+
+
+def within(regions: Sequence[Region], thread: int, time: float) -> Region | None:
+    """The region of a thread that a piece with this end is in; regions in order of thread and beginning."""
+    mine = [region for region in regions if region.thread == thread]
+    i = bisect_left([region.begin for region in mine], time) - 1
+    return mine[i] if i >= 0 and time <= mine[i].end else None

@@ -1,0 +1,52 @@
+"""`--set hidden=2x`: a model so many times as wide, its heads as wide as before.
+
+Each kind of work grows by its power of the width; kernels are taken to run at the rates that they had, and the host
+does what it did.
+"""
+
+from collections.abc import Callable, Sequence
+
+from planner.errors import InputError
+from planner.replay.classes import kernel_class
+from planner.replay.graph import Graph
+from planner.replay.whatif.asked import factor
+from planner.replay.whatif.change import Changed, with_work
+
+POWERS = {
+    "gemm": 2,  # tokens · hidden · hidden
+    "convolution": 2,  # channels in and out
+    "optimizer": 2,  # parameters
+    "all-reduce": 2,  # gradients
+    "reduce-scatter": 2,  # gradients
+    "all-gather": 2,  # parameters
+    "broadcast": 2,  # parameters
+    "reduce": 2,  # gradients
+    "attention": 1,  # tokens² · hidden
+    "send/recv": 1,  # activations
+    "elementwise": 1,  # activations
+    "normalisation": 1,
+    "reduction": 1,
+    "embedding": 1,
+}
+
+
+def wider(text: str) -> Callable[[Sequence[Graph]], Changed]:
+    """Raises InputError."""
+    by = factor(text, "--set hidden")
+
+    def apply(graphs: Sequence[Graph]) -> Changed:
+        if not any(graph.work for graph in graphs):
+            fix = "record with the device's activities, or ask for --scale host"
+            raise InputError("the trace has no work of a device", where="--set hidden", fix=fix)
+        changed = []
+        for graph in graphs:
+            powers = [POWERS.get(kernel_class(op.name, op.kind), 0) for op in graph.trace.ops]
+            changed.append(
+                with_work(graph, lambda i, work, p=powers: work._replace(seconds=work.seconds * by ** p[i]))  # type: ignore[misc]
+            )
+        what = (
+            "matrix products, convolutions, the optimizer and collectives of parameters by its square, the rest of the"
+        )
+        return Changed(changed, f"{what} device's work linearly, copies and the host not at all, at the rates measured")
+
+    return apply

@@ -1,0 +1,76 @@
+"""`planner replay` as a user types it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from planner.cli.app import app
+from planner.errors import InputError
+from tests.replay.traces import Recorder, two_streams
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["replay", *map(str, arguments)])
+
+
+def test_json_has_what_is_promised(tmp_path):
+    found = json.loads(call(two_streams().write(tmp_path), "--json").stdout)
+    assert found["steps"][0]["measured_seconds"] == pytest.approx(400e-6)
+    assert found["steps"][0]["replayed_seconds"] == pytest.approx(400e-6)
+    assert found["median_error"] == pytest.approx(0, abs=1e-9)
+    parts = {key: value for key, value in found["breakdown"].items() if key != "kinds"}
+    assert sum(parts.values()) == pytest.approx(400e-6)
+    assert found["critical_path"][0]["seconds"] > 0
+    assert found["whatif"] is None
+
+
+def test_people_read_measured_beside_replayed(tmp_path):
+    shown = call(two_streams().write(tmp_path)).stdout
+    for word in ("measured", "replayed", "critical path", "exposed comm", "note:"):
+        assert word in shown
+
+
+def test_the_timeline_is_written_with_names_as_they_are(tmp_path):
+    r = two_streams().op('aten::"odd"\\ </script>\u2028', 300, 50)
+    out = tmp_path / "out.json"
+    assert call(r.write(tmp_path), "--trace", out).exit_code == 0
+    written = json.loads(out.read_text())["traceEvents"]
+    processes = {e["args"]["name"] for e in written if e["name"] == "process_name"}
+    assert processes == {"rank 0 measured", "rank 0 replayed"}
+    spans = [e for e in written if e["ph"] == "X" and e["name"] == "sgemm_nn"]
+    assert [(e["ts"], e["dur"]) for e in spans] == [(20, 100), (20, 100)]
+
+
+def test_same_trace_same_answer(tmp_path):
+    path = two_streams().write(tmp_path)
+    assert call(path, "--json").stdout == call(path, "--json").stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--without", "everything"],
+        ["--scale", "gemm"],
+        ["--scale", "gemm=fast"],
+        ["--scale", "(=2"],
+        ["--scale", "attention=2"],
+        ["--bandwidth", "-1"],
+        ["--bandwidth", "nan"],
+        ["--set", "batch=2x"],
+        ["--remove", "streams"],
+        ["--remove", "7:8"],
+        ["--fuse", "kernels"],
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tmp_path, options):
+    refused = call(two_streams().write(tmp_path), *options)
+    assert isinstance(refused.exception, InputError)
+    assert refused.exception.fix
+    assert not refused.stdout
+
+
+def test_nothing_to_change_is_refused(tmp_path):
+    path = Recorder().op("aten::mm", 0, 100).write(tmp_path)
+    assert isinstance(call(path, "--bandwidth", "2x").exception, InputError)
+    assert isinstance(call(path, "--fuse", "launches").exception, InputError)

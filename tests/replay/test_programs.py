@@ -1,0 +1,70 @@
+"""The graph of a trace predicts the same program with other durations: what was found is what holds."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.replay import replay
+from planner.replay.whatif import parse
+from planner.replay.whatif.asked import Asked
+from tests.replay.programs import STREAMS, instructions, run
+
+
+def graph_of(recorder):
+    with tempfile.TemporaryDirectory() as folder:
+        return recorder.graph(Path(folder))
+
+
+def replayed(graph):
+    """Ends of operations by stream in order, and of the step, in µs."""
+    made = replay([graph])
+    _, ends = made.op_times(0)
+    order = sorted(range(len(ends)), key=lambda i: (int(graph.trace.streams[graph.trace.ops[i].stream].split()[1]), i))
+    return [ends[i] * 1e6 for i in order], made.piece_end(0, graph.steps[0].end.number) * 1e6
+
+
+@settings(max_examples=150)
+@given(instructions())
+def test_a_program_is_replayed_as_it_ran(program):
+    recorder, ends, host = run(program)
+    found, end = replayed(graph_of(recorder))
+    assert found == pytest.approx(ends, abs=1e-3)
+    assert end == pytest.approx(host, abs=1e-3)
+
+
+@settings(max_examples=100)
+@given(instructions())
+def test_a_trace_that_does_not_say_who_waits_is_replayed_all_the_same(program):
+    """As of older profilers: which stream waits for which is concluded."""
+    recorder, ends, host = run(program)
+    recorder.events = [event for event in recorder.events if event["cat"] != "cuda_sync"]
+    found, end = replayed(graph_of(recorder))
+    assert found == pytest.approx(ends, abs=1e-3)
+    assert end == pytest.approx(host, abs=1e-3)
+
+
+@settings(max_examples=150)
+@given(instructions(), st.sampled_from([0.5, 2, 10]))
+def test_a_program_with_longer_gemms_is_predicted(program, factor):
+    recorder, _, _ = run(program)
+    graph = graph_of(recorder)
+    if not any("gemm" in op.name for op in graph.trace.ops):
+        return
+    change = parse(Asked(scale=(f"gemm={factor}",))).graphs[0]
+    _, ends, host = run(program, factor)
+    found, end = replayed(change.apply([graph]).graphs[0])
+    assert found == pytest.approx(ends, abs=1e-3)
+    assert end == pytest.approx(host, abs=1e-3)
+
+
+@settings(max_examples=50)
+@given(instructions())
+def test_no_stream_is_busier_than_its_step(program):
+    graph = graph_of(run(program)[0])
+    made = replay([graph])
+    assert made.steps[0].replayed >= max((stream.replayed for stream in made.busy()), default=0.0) - 1e-12
+    assert sum(made.breakdown().parts) == pytest.approx(made.steps[0].replayed)
+    assert len(STREAMS) >= len(made.busy())

@@ -1,0 +1,92 @@
+"""Traces that were recorded, not made: of the installed torch, and public ones where they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.replay import build, critical_path, read, replay
+from planner.replaying import replay_traces
+
+SHARED = os.environ.get("PLANNER_SHARED")
+STEPS = ["hta_a100_ws16_rank0_5steps", "hta_a100_ws2_rank0_3steps", "hta_v100_ws1_rank0_5steps"]
+STEPS += ["hta_sampled_ws128_rank0", "hta_sampled_ws128_rank1"]
+INFERENCE = ["tracelens_h100_bert_small", "tracelens_h100_qwen15_05b", "tracelens_b200_ws8_rank0_eager"]
+OPTIMISTIC = ["hta_a100_ws16_rank0_5steps", "param_dlrm_v100_ws8_rank0"]  # their steps wait between streams
+
+
+def public(name):
+    if not SHARED:
+        pytest.skip("recorded traces are not here: set PLANNER_SHARED")
+    return Path(SHARED) / "data" / "kineto" / f"{name}.json.gz"
+
+
+RECORD = """
+import sys, torch
+model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with torch.profiler.profile(
+    activities=[torch.profiler.ProfilerActivity.CPU],
+    schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
+    on_trace_ready=lambda profiler: profiler.export_chrome_trace(sys.argv[1]),
+    with_modules=True,
+) as profiler:
+    for _ in range(4):
+        model(torch.ones(8, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        profiler.step()
+"""
+
+
+def recorded(folder):
+    """By the installed torch, in a process of its own: its profiler is no guest that every process survives."""
+    pytest.importorskip("torch")
+    path = folder / "recorded.json"
+    subprocess.run([sys.executable, "-c", RECORD, str(path)], check=True, capture_output=True)
+    return path
+
+
+def test_torch_of_today_is_read_and_replayed(tmp_path):
+    graph = build(read(recorded(tmp_path)))
+    made = replay([graph])
+    assert len(made.steps) == 3
+    assert made.worst_error < 1e-6
+    assert any("aten::" in name for link in critical_path(made) for name in link.within.operators)
+    parts = made.breakdown().parts
+    assert 0 < parts.compute < sum(parts)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_public_steps_are_replayed(name):
+    answer = replay_traces([public(name)])
+    assert answer.replay.median_error <= 0.02
+    assert answer.replay.worst_error <= 0.05
+    assert answer.explained.worst_error <= 0.05  # so it is not what nothing explains that makes it so
+    total = sum(link.seconds for link in answer.path)
+    first, last = answer.replay.windows(0)[0][0], answer.replay.windows(0)[-1][1]
+    assert total == pytest.approx(last - first)
+
+
+@pytest.mark.parametrize("name", OPTIMISTIC)
+def test_without_waits_between_streams_public_steps_come_out_short(name):
+    graph = build(read(public(name)))
+    for step in replay([graph], ["inter-stream"]).steps:
+        assert step.replayed < 0.95 * step.measured
+
+
+def test_eight_public_ranks_meet():
+    answer = replay_traces([public(f"param_dlrm_v100_ws8_rank{rank}") for rank in range(8)])
+    assert answer.replay.worst_error <= 0.05
+    assert len(answer.replay.met) > 0
+    assert [step.rank for step in answer.replay.steps] == [*range(8)]
+    assert answer.stragglers[0].kept_waiting > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["tracelens_h100_bert_small", "tracelens_h100_qwen15_05b", "tracelens_b200_ws8_rank0_eager"]
+)
+def test_public_inference_is_replayed(name):
+    assert replay_traces([public(name)]).replay.worst_error <= 0.05
