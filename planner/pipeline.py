@@ -6,7 +6,7 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,15 +17,18 @@ from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
 from planner.deciding import Solved
 from planner.errors import InputError
-from planner.ledger import Kind, Record, beside, measured_timeline
+from planner.export import Exported, import_order_into, written_for
+from planner.ledger import Kind, Overlay, Record, beside, measured_timeline, overlaid
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.simulate import Timeline, to_trace
-from planner.specs.base import changed
+from planner.simulate import Timeline, Traced, trace_of
+from planner.simulate import write_trace as write_to
+from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs, Options, load
-from planner.strategies import strategy
+from planner.specs.overlap import AS_PRICED, Overlap
+from planner.strategies import STATIC, strategy
 from planner.strategies.static.fitting import Fits, fitting
 from planner.strategies.static.predicted import Predicted, predicted
 from planner.verify.score import Score, require_memory, score
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 DEFAULTS = Options()
+TRACED_STEPS = 16  # that a trace file holds at most
 
 
 def unheard(done: int, of: int, what: str) -> None:
@@ -73,9 +77,9 @@ def verify(plan: Plan) -> list[Score]:
     return scores
 
 
-def simulate(plan: Plan) -> list[Score]:
-    """Every step of a plan, expanded, priced and simulated."""
-    return [score(plan, number) for number in range(len(plan.steps))]
+def simulate(plan: Plan, overlap: Overlap = AS_PRICED) -> list[Score]:
+    """Every step of a plan, expanded, priced and simulated; `overlap`: other exchanges beside compute than it has."""
+    return [score(plan, number, overlap) for number in range(len(plan.steps))]
 
 
 def tasks(plan: Plan, rank: int, step: int = 0) -> tuple[Task, ...]:
@@ -83,10 +87,34 @@ def tasks(plan: Plan, rank: int, step: int = 0) -> tuple[Task, ...]:
     return tuple(task for task in expand(plan, step) if rank in task.ranks)
 
 
-def write_trace(path: Path, scores: list[Score]) -> None:
-    """The first step's simulated timeline, for Perfetto."""
-    first = scores[0]
-    files.write_text(path, files.json_text(to_trace(first.timeline, first.tasks, "simulated", first.memory)))
+def overlay(plan: Plan, scores: Sequence[Score], measured: Path) -> tuple[Overlay, ...]:
+    """What a run of this plan measured, beside its simulation. Raises InputError when it was another plan's run."""
+    simulated = [(score.timeline, expand(plan, number)) for number, score in enumerate(scores)]
+    return overlaid(simulated, measured, plan.name, plan.size)
+
+
+def write_trace(
+    path: Path, plan: Plan, scores: Sequence[Score], beside: Sequence[Overlay] = (), only: Ranks | None = None
+) -> int:
+    """The first simulated steps for Perfetto, beside what was measured of them; `only`: of these ranks.
+
+    Returns how many ranks are drawn: of very many, one of each kind.
+    """
+    steps = [Traced(s.timeline, s.tasks, "simulated", s.memory, number) for number, s in enumerate(scores)]
+    sides = [[steps[each.step], each.traced] for each in beside] or [[step] for step in steps]
+    trace = trace_of(sides[:TRACED_STEPS], plan.name, only)
+    write_to(path, trace)
+    return len(trace["otherData"].get("stands_for", range(plan.size)))
+
+
+def export(plan: Plan, to: str) -> Exported:
+    """A plan, or what it decides, as another program reads it. Raises InputError when that cannot say it."""
+    return written_for(plan, to)
+
+
+def import_order(form: str, path: Path, plan: Plan) -> Plan:
+    """A plan with the order that another program's file says, verified. Raises InputError and Infeasible."""
+    return import_order_into(form, path, plan)
 
 
 # -------------------------------------------------------------------------------------------------- static layouts
@@ -136,8 +164,9 @@ def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> WhyNot:
 def static(job: str, options: Options = DEFAULTS, on_degree: OnProgress = unheard) -> StaticPlan:
     """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
     inputs = load(job, options)
-    if inputs.job.strategy == "parallel_search":
-        message, fix = "the strategy parallel_search gives one layout for all batches already", "leave --static out"
+    if inputs.job.strategy in STATIC:
+        message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
+        fix = "leave --static out"
         raise InputError(message, where=f"{job} (strategy)", fix=fix)
     return best_static(inputs, resolve, on_degree)
 
@@ -165,7 +194,7 @@ class Ran:
     predicted_step_seconds: float
     kinds: list[Kind]
     timelines: tuple[Timeline, ...]  # one per measured step
-    last: tuple[Task, ...]  # of the last of them
+    traced: tuple[Traced, ...]  # the same with their tasks
     planned: "tuple[Planned, ...]"  # the steps that were planned while it lasted
     verified: "Verified | None"
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
@@ -181,13 +210,16 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
     scores = verify(plan)
     with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
         result = launch(plan, options, on_progress)
-    predicted, timelines = [], []
+    predicted, traced = [], []
     trained = online.trained(plan, options.steps_folder(plan), len(result.steps))
-    for step, (whole, number) in zip(result.steps, trained, strict=True):
+    for at, (step, (whole, number)) in enumerate(zip(result.steps, trained, strict=True)):
         records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
         expected = scores[number] if whole is plan else score(whole)
         predicted.append(expected.timeline)
-        timelines.append(measured_timeline(records, expected.tasks, plan.size, step.seconds))
+        done = expand(whole, number)  # of all groups, alike or not
+        timeline = measured_timeline(records, done, plan.size, step.seconds)
+        of_plan = number if whole is plan else at  # steps that were planned meanwhile are beyond the plan's own
+        traced.append(Traced(timeline, done, "measured", None, of_plan, at))
     return Ran(
         plan=plan,
         machine=result.machine,
@@ -195,9 +227,9 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
         step_seconds=median(step.seconds for step in result.steps),
         predicted_step_seconds=median(timeline.step_seconds for timeline in predicted),
-        kinds=beside(predicted, timelines),
-        timelines=tuple(timelines),
-        last=expected.tasks,
+        kinds=beside(predicted, [step.timeline for step in traced]),
+        timelines=tuple(step.timeline for step in traced),
+        traced=tuple(traced),
         planned=tuple(step.planned for step in result.steps if step.planned),
         verified=result.verify,
         peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
@@ -205,9 +237,8 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
 
 
 def write_measured_trace(path: Path, ran: Ran) -> None:
-    """The last step's measured timeline, in the format of the simulated one."""
-    trace = to_trace(ran.timelines[-1], ran.last, "measured")
-    files.write_text(path, files.json_text(trace))
+    """The last measured steps, in the format of the simulated ones; `simulate --measured` reads them."""
+    write_to(path, trace_of([[step] for step in ran.traced[-TRACED_STEPS:]], ran.plan.name))
 
 
 # ---------------------------------------------------------------------------------------------------------- check

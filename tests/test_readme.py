@@ -48,7 +48,8 @@ def test_every_verb_and_strategy_is_in_the_tables():
 
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f"`planner {command.callback.__name__.replace('_', '-')}" in README
+        name = command.name or command.callback.__name__.replace("_", "-")
+        assert f"`planner {name}" in README
     for strategy in STRATEGIES:
         assert f"| `{strategy}` |" in README
 

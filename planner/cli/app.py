@@ -17,11 +17,15 @@ from planner.cli import (
     calibrate,
     check,
     demo,
+    export,
     fits,
+    import_,
     ledger,
     models,
     predict,
     profile,
+    replay,
+    report,
     run,
     schema,
     show,
@@ -50,9 +54,13 @@ app.command()(simulate.simulate)
 app.command()(predict.predict)
 app.command()(fits.fits)
 app.command()(run.run)
+app.command()(replay.replay)
 app.command()(check.check)
+app.command()(report.report)
 app.command()(ledger.ledger)
 app.command()(calibrate.calibrate)
+app.command()(export.export)
+app.command("import")(import_.import_order)
 app.command()(models.models)
 app.command()(schema.schema)
 

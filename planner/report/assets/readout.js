@@ -69,7 +69,7 @@ function drawKey() {
       waits ||= ofRow.events.compute[at] && data.kinds[kind][2] > 0;
     }
   }
-  const place = ([, token]) => 10 * "fbdsuoc".indexOf(token[0]) + (token[0] === "d" ? 9 - token[1] : Number(token[1] || 0));
+  const place = ([, token]) => 10 * "fbwdsuoc".indexOf(token[0]) + (token[0] === "d" ? 9 - token[1] : Number(token[1] || 0));
   const sorted = [...names].sort((a, b) => place(a) - place(b));
   if (waits && state.colour !== "source" && !names.has("communication")) sorted.push(["waiting for communication", "c"]);
   sorted.push(["idle", "idle"]);
