@@ -47,7 +47,8 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """Let the job's strategy decide batch by batch."""
     chosen, reason = strategy(inputs.job.strategy), unsupported(inputs)
     if reason:
-        raise InputError(reason, where="strategy", fix="change the job, or its strategy")
+        where = f"{inputs.sources['job']} (strategy)"
+        raise InputError(reason, where=where, fix="change the job, or its strategy")
     plans, seconds = [], []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")

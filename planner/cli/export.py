@@ -11,7 +11,7 @@ from planner.cli.options import Json, PlanFile
 def export(
     plan: PlanFile,
     to: Annotated[str, typer.Option("--to", help="torch-csv: a schedule of torch.distributed.pipelining.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write it here.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write it here; `-` for stdout.")],
     json: Json = False,
 ) -> None:
     """Write a plan for another program.
@@ -23,5 +23,8 @@ def export(
     from planner.files import write_text
 
     exported = pipeline.export(pipeline.read_plan(plan), to)
+    if str(output) == "-":
+        render.raw(exported.text)
+        return
     write_text(output, exported.text)
     render.emit(json, export_lines.exported_summary(exported, to, output), *export_lines.exported(exported, output))

@@ -19,20 +19,20 @@ def exported(exported: Exported, out: Path) -> list[str]:
     return lines
 
 
-def imported_summary(before: Plan, plan: Plan, out: Path) -> dict[str, Any]:
+def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
     return {
         "plan": str(out),
         "strategy": plan.made.strategy,
         "value": plan.outcome.value,
-        "before": before.outcome.value,
+        "before": before,
         "bound": plan.outcome.bound,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
     }
 
 
-def imported(before: Plan, plan: Plan, out: Path) -> list[str]:
-    value, old = plan.outcome.value, before.outcome.value
+def imported(before: float, plan: Plan, out: Path) -> list[str]:
+    """`before`: seconds of the plan's own order, simulated like the new one's."""
     lines = [f"plan written to {out}"]
-    lines.append(f"with this order {value:.4g} s, before {old:.4g} s (simulated)")
+    lines.append(f"with this order {plan.outcome.value:.4g} s, before {before:.4g} s (simulated)")
     lines.append(f"fullest rank {plan.prediction.peak_memory_gib:.3g} GiB (simulated)")
     return lines

@@ -22,7 +22,8 @@ def import_order(
     from planner import files, pipeline
     from planner.cli import export_lines, render
 
-    before = pipeline.read_plan(into)
-    plan = pipeline.import_order(form, file, before)
+    old = pipeline.read_plan(into)
+    plan = pipeline.import_order(form, file, old)
+    before = sum(score.value for score in pipeline.simulate(old))
     files.write(output, plan)
     render.emit(json, export_lines.imported_summary(before, plan, output), *export_lines.imported(before, plan, output))

@@ -20,11 +20,11 @@ def read(path: str | Path, kind: type[T]) -> T:
 def read_text(path: str | Path) -> str:
     """The text of a file. Raises InputError, never OSError or UnicodeDecodeError."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")  # a byte-order mark is no part of it
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         what = "this is not a text file: it is not UTF-8"
-        raise InputError(what, where=f"{path}:{line}", fix="give a YAML file") from error
+        raise InputError(what, where=f"{path}:{line}", fix="give a text file in UTF-8") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error

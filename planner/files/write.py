@@ -33,8 +33,14 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_bytes(path: str | Path, raw: bytes) -> None:
-    """`raw` at `path`, through a temporary file beside it, so that no reader ever sees half of it."""
-    target = Path(path)
+    """`raw` at `path`, through a temporary file beside it, so that no reader ever sees half of it.
+
+    Where a link leads, the file is written; a device or a pipe is written to, never replaced.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        write_through(target, raw)
+        return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -51,6 +57,15 @@ def write_bytes(path: str | Path, raw: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_through(target: Path, raw: bytes) -> None:
+    """Into what is no file of ours to replace."""
+    try:
+        with target.open("wb", buffering=0) as out:
+            out.write(raw)
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", where=str(target), fix="choose another path") from error
 
 
 def dump(value: Any) -> str:

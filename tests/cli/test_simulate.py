@@ -56,7 +56,7 @@ def test_without_a_run(path, plan):
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
-    assert "open it at ui.perfetto.dev" in invoke(path, "--trace", tmp_path / name).stdout
+    assert "open it at ui.perfetto.dev" in " ".join(invoke(path, "--trace", tmp_path / name).stdout.split())
     read = read_trace(tmp_path / name)
     (score,) = pipeline.simulate(plan)
     assert {e.id for e in read.timeline.events} == {t.id for t in score.tasks}

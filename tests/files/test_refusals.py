@@ -160,3 +160,25 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
             files.write(target, {"a": 2})
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "file", "file.yaml"]
     assert os.stat(path).st_mode & 0o777 == 0o644
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(pipe, "format: x\n")
+    assert os.read(reader, 100) == b"format: x\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_where_a_link_leads_is_written(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    files.write_text(tmp_path / "link", "one\n")
+    files.write_text(tmp_path / "link", "two\n")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "two\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfformat: x\n")
+    assert files.read_text(tmp_path / "a") == "format: x\n"

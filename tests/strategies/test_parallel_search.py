@@ -14,7 +14,7 @@ from planner.specs.base import changed
 from planner.specs.inputs import Options, load
 from planner.specs.job import StaticLayout
 from planner.strategies import parallel_search
-from planner.strategies.static.best import simulated
+from planner.strategies.static.best import simulated, unlike
 from planner.strategies.static.choice import RECOMPUTE, Choice, layout_of
 from planner.strategies.static.fixed import fixed_choice, uneven
 from planner.strategies.static.laid import deal, laid, step_seconds, timeline
@@ -313,3 +313,28 @@ def test_from_the_job_to_a_verified_plan(tmp_path):
     assert plan.made.strategy == "parallel_search"
     (s,) = pipeline.verify(plan)
     assert s.value == pytest.approx(plan.outcome.value, rel=1e-8)
+
+
+def test_of_unequal_sequences_a_slower_layout_that_fits_is_found(made):
+    """The quickest of its kind does not fit; others of it do."""
+    inputs = made(8, [16384, *VARIED * 2], "pp: 4, micro_batch: 1")
+    tight = replace(inputs, job=changed(inputs.job, limits=changed(inputs.job.limits, memory_margin=0.3)))
+    problem = problem_of(tight)
+    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(tight))
+    screened = screen(problem, found)
+    fits, quickest = screened.fits(problem), unlike(found, np.argsort(screened.seconds, kind="stable"))
+    assert fits.any() and not fits[quickest].any()
+    assert not violations(parallel_search.plan(tight, None))
+
+
+def test_the_limit_in_tokens_is_what_an_error_names(made):
+    inputs = made(8, (4096,) * 16, "pp: 4")
+    job = changed(inputs.job, limits=changed(inputs.job.limits, tokens_per_rank=512))
+    with pytest.raises(Infeasible, match=r"512 tokens a rank.*2,048 of the longest sequence, 4,096"):
+        parallel_search.plan(replace(inputs, job=job), None)
+
+
+def test_what_is_changed_is_changed_least(made):
+    with pytest.raises(Infeasible) as refused:
+        parallel_search.plan(made(8, (4096,) * 16, "pp: 3"), None)
+    assert "pp 4 instead" in refused.value.fix or "pp 2 instead" in refused.value.fix

@@ -40,9 +40,11 @@ class Tried:
 
 def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) -> list[Tried]:
     """Those that fit and are quickest by the closed form, simulated, quickest first."""
-    order = np.argsort(screened.seconds, kind="stable")
-    order = order if problem.trained.equal else unlike(found, order)
-    quick = first_fitting(problem, found, screened, order, SIMULATED[inputs.effort])
+    order, count = np.argsort(screened.seconds, kind="stable"), SIMULATED[inputs.effort]
+    if problem.trained.equal:
+        quick = first_fitting(problem, found, screened, order, count)
+    else:
+        quick = unlike(found, first_fitting(problem, found, screened, order, len(order)))[:count]
     tried = [simulated(inputs, problem, choice_at(found, int(place))) for place in quick]
     return sorted(tried, key=lambda each: (tidy(each.seconds), each.choice))
 

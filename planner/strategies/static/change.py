@@ -7,7 +7,7 @@ import numpy as np
 from planner.errors import Infeasible
 from planner.specs.job import StaticLayout
 from planner.strategies.static.choice import RECOMPUTE, Choice, fixed_text
-from planner.strategies.static.screen import Problem, Screened, first_fitting, timed
+from planner.strategies.static.screen import Floats, Problem, Screened, first_fitting, timed
 from planner.strategies.static.space import NAMES, Space, choice_at, space
 from planner.units import GIB
 
@@ -23,14 +23,20 @@ class Change:
 
 
 def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
-    """Of all layouts that fit, the quickest of those that have fewest of these fields otherwise; None: none fits."""
+    """Of all layouts that fit, one that has fewest of these fields otherwise, and these by least; None: none fits."""
     found = space(problem.trained, problem.machine.wires.per_node, StaticLayout())
     if not len(found["tp"]):
         return None
     screened = timed(problem, found)
     away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
-    place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, away)), 1)
+    far = sum((distance(found[name], value) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
+    place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, far, away)), 1)
     return made(found, screened, int(place[0]), wanted) if len(place) else None
+
+
+def distance(sizes: Floats, wanted: int) -> Floats:
+    """In doublings: from pp 3 it is further to 1 than to 4."""
+    return np.round(np.abs(np.log2(np.maximum(sizes, 0.5) / max(wanted, 0.5))), 9)
 
 
 def made(found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
@@ -63,8 +69,23 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     if screened is None:
         message = f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
         return Infeasible(message, where="layouts", fix=fix)
+    if problem.tokens_per_rank is not None:
+        return too_many_tokens(problem, found, held, fix)
     place = int(np.nanargmin(screened.taken))
     least, allowed = screened.taken[place] / GIB, problem.allowed / GIB
     leanest = choice_at(found, place).text(ranks)
     message = f"no layout{held} fits: the leanest ({leanest}) takes {least:.1f} GiB of a rank's {allowed:.1f} GiB"
     return Infeasible(message, where="memory", fix=fix)
+
+
+def too_many_tokens(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
+    """The job's own limit is what binds."""
+    longest = max(problem.trained.sizes)
+    tokens = found["micro_batch"] * longest / (found["tp"] * found["cp"])
+    place = int(np.argmin(tokens))
+    leanest = choice_at(found, place).text(problem.trained.ranks)
+    message = (
+        f"no layout{held} keeps to {problem.tokens_per_rank:,} tokens a rank: the leanest ({leanest}) "
+        f"has {tokens[place]:,.0f} of the longest sequence, {longest:,}"
+    )
+    return Infeasible(message, where="limits.tokens_per_rank", fix=fix)
