@@ -8,15 +8,15 @@ from planner import files, pipeline
 from planner.errors import InputError
 from planner.ledger import own
 from planner.ledger.drift import drift
+from planner.ledger.overlay import measured_of
 from planner.ledger.published import account_of_folder
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.report import Page, Shown, Why, ledger_page, plan_page, recorded, runs_page, timeline_page
-from planner.simulate.recorded import Recorded, read_steps
+from planner.simulate.recorded import read_steps
+from planner.simulate.strict import GZIPPED
 
-GZIPPED = b"\x1f\x8b"
 BEGINNING = 1 << 10  # bytes that tell a plan from a trace
-OTHER = "give a trace of a run of this plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +68,11 @@ def of_plan(path: Path, extra: With) -> Page:
 
 
 def measured_steps(plan: Plan, path: Path) -> list[tuple[int, Shown]]:
-    """Steps of a trace, each with which of the plan's it is. Raises InputError when it is of another plan."""
-    steps = read_steps(path)
-    if max(step.step for step in steps) >= len(plan.steps):
-        what = f"step {max(step.step for step in steps)}"
-        raise InputError(f"the trace has {what}, which the plan has not", where=str(path), fix=OTHER)
-    tasks = {number: {task.id for task in expand(plan, number)} for number in {step.step for step in steps}}
-    for step in steps:
-        require_same(step, plan, tasks[step.step], str(path))
-    shown = ((step.label, "" if len(steps) == 1 or step.run_step is None else f" {step.run_step}") for step in steps)
-    return [(step.step, recorded("".join(title), step)) for step, title in zip(steps, shown, strict=True)]
-
-
-def require_same(step: Recorded, plan: Plan, tasks: set[str], where: str) -> None:
-    """Raises InputError when a step is of other tasks or ranks than the plan's."""
-    strangers = [event.id for event in step.timeline.events if event.id not in tasks]
-    if strangers or step.timeline.ranks != plan.size:
-        what = f"{step.timeline.ranks} ranks" if step.timeline.ranks != plan.size else f"task {strangers[0]}"
-        raise InputError(f"the trace has {what}, which the plan has not", where=where, fix=OTHER)
+    """The steps that a run of the plan measured, each with which of the plan's it is. Raises InputError."""
+    tasks = [expand(plan, number) for number in range(len(plan.steps))]
+    steps = measured_of(path, tasks, plan.name, plan.size)
+    runs = ["" if len(steps) == 1 or step.run_step is None else f" {step.run_step}" for step in steps]
+    return [(step.step, recorded(f"{step.label}{run}", step)) for step, run in zip(steps, runs, strict=True)]
 
 
 def of_trace(path: Path) -> Page:

@@ -19,6 +19,13 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
+def signed(seconds: float, least: float = 1e-9) -> str:
+    """A difference as a person says it: `+3.10 s`, `−12 µs`; `0` below `least`."""
+    if abs(seconds) < least:
+        return "0"
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
+
+
 def size(count_bytes: float) -> str:
     """A size as a person says it: `1.5 GiB`, `20.0 MiB`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):

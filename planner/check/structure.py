@@ -6,6 +6,7 @@ from planner.check.finding import Category, Finding
 from planner.check.rows import changed_rows
 from planner.check.stale import step_items
 from planner.plan.model import Layout, Plan, Step
+from planner.plan.words import layout_text
 from planner.specs.base import Indices
 
 WIDTH = 60  # characters of a list of items
@@ -45,18 +46,18 @@ def modules(old: Plan, new: Plan) -> Iterator[Finding]:
     for name in {**old.layouts, **new.layouts}:
         where = f"layouts.{name}"
         if name not in new.layouts:
-            yield finding("removed", where, layout_text(old.layouts[name]), None, f"the module `{name}` is gone")
+            yield finding("removed", where, whole(old.layouts[name]), None, f"the module `{name}` is gone")
         elif name not in old.layouts:
-            yield finding("added", where, None, layout_text(new.layouts[name]), f"the module `{name}` is new")
+            yield finding("added", where, None, whole(new.layouts[name]), f"the module `{name}` is new")
         elif old.layouts[name] != new.layouts[name]:
-            before, after = layout_text(old.layouts[name]), layout_text(new.layouts[name])
+            before, after = whole(old.layouts[name]), whole(new.layouts[name])
             yield finding("drift", where, before, after, f"`{name}` is laid out differently: {before} → {after}")
 
 
-def layout_text(layout: Layout) -> str:
-    mesh = " ".join(f"{dim} {size}" for dim, size in {**layout.mesh, **layout.experts}.items())
-    stages = f", stages {' '.join(map(str, layout.stages))}" if layout.stages else ""
-    return f"ranks {layout.ranks}, {mesh}{stages}, zero {layout.zero}, recompute {layout.recompute}, {layout.dtype}"
+def whole(layout: Layout) -> str:
+    """All that two layouts can differ in."""
+    stages = f"stages {' '.join(map(str, layout.stages))} · " if layout.stages else ""
+    return f"ranks {layout.ranks} · {stages}{layout_text(layout)}"
 
 
 def ranks_text(plan: Plan) -> str:

@@ -13,7 +13,8 @@ from planner.plan.model import Plan
 from planner.specs.base import Ranks
 from planner.specs.cluster import kind_of
 from planner.units import GIB
-from planner.verify.score import Score, states
+from planner.verify.held import states
+from planner.verify.score import Score
 
 SHOWN = 8  # lines
 WIDEST, NARROWEST = 40, 4  # columns

@@ -12,7 +12,7 @@ from planner.cli.tables import table
 from planner.ledger import Overlay
 from planner.ledger.explain import Explained, Line
 from planner.ledger.slow import slow_ranks
-from planner.units import duration, percent
+from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 8
 MISSING_SHOWN = 4
@@ -99,12 +99,6 @@ def remarks(overlay: Overlay) -> Iterator[Text]:
         named = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
         of = len(overlay.tasks)
         yield Text(f"\n{len(missing)} of {of} tasks were not measured: {named}", style="yellow")
-
-
-def signed(seconds: float) -> str:
-    if abs(seconds) < ROUND:
-        return "0"
-    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
 def signed_percent(explained: Explained) -> str:

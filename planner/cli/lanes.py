@@ -14,7 +14,7 @@ from rich.text import Text
 from planner.cli.canvas import NOTHING, Canvas, Cell, labels, line
 from planner.plan.task import Phase
 from planner.simulate import Event, Timeline
-from planner.simulate.shown import kinds_of
+from planner.simulate.drawn import kinds_of
 from planner.specs.base import Ranks
 from planner.units import duration
 

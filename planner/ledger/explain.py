@@ -126,7 +126,7 @@ def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> E
     pieces, ended = [], 0.0
     expected_end = 0.0  # in the simulation, of the last task on the path that it had
     for event in measured_path(measured, tasks):
-        twin = expected.pop(like(event.id, simulated), None)
+        twin = expected.pop(simulated.task_for(event.id), None)
         pieces.append(
             Piece(
                 event.id,
@@ -141,12 +141,6 @@ def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> E
     known = {event.id for event in measured.events}
     missing = tuple(task.id for task in tasks if task.id not in known)
     return Explained(simulated.step_seconds, measured.step_seconds, tuple(pieces), end, missing)
-
-
-def like(id: str, simulated: Timeline) -> str:
-    """The task that was simulated for this one: of groups that do alike, one was."""
-    head, _, group = id.rpartition("/")
-    return f"{head}/{simulated.groups[group]}" if group in simulated.groups else id
 
 
 def parts(event: Event, before: float) -> Parts:

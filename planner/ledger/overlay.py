@@ -36,25 +36,36 @@ def overlaid(
     simulated: Sequence[tuple[Timeline, Sequence[Task]]], path: Path, name: str, size: int
 ) -> tuple[Overlay, ...]:
     """Every step of a plan (`name`, on `size` ranks) that the file holds measurements of. Raises InputError."""
-    recorded = read_steps(path)
-    if recorded[0].label != "measured":
-        fix = "give the trace that `planner run --trace` wrote"
-        raise InputError("these times are simulated, not measured", where=f"{path} (otherData.planner)", fix=fix)
+    recorded = measured_of(path, [tasks for _, tasks in simulated], name, size)
     found = []
     for step, (timeline, tasks) in enumerate(simulated):
         of_step = tuple(r for r in recorded if r.step == step)
-        for each in of_step:
-            require_same(each, tasks, path, name, size)
         if of_step:
             chosen = typical(of_step)
             explained = explain(timeline, chosen.timeline, tasks)
             pace = paces(timeline, chosen.timeline)
             found.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, pace))
+    return tuple(found)
+
+
+def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: int) -> tuple[Recorded, ...]:
+    """The measured steps of a plan (`name`, on `size` ranks; `tasks`: of each of its steps) that the file holds.
+
+    Raises InputError when they are not measured, or of another plan. Steps that were planned while a run lasted are
+    beyond the plan's own, and left out.
+    """
+    recorded = read_steps(path)
+    if recorded[0].label != "measured":
+        fix = "give the trace that `planner run --trace` wrote"
+        raise InputError("these times are simulated, not measured", where=f"{path} (otherData.planner)", fix=fix)
+    found = tuple(each for each in recorded if each.step < len(tasks))
+    for each in found:
+        require_same(each, tasks[each.step], path, name, size)
     if not found:
         numbers = ", ".join(str(r.step) for r in recorded[:NAMED])
-        what = f"the trace is of another plan: it has steps {numbers}, {name} has {len(simulated)}"
+        what = f"the trace is of another plan: it has steps {numbers}, {name} has {len(tasks)}"
         raise InputError(what, where=f"{path} (otherData.steps)", fix=FIX)
-    return tuple(found)
+    return found
 
 
 def require_same(recorded: Recorded, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:

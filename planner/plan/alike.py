@@ -17,6 +17,8 @@ from planner.plan.model import Layout, Piece, Plan, assignments
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
 
+WHOLE = 64  # ranks up to which each is simulated and drawn by itself; of more, groups that are alike have one's events
+
 
 @dataclass(frozen=True, slots=True)
 class Alike:
@@ -24,6 +26,7 @@ class Alike:
 
     groups: dict[str, str] = field(default_factory=dict)  # each group but the first of its kind → that one
     ranks: dict[int, int] = field(default_factory=dict)  # each rank of these groups → the one in its place in the first
+    group_of: dict[int, str] = field(default_factory=dict)  # each of these ranks → its group
 
 
 NONE = Alike()
@@ -47,6 +50,7 @@ def alike_groups(plan: Plan, number: int) -> Alike:
         if first != name:
             found.groups[name] = first
             found.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
+            found.group_of.update(dict.fromkeys(group.ranks, name))
     return found
 
 

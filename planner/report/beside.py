@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from planner.ledger import Kind, beside
+from planner.ledger.explain import Explained
+from planner.report.difference import difference
 from planner.report.shown import Shown
 from planner.report.tags import Content, Markup, section, table, tag
 from planner.units import duration, percent
@@ -14,8 +16,8 @@ FURTHEST = 12  # tasks
 Pair = tuple[Shown, Shown]  # a step as it was predicted and as it was measured
 
 
-def beside_section(pairs: Sequence[Pair]) -> Markup:
-    """The section; of several steps, their mean."""
+def beside_section(pairs: Sequence[Pair], explained: Sequence[Explained]) -> Markup:
+    """The section; of several steps, their mean. `explained`: of each pair."""
     kinds = beside([predicted.timeline for predicted, _ in pairs], [measured.timeline for _, measured in pairs])
     heads = ("a step of the mean rank", ">predicted", ">measured", ">ratio")
     return section(
@@ -23,6 +25,7 @@ def beside_section(pairs: Sequence[Pair]) -> Markup:
         "Predicted beside measured",
         dumbbells(kinds),
         table(heads, kind_rows(kinds), "Seconds by kind of work"),
+        difference(explained),
         furthest(pairs),
         lead=verdict(pairs),
     )
@@ -86,8 +89,9 @@ def furthest(pairs: Sequence[Pair]) -> Content:
     for predicted, measured in pairs:
         expected = {event.id: event.seconds for event in predicted.timeline.events}
         for event in measured.timeline.events:
-            if event.stream == "compute" and event.id in expected:
-                found[event.id][0].append(expected[event.id])
+            twin = predicted.timeline.task_for(event.id)
+            if event.stream == "compute" and twin in expected:
+                found[event.id][0].append(expected[twin])
                 found[event.id][1].append(event.seconds)
     means = [(task, mean(expected), mean(seconds)) for task, (expected, seconds) in found.items()]
     means.sort(key=lambda one: (-abs(one[2] - one[1]), one[0]))

@@ -11,9 +11,9 @@ from typing import Any
 
 from planner.report.interned import Interned, Kind, Name, Pattern, parts, runs, since
 from planner.report.shown import Fact, Shown, tasks_of
-from planner.simulate import Event
-from planner.simulate.alike import alike
+from planner.simulate import Event, Timeline
 from planner.simulate.memory import Curve
+from planner.simulate.same_tasks import of_same_tasks
 from planner.specs.base import Ranks
 from planner.units import KIB
 
@@ -88,7 +88,7 @@ class Book:
         """Each rank that has a task → its row; a rank that was not simulated has the row of its like."""
         events, like = shown.timeline.events, shown.timeline.like
         sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
-        kind = alike(sets.values())
+        kind = of_same_tasks(sets.values())
         of_first: dict[int, list[Mark]] = {rank: [] for rank in set(kind.values())}
         lists = {ranks: [of_first[rank] for rank in own if rank in of_first] for ranks, own in sets.items()}
         for event, mark in zip(events, marks, strict=True):
@@ -96,7 +96,7 @@ class Book:
                 of_rank.append(mark)
         rows = {rank: self.row(of_rank) for rank, of_rank in sorted(of_first.items())}
         simulated = {rank: rows[first] for rank, first in kind.items()}
-        own = own_groups(shown)
+        own = own_groups(shown.timeline)
         others = {rank: self.like_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
         return simulated | others
 
@@ -141,10 +141,6 @@ class Book:
         return self.known[points]
 
 
-def own_groups(shown: Shown) -> dict[int, dict[str, str]]:
+def own_groups(timeline: Timeline) -> dict[int, dict[str, str]]:
     """Of ranks that were not simulated: the simulated group → their own that does the same."""
-    found: dict[int, dict[str, str]] = {}
-    for name, simulated in shown.timeline.groups.items():
-        for rank in shown.members.get(name, ()):
-            found.setdefault(rank, {})[simulated] = name
-    return found
+    return {rank: {timeline.groups[group]: group} for rank, group in timeline.group_of.items()}

@@ -9,7 +9,8 @@ from planner.report.shown import Shown
 from planner.report.tags import Markup, details, join, table, tag
 from planner.specs.cluster import kind_of
 from planner.units import GIB, duration, percent
-from planner.verify.score import Score, states
+from planner.verify.held import states
+from planner.verify.score import Score
 
 HEADROOM = 1.08  # of the highest bar or line
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from planner.ledger.explain import explain
+from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.report.beside import beside_section
 from planner.report.columns import Book
@@ -31,7 +33,7 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
         groups(plan, scores),
         memory(plan, steps, scores),
         section("by-rank", "Where each rank's time goes", stepwise([time_by_rank(shown) for shown in every])),
-        beside_section([(steps[at], shown) for at, shown in measured]) if measured else None,
+        compared(plan, steps, measured) if measured else None,
         reasons(plan, scores, why),
         rests_on(plan, min(score.timeline.measured_share for score in scores)),
     ]
@@ -51,6 +53,13 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
         data=data,
         summary=summary(plan, scores, [shown for _, shown in measured]),
     )
+
+
+def compared(plan: Plan, steps: Sequence[Shown], measured: Sequence[Measured]) -> Markup:
+    """Each measured step beside its simulation."""
+    tasks = {at: expand(plan, at) for at, _ in measured}  # of all groups, alike or not
+    explained = [explain(steps[at].timeline, shown.timeline, tasks[at]) for at, shown in measured]
+    return beside_section([(steps[at], shown) for at, shown in measured], explained)
 
 
 def time_goes(steps: Sequence[Shown]) -> Markup:

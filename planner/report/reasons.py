@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from planner.errors import InputError
 from planner.plan.model import Instead, Plan
+from planner.plan.words import layout_text
 from planner.report.tags import Content, Markup, join, section, table, tag, together
-from planner.report.words import certificate, layout_text
+from planner.report.words import certificate
 from planner.units import duration, percent
 from planner.verify.score import Score
 from planner.why import WhyPlan

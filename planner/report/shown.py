@@ -7,7 +7,6 @@ from typing import NamedTuple
 from planner.plan.model import Plan, assignments
 from planner.simulate import Memory, Timeline
 from planner.simulate.recorded import Recorded
-from planner.specs.base import Ranks
 from planner.verify.score import Score
 
 
@@ -37,7 +36,6 @@ class Shown:
     timeline: Timeline
     facts: Mapping[str, Fact] = field(default_factory=dict)  # by id of task
     held: tuple[Held, ...] = ()
-    members: Mapping[str, Ranks] = field(default_factory=dict)  # of groups, where ranks that do alike are left out
     memory: Memory | None = None
 
 
@@ -49,7 +47,6 @@ def simulated(plan: Plan, number: int, score: Score) -> Shown:
         timeline=score.timeline,
         facts={task.id: Fact(task.group, task.tokens) for task in score.tasks},
         held=held(plan, number),
-        members={name: group.ranks for name, group in plan.groups.items()},
         memory=score.memory,
     )
 

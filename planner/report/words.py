@@ -1,10 +1,11 @@
-"""Sentences of the pages: what proves a bound, what a certificate is worth, how a layout is spread."""
+"""Sentences of the pages: what proves a bound, what a certificate is worth, of how many ranks groups are."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from planner.plan.model import Assignment, Layout, Plan
+from planner.plan.model import Assignment, Plan
 from planner.units import duration, percent
+from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.score import CLOSED
 
 PROOFS = {
@@ -14,6 +15,8 @@ PROOFS = {
     "longest ones is enumerated, and the rest flows",
     "streams": "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
     "exact": "the exact integer program, solved to its end",
+    "order": "given who does what in which stage, every order of the passes has to wait for the way through "
+    "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
     "busiest_rank": "given who does what, no order of the tasks ends before the busiest rank has done its own",
 }
 
@@ -24,23 +27,16 @@ def above(value: float, bound: float) -> float:
 
 def certificate(value: float, bound: float, by: str) -> str:
     """What the bound says, for somebody who has never met one."""
-    best = "any other order of the same work" if by == "busiest_rank" else "any other plan of this job"
+    same_work = by in OF_SAME_WORK
+    best = "any other order of the same work" if same_work else "any other plan of this job"
     proof = PROOFS.get(by, by)
     if above(value, bound) < CLOSED:
         return f"{best} takes at least as long: {proof}."
     gained = percent(above(value, bound))
     return (
         f"{best} takes at least {duration(bound)} under the same prices, so this one is at most {gained} above the "
-        f"best possible. The proof ({by}): {proof}."
+        f"{'best order' if same_work else 'best possible'}. The proof ({by}): {proof}."
     )
-
-
-def layout_text(layout: Layout) -> str:
-    """`tp 8 · pp 4 · dp 2 · zero 1 · recompute none`: fastest dim first."""
-    sizes = [*reversed(layout.mesh.items()), *layout.experts.items(), ("zero", layout.zero)]
-    chunks = len(layout.stages) // layout.mesh.get("pp", 1)
-    said = [f"{name} {size}" for name, size in sizes] + ([f"vpp {chunks}"] if chunks > 1 else [])
-    return " · ".join([*said, f"recompute {layout.recompute}", layout.dtype])
 
 
 def degrees_text(plan: Plan, placed: Sequence[Assignment]) -> str:

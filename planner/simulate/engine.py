@@ -13,8 +13,8 @@ from planner.errors import InputError
 from planner.plan.alike import NONE, Alike
 from planner.plan.task import Task
 from planner.simulate.activities import NOBODY, Activities, Builder
-from planner.simulate.alike import alike
 from planner.simulate.native import run
+from planner.simulate.same_tasks import of_same_tasks
 from planner.simulate.timeline import Event, Timeline
 from planner.specs.base import Ranks
 
@@ -47,7 +47,8 @@ def simulate(
         for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
     )
     named = 1 + max((task.ranks[-1] for task in tasks if task.ranks), default=-1)
-    return Timeline(events, max(ends, default=0.0), max(named, ranks or 0), others.ranks, others.groups)
+    size = max(named, ranks or 0)
+    return Timeline(events, max(ends, default=0.0), size, others.ranks, others.groups, others.group_of)
 
 
 def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE) -> Activities:
@@ -70,7 +71,7 @@ class Lanes:
 
     def __init__(self, tasks: Sequence[Task], holding: Holding) -> None:
         self.holding = holding
-        self.kind = alike(task.ranks for task in tasks)
+        self.kind = of_same_tasks(task.ranks for task in tasks)
         self.found: dict[tuple[int, str], int] = {}
         self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks in a phase have the same lanes
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from planner.plan.task import STREAMS, Task
 from planner.simulate.coloured import Colours
+from planner.simulate.drawn import Drawn
 from planner.simulate.memory import Memory
-from planner.simulate.shown import Shown
 from planner.simulate.timeline import Event, Timeline
 from planner.units import US, gib
 
@@ -34,12 +34,12 @@ class Side:
 
     first: int  # process of rank 0
     threads: Threads
-    shown: Shown
+    drawn: Drawn
     colours: Colours
 
     def names(self, suffix: str, order: int, sides: int) -> Iterator[Record]:
         """Of processes and threads; the sides of a rank lie beside each other."""
-        for rank, alike in self.shown.stands_for.items():
+        for rank, alike in self.drawn.stands_for.items():
             who = f"rank {rank}{suffix}" + (f" (as ranks {alike})" if len(alike) > 1 else "")
             yield self.metadata("process_name", rank, {"name": who})
             yield self.metadata("process_sort_index", rank, {"sort_index": rank * sides + order})
@@ -53,10 +53,8 @@ class Side:
     def step(self, traced: Traced, start: float, number: int, arrows_before: int) -> Iterator[Record]:
         """One step that begins at `start` microseconds, the trace's `number`-th."""
         by_id = {task.id: task for task in traced.tasks}
-        drawn = self.shown.sources(traced.timeline)
         for event in traced.timeline.events:
-            ranks = [rank for source in event.ranks for rank in drawn.get(source, ())]
-            yield from self.slices(event, by_id[event.id], ranks, start, number)
+            yield from self.slices(event, by_id[event.id], self.drawn.of(event.ranks), start, number)
         yield from self.arrows(traced.timeline, by_id, start, arrows_before)
         yield from self.counters(traced.memory, start) if traced.memory else ()
 
@@ -79,24 +77,19 @@ class Side:
 
     def arrows(self, timeline: Timeline, by_id: dict[str, Task], start: float, before: int) -> Iterator[Record]:
         """From every send to what it was sent for: each receiving rank gets one arrow."""
-        sent: dict[str, list[tuple[Event, int]]] = {}
-        for event in timeline.events:
-            if event.phase == "send":
-                sent.setdefault(event.id, []).extend((event, rank) for rank in event.ranks)
-        drawn = self.shown.sources(timeline)
+        sent = {(event.id, rank): event for event in timeline.events if event.phase == "send" for rank in event.ranks}
         number = before
         for event in timeline.events:
             task = by_id[event.id]
-            awaited = task.after if event.phase == "recv" else ()
-            sources = [pair for task_id in awaited for pair in sent.get(task_id, ())]
-            receivers = [(source, rank) for source in event.ranks if sources for rank in drawn.get(source, ())]
-            for source, rank in receivers:
-                send, sender = sources[task.ranks.index(source) % len(sources)]
-                sender = self.shown.representative.get(sender, -1)
-                if (sender, thread(by_id[send.id])) in self.threads:
+            sends = [by_id[awaited] for awaited in task.after if event.phase == "recv" and awaited in by_id]
+            sources = [(send, rank) for send in sends if send.phase == "send" for rank in send.ranks]
+            for rank in self.drawn.of(event.ranks) if sources else ():
+                send, sender = sources[task.ranks.index(rank) % len(sources)]
+                tail = self.drawn.representative.get(sender, -1), thread(send)
+                if tail in self.threads and (send.id, sender) in sent:
                     number += 1
-                    tail = self.threads[sender, thread(by_id[send.id])]
-                    yield self.end("s", number, sender, tail, start + microseconds(send.start))
+                    begun = start + microseconds(sent[send.id, sender].start)
+                    yield self.end("s", number, tail[0], self.threads[tail], begun)
                     head = self.threads[rank, thread(task)]
                     yield {**self.end("f", number, rank, head, start + microseconds(event.start)), "bp": "e"}
 
@@ -105,7 +98,7 @@ class Side:
         return {"ph": which, "name": "transfer", "cat": "transfer", "id": number, **place}
 
     def counters(self, memory: Memory, start: float) -> Iterator[Record]:
-        for rank in self.shown.stands_for:
+        for rank in self.drawn.stands_for:
             for seconds, held in memory.curves[rank]:
                 at = round(start + microseconds(seconds), 3)
                 yield {"ph": "C", "name": "memory", "pid": self.first + rank, "ts": at, "args": {"GiB": gib(held)}}
@@ -135,16 +128,15 @@ def thread(task: Task) -> str:
     return task.stream if task.share == 1 else f"{task.stream} {task.group}"
 
 
-def numbered_threads(steps: Iterable[Traced], shown: Shown) -> Threads:
+def numbered_threads(steps: Iterable[Traced], drawn: Drawn) -> Threads:
     """Streams in their usual order, then by name."""
     streams = [*dict.fromkeys(STREAMS.values())]
     found = set()
     for traced in steps:
         by_id = {task.id: task for task in traced.tasks}
-        drawn = shown.sources(traced.timeline)
         for event in traced.timeline.events:
             name = thread(by_id[event.id])
-            found |= {(rank, name) for source in event.ranks for rank in drawn.get(source, ())}
+            found |= {(rank, name) for rank in drawn.of(event.ranks)}
     ordered = sorted(found, key=lambda key: (key[0], streams.index(key[1].partition(" ")[0]), key[1]))
     first = {rank: number for number, (rank, _) in reversed([*enumerate(ordered)])}
     return {(rank, name): number - first[rank] for number, (rank, name) in enumerate(ordered)}

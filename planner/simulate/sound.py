@@ -12,6 +12,7 @@ MOST = 1e300  # of any quantity
 def require_sound(of: Activities) -> None:
     """Raises InputError for the first activity that names what is not there, or asks for what cannot be."""
     n = of.count
+    require_lengths(of)
     for name, lists, below in (
         ("lane", of.lanes, of.lane_count),
         ("activity", of.after, n),
@@ -20,7 +21,8 @@ def require_sound(of: Activities) -> None:
         ("store", of.gives, len(of.stock)),
     ):
         require_lists(name, lists, n)
-        require_all((lists.of >= 0) & (lists.of < below), f"names a {name} that is not there", owners(lists))
+        article = "an" if name == "activity" else "a"
+        require_all((lists.of >= 0) & (lists.of < below), f"names {article} {name} that is not there", owners(lists))
     for what, each in (("queued by", of.queued_by), ("sharer of", of.sharer)):
         below = n if what == "queued by" else np.iinfo(np.int64).max
         require_all((each >= NOBODY) & (each < below), f"is {what} nobody there is")
@@ -28,14 +30,28 @@ def require_sound(of: Activities) -> None:
     for what, amounts in (("seconds", of.seconds), ("bytes", of.bytes)):
         require_all((amounts >= 0) & (amounts < MOST), f"has {what} that are negative, or not finite")
     for lists, amounts in ((of.takes, of.taken), (of.gives, of.given)):
-        if len(amounts) != len(lists.of):
-            raise unsound("the amounts are not as many as the stores that are named")
         require_all((amounts >= 0) & (amounts < MOST), "moves an amount that is negative, or not finite", owners(lists))
     if not ((of.bandwidth > 0) & (of.bandwidth < MOST)).all() or not ((of.stock >= 0) & (of.stock < MOST)).all():
         raise unsound("a bandwidth is not above 0, or a stock is negative, or one of them is not finite")
     require_all((of.bytes == 0) | (np.diff(of.links.first) > 0), "moves bytes over no link")
     for name, lists in (("lane", of.lanes), ("store", of.takes)):
         require_once(name, lists)
+
+
+def require_lengths(of: Activities) -> None:
+    """An array for each: a clock that is compiled would read beyond one that is shorter."""
+    n = of.count
+    each = {"seconds": n, "queued_by": n, "share": n, "sharer": n, "bytes": n}
+    entries = {"taken": len(of.takes.of), "given": len(of.gives.of)}
+    entries |= {"bandwidth": len(of.bandwidth), "stock": len(of.stock)}
+    for name, length in (each | entries).items():
+        shape = np.shape(getattr(of, name))
+        if shape != (length,):
+            raise unsound(f"`{name}` has the shape {shape}, not ({length},): one for each")
+    for name in ("lanes", "after", "links", "takes", "gives"):
+        lists: Lists = getattr(of, name)
+        if np.ndim(lists.first) != 1 or np.ndim(lists.of) != 1:
+            raise unsound(f"`{name}` is not two flat arrays")
 
 
 def require_lists(name: str, lists: Lists, count: int) -> None:

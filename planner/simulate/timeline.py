@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from planner.plan.model import Breakdown
 from planner.plan.task import STREAMS, Phase
-from planner.simulate.alike import alike
 from planner.simulate.breakdown import Span, busy_seconds
+from planner.simulate.same_tasks import of_same_tasks
 from planner.specs.base import Ranks, Source
 
 
@@ -56,16 +56,21 @@ class Timeline:
     ranks: int
     like: dict[int, int] = field(default_factory=dict)  # rank → the rank that was simulated for it
     groups: dict[str, str] = field(default_factory=dict)  # group → the group that was simulated for it
+    group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its group
 
     def simulated_for(self, rank: int) -> int:
         """The rank whose events are this rank's too: itself, if it was simulated."""
         return self.like.get(rank, rank)
 
-    def stands_for(self, rank: int) -> Ranks:
-        """All ranks that do what a simulated rank does, itself included; none of a rank that was not simulated."""
-        if rank in self.like:
-            return Ranks()
-        return Ranks(sorted((rank, *(other for other, simulated in self.like.items() if simulated == rank))))
+    def task_for(self, id: str) -> str:
+        """The task whose events are this task's too: itself, if its group was simulated."""
+        head, rest = "", id
+        while self.groups and "/" in rest:  # the group's own name may hold anything
+            first, _, rest = rest.partition("/")
+            head += f"{first}/"
+            if rest in self.groups:
+                return head + self.groups[rest]
+        return id
 
     def doing(self) -> Callable[[Ranks], int]:
         """How many of all ranks do what these ranks of an event do: they, and those that are like them."""
@@ -75,7 +80,7 @@ class Timeline:
     def rank_breakdowns(self) -> tuple[Breakdown, ...]:
         """Of each rank; the three parts of each add up to the step."""
         sets = {event.ranks: [r for r in event.ranks if r not in self.like] for event in self.events}
-        kind = alike(Ranks(ranks) for ranks in sets.values())
+        kind = of_same_tasks(Ranks(ranks) for ranks in sets.values())
         spans: dict[int, list[Span]] = {rank: [] for rank in set(kind.values())}
         lists = {ranks: [spans[rank] for rank in simulated if rank in spans] for ranks, simulated in sets.items()}
         for event in self.events:

@@ -12,10 +12,11 @@ from pathlib import Path
 from planner.files import write_bytes
 from planner.plan.task import Task
 from planner.simulate.coloured import Colours
+from planner.simulate.drawn import choose
 from planner.simulate.memory import Memory
-from planner.simulate.shown import choose
 from planner.simulate.slices import Label, Record, Side, Traced, microseconds, numbered_threads
 from planner.simulate.timeline import Timeline
+from planner.simulate.unfolded import unfolded
 from planner.specs.base import Ranks
 
 FORMAT = "planner.trace/1"
@@ -33,14 +34,15 @@ def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = 
 
     `only`: the ranks to draw. Left out, they are all drawn, or of very many one of each kind.
     """
+    drawn = choose([traced.timeline for sides in steps for traced in sides], only)
+    steps = [[unfolded(traced, drawn.stands_for) for traced in sides] for sides in steps]
     each = [traced for sides in steps for traced in sides]
-    shown = choose([traced.timeline for traced in each], only)
-    colours = Colours(task.group for traced in each for task in traced.tasks)
+    colours = Colours(task.group for traced in each for task in traced.tasks if drawn.of(task.ranks))
     starts = [*beginnings(steps)]
     records = [*marks(steps, starts)] if len(steps) > 1 else []
     of_labels = [*zip(*steps, strict=True)]
     for order, of_label in enumerate(of_labels):
-        side = Side(order * shown.ranks, numbered_threads(of_label, shown), shown, colours)
+        side = Side(order * drawn.ranks, numbered_threads(of_label, drawn), drawn, colours)
         records += side.names(f" {of_label[0].label}" if len(of_labels) > 1 else "", order, len(of_labels))
         for number, (traced, start) in enumerate(zip(of_label, starts, strict=True)):
             records += side.step(traced, start, number, len(records))
@@ -51,10 +53,10 @@ def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = 
             "planner": "both" if len(of_labels) > 1 else each[0].label,
             "format": FORMAT,
             "plan": plan,
-            "ranks": shown.ranks,
+            "ranks": drawn.ranks,
             "step_seconds": each[0].timeline.step_seconds,
             "steps": [entry(sides[0], start) for sides, start in zip(steps, starts, strict=True)],
-            **({} if shown.everyone else {"stands_for": {str(r): str(of) for r, of in shown.stands_for.items()}}),
+            **({} if drawn.everyone else {"stands_for": {str(r): str(of) for r, of in drawn.stands_for.items()}}),
         },
     }
 

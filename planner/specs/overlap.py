@@ -1,7 +1,9 @@
 """Which exchanges run beside compute: a switch for each kind, for asking what overlapping them is worth.
 
-off: whoever exchanges does nothing else meanwhile. on: what is made to overlap does, as far as the framework's traits
-say that it can. Left out: as the plan is priced.
+off: whoever exchanges does nothing else meanwhile. on: tensors and experts overlap as far as the framework's traits say
+that they can; gradients and weights of replicas with all of the compute beside them, whatever the traits say (that is
+the most there is to gain); of what stages send nothing changes, since it has a stream of its own already. Left out: as
+the plan is priced.
 """
 
 import re

@@ -1,11 +1,13 @@
 """The picture has a mark for every row, whatever rows are called."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from planner.ledger.account import account
 from planner.ledger.picture import COLOURS, SHAPES, mark, scatter, ticks
+from planner.report.page import asset
 from tests.ledger.made_up import case, prediction
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -50,3 +52,29 @@ def test_the_picture_is_the_same_twice():
     found = account([case(2), case(3, "b", seconds=2.0)], [], [prediction(), prediction(3.0)])
     assert scatter(found) == scatter(found)
     assert "prefers-color-scheme:dark" in scatter(found)
+
+
+def test_hues_are_the_pages_and_stand_out_from_their_ground():
+    """By 3 to 1, as WCAG 2.1 (1.4.11) wants it of graphics, at the opacity of a mark."""
+    for mode, listed in enumerate(zip(*COLOURS, strict=True)):
+        assert re.findall(r"--p[0-7]: (#[0-9a-f]{6})", asset("style.css"))[8 * mode : 8 * mode + 8] == [*listed]
+    picture = scatter(account([case(2)], [], [prediction()]))
+    grounds = re.findall(r"\.page\{fill:#(\w{6})\}", picture)
+    opacity = float(re.search(r"fill-opacity:(\.\d+)", picture)[1])
+    for mode, ground in enumerate(grounds):
+        under = channels(ground)
+        for pair in COLOURS:
+            over = [opacity * a + (1 - opacity) * b for a, b in zip(channels(pair[mode][1:]), under, strict=True)]
+            low, high = sorted((luminance(over), luminance(under)))
+            assert (high + 0.05) / (low + 0.05) >= 3.0, pair
+    assert len(grounds) == 2
+
+
+def channels(colour: str) -> list[float]:
+    return [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+
+
+def luminance(rgb: list[float]) -> float:
+    """Relative, by WCAG's definition."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -107,10 +107,9 @@ def test_ranks_that_were_not_simulated_have_their_own_groups():
         Event("llm[0]/F/0/b", "F", "llm", Ranks((1,)), 0.0, 2.0),
         Event("llm[0]/sync/step/all", "sync", "llm", Ranks((0, 1, 2)), 2.0, 3.0),
     )
-    timeline = Timeline(events, 3.0, 3, {2: 0}, {"c": "a"})
+    timeline = Timeline(events, 3.0, 3, {2: 0}, {"c": "a"}, {2: "c"})
     facts = {event.id: Fact(event.id.rpartition("/")[2]) for event in events}
-    members = {"a": Ranks((0,)), "b": Ranks((1,)), "c": Ranks((2,)), "all": Ranks((0, 1, 2))}
-    book = Book([Shown("step 0", "simulated", timeline, facts, members=members)])
+    book = Book([Shown("step 0", "simulated", timeline, facts)])
     ids = [[event.id for event in rank] for rank in ranks_of(book.data(), 0)]
     assert ids == [[f"llm[0]/F/0/{group}", "llm[0]/sync/step/all"] for group in "abc"]
     assert book.data()["rows"][0][0] == book.data()["rows"][2][0]

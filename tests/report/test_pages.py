@@ -26,10 +26,10 @@ def run(name: str, when: str, ratio: float) -> Entry:
     return Entry(when, EVIL, name, "0123", 3, 1.0, 0.1, ratio)
 
 
-def evil_timeline(label: str = "simulated") -> Shown:
+def evil_timeline() -> Shown:
     name = f"{EVIL}[0]/F/0/{EVIL}"
     event = Event(name, "F", EVIL, Ranks((0, 1)), 0.0, 1.0, 0.1)
-    return Shown(EVIL, label, Timeline((event,), 1.0, 2), {name: Fact(EVIL, 5)})
+    return Shown(EVIL, "simulated", Timeline((event,), 1.0, 2), {name: Fact(EVIL, 5)})
 
 
 RUNS = [run("a", "2026-01-01", 1.05), run("a", "2026-01-02", 1.5), run(EVIL, "2026-01-01", 0.9)]
@@ -123,14 +123,16 @@ def test_no_name_becomes_a_tag():
     made = changed(plan.made, by=EVIL, strategy=EVIL)
     prices = changed(plan.uses.prices, profile=EVIL)
     evil = changed(plan, name=EVIL, made=made, instead=instead, uses=changed(plan.uses, sources=sources, prices=prices))
-    html = plan_page(evil, scores, [(0, evil_timeline("measured"))]).html()
+    event = next(e for e in scores[0].timeline.events if e.phase == "F")._replace(module=EVIL)
+    measured = Shown(EVIL, "measured", Timeline((event,), 1.0, 2), {event.id: Fact(EVIL, 5)})
+    html = plan_page(evil, scores, [(0, measured)]).html()
     page = Elements(html)
     assert not page.all("img")
     assert len(page.all("script")) == 2
     assert "<img" not in html
     assert html.count("</script>") == 2
     assert EVIL in "".join(page.text)
-    assert EVIL in data_of(html)["groups"]
+    assert EVIL in data_of(html)["names"][-1]
 
 
 def test_a_page_says_what_its_numbers_are():

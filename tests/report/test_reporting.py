@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,20 @@ from typer.testing import CliRunner
 
 from planner import files, pipeline, reporting
 from planner.cli.app import app
+from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.ledger import own
+from planner.plan.expand import expand
+from planner.report import Shown
+from planner.report.beside import furthest
+from planner.simulate import Timeline, Traced, simulate, trace_of, write_trace
 from planner.simulate.recorded import read_steps
+from planner.specs.base import Ranks
+from planner.verify import score as scoring
+from tests.replica_plans import replicas
 from tests.report.decoding import data_of, ranks_of
 from tests.report.made import EVIL, PLANS, scored
+from tests.verify.priced import priced
 
 SHARED = Path(os.environ.get("PLANNER_SHARED", "/nowhere"))
 
@@ -55,8 +66,27 @@ def test_a_trace(tmp_path, trace):
     ]
 
 
-def test_a_plan_beside_a_trace_of_it(tmp_path, trace):
+def run_trace(path: Path, name: str, factors=(1.0,), apart: bool = False) -> Path:
+    """As a run would write it: the plan's own simulation, stretched, told as measured; `apart`: an event per rank."""
+    plan, scores = scored(name)
+    steps = []
+    for run_step, factor in enumerate(factors):
+        whole = simulate(tasks := expand(plan), pricing_of(plan).price, plan.size)
+        assert whole.step_seconds == scores[0].value
+        events = [
+            event._replace(start=factor * event.start, end=factor * event.end, comm=factor * event.comm, ranks=ranks)
+            for event in whole.events
+            for ranks in ([Ranks((rank,)) for rank in event.ranks] if apart else [event.ranks])
+        ]
+        timeline = Timeline(tuple(events), factor * whole.step_seconds, plan.size)
+        steps.append([Traced(timeline, tasks, "measured", None, 0, run_step)])
+    write_trace(path, trace_of(steps, plan.name))
+    return path
+
+
+def test_a_plan_beside_a_trace_of_it(tmp_path):
     """The trace is the plan's own simulation, read back: the same times, one beside the other."""
+    trace = run_trace(tmp_path / "run.json", "demo")
     summary = written(tmp_path, str(PLANS["demo"]), "--measured", str(trace))
     data = data_of((tmp_path / "page.html").read_text())
     assert summary["measured_step_seconds"] == [pytest.approx(summary["step_seconds"], rel=1e-6)]
@@ -69,10 +99,75 @@ def test_a_plan_beside_a_trace_of_it(tmp_path, trace):
     assert max(apart) < 1e-6
 
 
-def test_a_trace_of_another_plan_is_refused(trace):
-    with pytest.raises(InputError) as caught:
+def test_a_trace_of_another_plan_is_refused(tmp_path):
+    trace = run_trace(tmp_path / "run.json", "demo")
+    with pytest.raises(InputError, match="another plan") as caught:
         reporting.report(PLANS["static"], reporting.With(measured=trace))
     assert caught.value.where == str(trace)
+
+
+def test_simulated_times_are_not_shown_as_measured(trace):
+    with pytest.raises(InputError, match="simulated, not measured"):
+        reporting.report(PLANS["demo"], reporting.With(measured=trace))
+
+
+def test_a_run_of_other_tokens_is_refused(tmp_path):
+    """The same tasks of a plan of the same name, with other sequences."""
+    path = run_trace(tmp_path / "run.json", "demo")
+    found = json.loads(path.read_text())
+    slice = next(r for r in found["traceEvents"] if r["ph"] == "X" and r["args"]["tokens"])
+    for record in found["traceEvents"]:
+        if record["ph"] == "X" and record["args"]["task"] == slice["args"]["task"]:
+            record["args"]["tokens"] += 1
+    path.write_text(json.dumps(found))
+    with pytest.raises(InputError, match=r"same name.* tokens"):
+        reporting.report(PLANS["demo"], reporting.With(measured=path))
+
+
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+def seconds_of(text: str) -> tuple[float, float]:
+    """What a cell says, and how much it may be rounded by."""
+    if text == "0":
+        return 0.0, 1e-9
+    number, unit = text.replace("−", "-").split()
+    digits = len(number.partition(".")[2])
+    return float(number) * UNITS[unit], 0.5 * 10.0**-digits * UNITS[unit]
+
+
+def rows_of(html: str, caption: str) -> list[list[str]]:
+    """The cells of a page's table."""
+    table = html.partition(f"<caption>{caption}")[2].partition("</table>")[0].partition("<tbody>")[2]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row.replace("\u00a0", " ")) for row in table.split("</tr>")[:-1]]
+
+
+@pytest.mark.parametrize("factors", [(1.25,), (0.5, 2.0, 1.5)])
+def test_what_the_difference_is_made_of_adds_up(tmp_path, factors):
+    trace = run_trace(tmp_path / "run.json", "demo", factors, apart=True)
+    html = reporting.report(PLANS["demo"], reporting.With(measured=trace)).html()
+    *lines, step = rows_of(html, "What the difference is made of")
+    assert step[0] == "the step" and len(lines) > 2
+    for column in (1, 2, 3):
+        each = [seconds_of(line[column]) for line in lines]
+        whole, rounding = seconds_of(step[column])
+        assert sum(value for value, _ in each) == pytest.approx(whole, abs=rounding + sum(by for _, by in each))
+    expected = scored("demo")[1][0].value
+    for column, value in ((1, expected), (2, expected * sum(factors) / len(factors))):
+        assert seconds_of(step[column])[0] == pytest.approx(value, abs=1.001 * seconds_of(step[column])[1])
+
+
+def test_tasks_of_groups_that_were_not_simulated_are_among_those_furthest_off():
+    """80 ranks in 20 replicas that do alike: the one that is measured slower is named, whichever it is."""
+    plan = priced(replicas([[0] * 20] * 2, 2))
+    score = scoring.score(plan)
+    assert "r7" in score.timeline.groups
+    whole = simulate(expand(plan), pricing_of(plan).price, plan.size)
+    events = tuple(e._replace(end=e.end + 9.0) if e.id == "llm[0-1]/F/1/r7" else e for e in whole.events)
+    steps = Shown("step 0", "simulated", score.timeline), Shown("run", "measured", replace(whole, events=events))
+    html = furthest([steps])
+    first = rows_of(html, "Compute tasks that are furthest off")[0]
+    assert first[0] == "<code>llm[0-1]/F/1/r7</code>"
 
 
 def test_why(tmp_path):

@@ -218,11 +218,11 @@ def lists(*numbers: int) -> Lists:
     [
         ({"lanes": lists(1)}, "activity 0 names a lane that is not there"),
         ({"lanes": lists(0, 0)}, "names a lane twice"),
-        ({"after": lists(-1)}, "names a activity that is not there"),
+        ({"after": lists(-1)}, "names an activity that is not there"),
         ({"links": lists(3)}, "names a link"),
         ({"links": lists()}, "moves bytes over no link"),
         ({"takes": lists(0, 0), "taken": np.ones(2)}, "names a store twice"),
-        ({"takes": lists(0), "taken": np.ones(2)}, "not as many"),
+        ({"takes": lists(0), "taken": np.ones(2)}, r"`taken` has the shape \(2,\), not \(1,\)"),
         ({"gives": lists(0), "given": -np.ones(1)}, "amount that is negative"),
         ({"queued_by": np.array([1])}, "queued by nobody"),
         ({"seconds": np.array([np.nan])}, "seconds that are negative, or not finite"),
@@ -236,3 +236,25 @@ def test_what_makes_no_sense_is_refused(fields, message):
     with pytest.raises(InputError, match=message):
         native.run(one(**fields))
     native.run(one())
+
+
+@pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes", "taken", "given"])
+@pytest.mark.parametrize("length", [0, 2])
+def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
+    """The compiled clock reads as many as there are activities, or entries."""
+    built = one(gives=lists(0), given=np.zeros(1))
+    native.run(built)
+    dtype = getattr(built, name).dtype
+    with pytest.raises(InputError, match=f"`{name}` has the shape"):
+        native.run(replace(built, **{name: np.zeros(length, dtype)}))
+
+
+@pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth", "stock"])
+def test_arrays_of_more_dimensions_are_refused(name):
+    with pytest.raises(InputError, match=f"`{name}` has the shape"):
+        native.run(one(**{name: np.ones((1, 2))}))
+
+
+def test_seconds_of_more_than_there_are_is_refused():
+    with pytest.raises(InputError, match="has the shape"):
+        native.run(one(seconds=np.ones(2)))

@@ -223,3 +223,20 @@ def test_what_ranks_are_alike_in_comes_back_as_theirs(path):
     for old, new in zip(before.rank_breakdowns(), after.rank_breakdowns(), strict=True):
         assert (new.compute, new.idle) == pytest.approx((old.compute, old.idle), abs=1e-8)
     assert after.group_seconds() == pytest.approx(before.group_seconds())
+
+
+@pytest.mark.parametrize("only", [None, Ranks((2, 3, 6, 7)), Ranks((3, 7))])
+def test_groups_that_nobody_simulated_come_back_under_their_own_name(path, only):
+    """Whichever of those that do alike was drawn, each group has the seconds that it takes."""
+    plan = ordered_plan(2, 3, "1f1b", dp=4)
+    others = alike_groups(plan, 0)
+    tasks = expand(plan, 0, others.ranks)
+    before = simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), 8, others)
+    again = read_trace(written(path, [[Traced(before, tasks, "simulated")]], only=only))
+    assert {group for group in again.groups.values() if group in plan.groups}.isdisjoint(again.timeline.groups)
+    whole = simulate(expand(plan), lambda t: Cost(1e-3, "measured", 0.0), 8)
+    assert again.timeline.group_seconds() == pytest.approx(whole.group_seconds())
+    for event in again.timeline.events:
+        twin = next(e for e in whole.events if e.id == event.id)
+        assert (event.start, event.end) == (pytest.approx(twin.start), pytest.approx(twin.end))
+        assert only is None or {*event.ranks} == {*only} & {*twin.ranks}

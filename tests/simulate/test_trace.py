@@ -3,21 +3,23 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
-from planner.plan.alike import alike_groups
+from planner.plan.alike import NONE, alike_groups
 from planner.plan.expand import expand
 from planner.simulate import Event, Timeline, Traced, memory_use, simulate, to_trace, trace_of
 from planner.simulate.coloured import NAMES, Colours, letters
 from planner.simulate.trace import trace_text
-from planner.specs.base import Ranks
+from planner.specs.base import Ranks, changed
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.programs import programs, task
+from tests.replica_plans import replicas
 
 
 def traced(plan, label="simulated"):
@@ -207,3 +209,66 @@ def test_names_of_any_kind_are_escaped(tmp_path):
     assert text.isascii()
     (record,) = records(json.loads(text), "X")
     assert record["args"]["group"] == weird and weird in record["name"]
+
+
+# ------------------------------------------------------------------------- ranks whose part another was simulated for
+
+
+def drawn(trace, plan):
+    """Slices, arrows and names of a trace, in any order; where several let a collective begin, whichever was named."""
+    slices = [r | {"args": {**r["args"]}} for r in records(trace, "X")]
+    for slice in slices:
+        if slice["args"]["group"] not in plan.groups:
+            slice["args"].pop("cause", "")
+    ends = {r["id"]: [] for r in records(trace, "s")}
+    for record in (*records(trace, "s"), *records(trace, "f")):
+        ends[record["id"]].append((record["pid"], record["tid"], record["ts"]))
+    spelled = [json.dumps(r, sort_keys=True) for r in (*slices, *records(trace, "M"), *records(trace, "C"))]
+    return sorted(spelled), sorted(ends.values())
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=4, max_size=4), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from((0, 3)),
+    st.sets(st.integers(0, 23), min_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(rows, pp, zero, ranks, chance):
+    plan = replicas(rows, pp)
+    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], zero=zero)})
+    costs: dict[tuple, Cost] = {}
+
+    def price(task):
+        key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
+        return costs.setdefault(key, Cost(chance.randint(1, 8) / 1024, "measured", 0.0))
+
+    def trace(others):
+        tasks = expand(plan, 0, others.ranks)
+        timeline = simulate(tasks, price, plan.size, others)
+        memory = memory_use(timeline, tasks, lambda t: 2.0**20, lambda rank: 2.0**30)
+        return trace_of([[Traced(timeline, tasks, "simulated", memory)]], "toy", Ranks(sorted(ranks)))
+
+    assert drawn(trace(alike_groups(plan, 0)), plan) == drawn(trace(NONE), plan)
+
+
+def test_a_transfer_stays_within_its_replica():
+    """Twenty replicas of two stages: ranks 2r and 2r + 1 send to ranks 40 + 2r and 41 + 2r."""
+    part = of_kinds(replicas([[0] * 20] * 2, 2))
+    assert len(part.timeline.groups) == 19
+    for only in ((0, 1, 2, 3, 40, 41, 42, 43), (2, 3, 42, 43), (2, 41)):
+        trace = trace_of([[part]], "toy", Ranks(only))
+        tails = {r["id"]: r["pid"] for r in records(trace, "s")}
+        found = {(tails[r["id"]], r["pid"]) for r in records(trace, "f")}
+        assert found == {(a, b) for a in only for b in only if abs(a - b) == 40}
+        named = {(r["pid"], r["args"]["group"]) for r in records(trace, "X") if r["cat"] == "F"}
+        assert named == {(rank, f"r{rank % 40 // 2}") for rank in only}
+
+
+def test_measured_ranks_are_joined_by_their_places():
+    """A measured task has an event for each rank, in whatever order they began."""
+    whole = timed(replicas([[0, 1]], 2))
+    events = [e._replace(ranks=Ranks((rank,))) for e in whole.timeline.events for rank in sorted(e.ranks)[::-1]]
+    apart = replace(whole, timeline=replace(whole.timeline, events=tuple(events)), label="measured")
+    arrows = [drawn(trace_of([[each]], "toy"), replicas([[0, 1]], 2))[1] for each in (whole, apart)]
+    assert arrows[0] == arrows[1] and arrows[0]

@@ -3,13 +3,15 @@
 F takes them and B gives them back; I gives what W does not need, and W the rest. W needs what went into the linear
 layers, and the gradients of what came out: 32 of the 34 bytes that each value of the hidden size leaves in a
 transformer layer where attention keeps no matrix (arXiv 2401.10241, table 2; the 34 in arXiv 2205.05198, section 4.1).
+That is of a GPT layer: four linear layers, a feed-forward four times as wide. For every model the same is assumed; one
+with gates, few key heads, or experts keeps another share from I to W.
 """
 
 from collections.abc import Sequence
 
 from planner.plan.schedules import Slot
 
-FOR_WEIGHTS = 32 / 34  # of what a forward leaves: kept from I to W
+FOR_WEIGHTS = 32 / 34  # of what a forward leaves, kept from I to W: of a GPT layer, assumed of all
 
 
 def held(slots: Sequence[Slot], chunks: int = 1, for_weights: float = FOR_WEIGHTS) -> list[float]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from planner.specs.base import Ranks
 
 
-def alike(sets: Iterable[Ranks]) -> dict[int, int]:
+def of_same_tasks(sets: Iterable[Ranks]) -> dict[int, int]:
     """Each rank of `sets` → the lowest rank that is in exactly the same of them."""
     memberships: dict[int, list[int]] = {}
     for number, ranks in enumerate(dict.fromkeys(sets)):
