@@ -15,6 +15,7 @@ from planner.units import duration
 from planner.verify.score import Score
 
 STEPS_SHOWN = 3
+EDITED = 1e-6  # relative: less is rounding
 
 
 def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
@@ -22,10 +23,11 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
     yield outcome_line(shown.outcome)
+    yield from edited(shown, scores)
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:
             yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
-        if shown.steps[number].sync == "step":  # ranks go from micro-batch to micro-batch without each other
+        if shown.steps[number].sync == "step" or staged(shown):
             yield lanes(score.timeline, canvas)
         else:
             yield from micro_batches(shown, number, score, canvas)
@@ -33,3 +35,16 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
         yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")
     yield memory(shown, scores, canvas)
     yield from prediction_lines(shown)
+
+
+def staged(shown: Plan) -> bool:
+    """Ranks go from micro-batch to micro-batch without each other, on the stages of a pipeline."""
+    return any(layout.mesh.get("pp", 1) > 1 for layout in shown.layouts.values())
+
+
+def edited(shown: Plan, scores: Sequence[Score]) -> Iterator[Text]:
+    """A word where the file says another time than its decisions take: somebody changed them by hand."""
+    value = sum(score.value for score in scores)
+    if abs(value - shown.outcome.value) > EDITED * value:
+        text = f"the file says {duration(shown.outcome.value)}, and what it decides takes {duration(value)}, simulated:"
+        yield Text(f"{text} it was changed after it was solved, and what stands below is as it was", style="yellow")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import Json, PlanFile, TraceRanks, given_ranks
+from planner.errors import InputError
 from planner.specs.overlap import overlap_of
 
 
@@ -31,6 +32,8 @@ def simulate(
     from planner import pipeline
     from planner.cli import explained, render, summary, tables
 
+    if trace_ranks and not trace:
+        raise InputError("ranks of which trace?", where="--trace-ranks", fix="add --trace FILE")
     read = pipeline.read_plan(plan)
     only = given_ranks(trace_ranks, read.size)
     switched = overlap_of(overlap)

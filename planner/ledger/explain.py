@@ -83,7 +83,7 @@ class Explained:
     measured: float
     pieces: tuple[Piece, ...]  # first to last
     end: Line
-    missing: tuple[str, ...]  # tasks of the plan that were not measured
+    missing: tuple[str, ...]  # tasks of the plan that were not measured, or not on all their ranks
 
     @property
     def difference(self) -> float:
@@ -138,9 +138,20 @@ def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> E
         )
         ended, expected_end = event.end, twin.end if twin else expected_end
     end = Line(END, simulated.step_seconds - expected_end, measured.step_seconds - ended)
-    known = {event.id for event in measured.events}
-    missing = tuple(task.id for task in tasks if task.id not in known)
-    return Explained(simulated.step_seconds, measured.step_seconds, tuple(pieces), end, missing)
+    return Explained(simulated.step_seconds, measured.step_seconds, tuple(pieces), end, unmeasured(measured, tasks))
+
+
+def unmeasured(measured: Timeline, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Tasks that no rank measured, and those that some of their ranks did not, with the first such rank."""
+    ranks: dict[str, set[int]] = {}
+    for event in measured.events:
+        ranks.setdefault(event.id, set()).update(event.ranks)
+    missing = []
+    for task in tasks:
+        absent = [rank for rank in task.ranks if rank not in ranks.get(task.id, ())]
+        if absent:
+            missing.append(f"{task.id} on rank {absent[0]}" if task.id in ranks else task.id)
+    return tuple(missing)
 
 
 def parts(event: Event, before: float) -> Parts:

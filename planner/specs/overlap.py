@@ -60,7 +60,7 @@ def overlap_of(text: str | None) -> Overlap:
     """`tp=off,pp=on`; `all=off` is all four. Raises InputError."""
     found: dict[str, bool] = {}
     kinds = Overlap.__struct_fields__
-    for part in text.split(",") if text else ():
+    for part in () if text is None else text.split(","):
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\w+)\s*", part)
         if not match or match[1] not in (*kinds, "all") or match[2] not in WORDS:
             message = f"`{part.strip()}` switches no overlap"

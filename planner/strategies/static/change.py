@@ -29,14 +29,18 @@ def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
         return None
     screened = timed(problem, found)
     away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
-    far = sum((distance(found[name], value) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
+    far = sum(
+        (distance(found[name].astype(np.float64), value) for name, value in wanted.items()),
+        np.zeros(len(screened.seconds)),
+    )
     place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, far, away)), 1)
     return made(found, screened, int(place[0]), wanted) if len(place) else None
 
 
 def distance(sizes: Floats, wanted: int) -> Floats:
     """In doublings: from pp 3 it is further to 1 than to 4."""
-    return np.round(np.abs(np.log2(np.maximum(sizes, 0.5) / max(wanted, 0.5))), 9)
+    doublings: Floats = np.abs(np.log2(np.maximum(sizes, 0.5) / max(wanted, 0.5)))
+    return doublings
 
 
 def made(found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
