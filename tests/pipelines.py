@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from math import inf
 from random import Random
 
 from planner.orders import Order, Pipeline, held_peak
@@ -55,3 +56,57 @@ def all_orders(pipeline: Pipeline) -> Iterator[Order]:
         for s, cap in enumerate(pipeline.cap)
     ]
     yield from product(*allowed)
+
+
+Slots = tuple[tuple[str, int], ...]  # of one stage: letter and micro-batch
+
+
+def labelled_words(micro_batches: int) -> Iterator[Slots]:
+    """Every way to run F before I before W of each micro-batch, the micro-batches mixed up in any way."""
+
+    def grow(slots: Slots) -> Iterator[Slots]:
+        if len(slots) == 3 * micro_batches:
+            yield slots
+        for k in range(micro_batches):
+            done = sum(number == k for _, number in slots)
+            if done < 3:
+                yield from grow((*slots, ("FIW"[done], k)))
+
+    yield from grow(())
+
+
+def labelled_fits(pipeline: Pipeline, s: int, slots: Slots) -> bool:
+    now, held, kept = 0.0, pipeline.held[s], pipeline.kept[s]
+    for letter, k in slots:
+        now += {"F": held[k], "I": kept[k] - held[k], "W": -kept[k]}[letter]
+        if now > pipeline.cap[s] * (1 + 1e-9):
+            return False
+    return True
+
+
+def labelled_seconds(pipeline: Pipeline, order: tuple[Slots, ...]) -> float:
+    """What such an order takes, slot by slot from what each waits for; infinite where slots wait in a circle."""
+    tables = {"F": pipeline.forward, "I": pipeline.inputs, "W": pipeline.weights}
+    ends: dict[tuple[int, str, int], float] = {}
+    free, at, last, moved = [0.0] * len(order), [0] * len(order), len(order) - 1, True
+    while moved:
+        moved = False
+        for s, slots in enumerate(order):
+            while at[s] < len(slots):
+                letter, k = slots[at[s]]
+                if letter == "F":
+                    needed = (s - 1, "F", k) if s else None
+                    sent = pipeline.ahead[s - 1][k] if s else 0.0
+                elif letter == "I":
+                    needed = (s, "F", k) if s == last else (s + 1, "I", k)
+                    sent = 0.0 if s == last else pipeline.back[s][k]
+                else:
+                    needed, sent = (s, "I", k), 0.0
+                if (needed and needed not in ends) or (letter == "I" and (s, "F", k) not in ends):
+                    break
+                start = max(free[s], ends[needed] + sent if needed else 0.0)
+                ends[s, letter, k] = free[s] = start + tables[letter][s][k]
+                at[s], moved = at[s] + 1, True
+    if any(place < len(slots) for place, slots in zip(at, order, strict=True)):
+        return inf
+    return max(end + after for end, after in zip(free, pipeline.after, strict=True))

@@ -12,10 +12,12 @@ from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
 from planner.deciding import Solved
 from planner.pipeline import TRACED_STEPS, Ran
-from planner.plan.model import Layout, Outcome, Plan
+from planner.plan.model import Outcome, Plan
+from planner.plan.words import layout_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
 from planner.units import GIB, duration, percent
+from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
 from planner.verify.score import Score
 
@@ -41,8 +43,10 @@ def table(*columns: str, title: str = "") -> Table:
 
 def outcome_line(outcome: Outcome) -> Text:
     """`step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
-    what = {"optimal": "proven optimal", "by_hand": "written by hand"}.get(outcome.status, "")
-    best = "any order of the same work" if outcome.bound_by == "busiest_rank" else "the best possible"
+    same_work = outcome.bound_by in OF_SAME_WORK
+    optimal = "no other order of the same work is shorter" if same_work else "proven optimal"
+    what = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
+    best = "the best order of the same work" if same_work else "the best possible"
     distance = what or f"at most {percent(outcome.gap)} above {best}"
     return Text.assemble(
         "step ",
@@ -50,14 +54,6 @@ def outcome_line(outcome: Outcome) -> Text:
         f" simulated, {distance} ",
         (f"(bound {duration(outcome.bound)}, by {outcome.bound_by})", "dim"),
     )
-
-
-def layout_text(layout: Layout) -> str:
-    """`tp 8 · pp 4 · dp 2 · zero 1`: how a module is spread, fastest dim first."""
-    sizes = [*reversed(layout.mesh.items()), *layout.experts.items(), ("zero", layout.zero)]
-    chunks = len(layout.stages) // layout.mesh.get("pp", 1)
-    said = [f"{name} {size}" for name, size in sizes] + ([f"vpp {chunks}"] if chunks > 1 else [])
-    return " · ".join([*said, f"recompute {layout.recompute}"])
 
 
 def prediction_lines(plan: Plan) -> Iterator[RenderableType]:

@@ -1,8 +1,10 @@
 """Orders of F, I and W on pipeline stages, apart from any plan: what they take, the best found, what none can beat."""
 
+from planner.orders.anyhow import floor_of_any
 from planner.orders.bound import Floor, floor_of
 from planner.orders.problem import Objective, Order, Pipeline, even
 from planner.orders.search import Found, search
+from planner.orders.sequence import Sequenced, search_sequences
 from planner.orders.timing import Times, held_peak, seconds_of, times
 
 __all__ = [
@@ -11,11 +13,14 @@ __all__ = [
     "Objective",
     "Order",
     "Pipeline",
+    "Sequenced",
     "Times",
     "even",
     "floor_of",
+    "floor_of_any",
     "held_peak",
     "search",
+    "search_sequences",
     "seconds_of",
     "times",
 ]

@@ -7,14 +7,13 @@ not timed. Work is counted in slots that were looked at.
 from math import inf
 from random import Random
 
-from planner.orders.problem import Objective, Order, Pipeline
+from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import ROUNDING, stage_spans, times
 
 HEAT = 0.001  # of what the order is worth: what a move may make it worse at the start
 DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # places
 SWAPS = 0.4  # of the moves
 MEAN = 0.02  # how much it counts when stages end on average, beside the last of them
-CLOSE = 1e-8  # relative: as near as this to the floor is optimal
 
 
 def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, floor: float, seed: int) -> Order:

@@ -1,4 +1,4 @@
-"""What no order can beat, for both objectives.
+"""What no order that keeps the micro-batches' sequence can beat, for both objectives (of any sequence: anyhow.py).
 
 Of a stage t, from the start of its first F, with R(k) the seconds from the start of F k there to the earliest start
 of I k, through all stages behind it and back:
@@ -13,16 +13,18 @@ through    Stage s begins before stage t does, by the way of the first micro-bat
 A step cannot be shorter than the way to a stage, what that stage needs, and what comes after.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.orders.problem import Objective, Pipeline
+from planner.orders.timing import ROUNDING
 
 WINDOW = 16  # how many of the latest I are looked at before an F, beside the first
-SLACK = 1e-9  # of memory, relative
-ROUNDING = 1e-11  # of seconds: a bound stays one in spite of how sums are rounded
+SLACK = 100 * ROUNDING  # of memory, relative: looser than orders are held to, beside states as well
+PRECISION = 1e-11  # of seconds: a bound stays one in spite of how sums are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +43,53 @@ class Needs:
     inputs: float  # to the end of its last I
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What a pipeline's stages need, and the seconds between them at the least."""
+
+    needs: list[Needs]
+    ahead: Callable[[int, int], float]  # from the first start on one stage to that on a later one
+    back: Callable[[int, int], float]  # from the end of the last I on one stage to the last end on an earlier one
+    after: tuple[float, ...]
+
+
 def floor_of(pipeline: Pipeline, objective: Objective) -> Floor:
     """The best of these bounds."""
     needs = [needs_of(pipeline, stage) for stage in range(pipeline.stages)]
-    found = step_floors(pipeline, needs) if objective == "step" else span_floors(pipeline, needs)
+
+    def ahead(first: int, last: int) -> float:
+        return way(pipeline, first, last)
+
+    def back(last: int, first: int) -> float:
+        return way_back(pipeline, last, first) + pipeline.weights[first][-1]
+
+    return best_of(Ways(needs, ahead, back, pipeline.after), objective)
+
+
+def best_of(ways: Ways, objective: Objective) -> Floor:
+    found = step_floors(ways) if objective == "step" else span_floors(ways)
     best = max(found, key=lambda floor: floor.seconds)
-    return Floor(best.seconds * (1 - ROUNDING), best.by)
+    return Floor(float(best.seconds) * (1 - PRECISION), best.by)
 
 
-def span_floors(pipeline: Pipeline, needs: list[Needs]) -> list[Floor]:
+def span_floors(ways: Ways) -> list[Floor]:
     """Of each stage by itself, and through each stage behind it."""
-    found = [Floor(need.all, f"stage {s}") for s, need in enumerate(needs)]
-    for first in range(pipeline.stages):
-        for through in range(first + 1, pipeline.stages):
-            seconds = way(pipeline, first, through) + needs[through].inputs + way_back(pipeline, through, first)
-            found.append(Floor(seconds + pipeline.weights[first][-1], f"stage {first}, through stage {through}"))
+    found = [Floor(need.all, f"stage {s}") for s, need in enumerate(ways.needs)]
+    for first in range(len(ways.needs)):
+        for through in range(first + 1, len(ways.needs)):
+            seconds = ways.ahead(first, through) + ways.needs[through].inputs + ways.back(through, first)
+            found.append(Floor(seconds, f"stage {first}, through stage {through}"))
     return found
 
 
-def step_floors(pipeline: Pipeline, needs: list[Needs]) -> list[Floor]:
+def step_floors(ways: Ways) -> list[Floor]:
     """The way to each stage, what it needs, and what comes after on it or on one before it."""
     found = []
-    for through, need in enumerate(needs):
-        start = way(pipeline, 0, through)
-        found.append(Floor(start + need.all + pipeline.after[through], f"stage {through}"))
+    for through, need in enumerate(ways.needs):
+        start = ways.ahead(0, through)
+        found.append(Floor(start + need.all + ways.after[through], f"stage {through}"))
         for last in range(through):
-            behind = way_back(pipeline, through, last) + pipeline.weights[last][-1] + pipeline.after[last]
+            behind = ways.back(through, last) + ways.after[last]
             found.append(Floor(start + need.inputs + behind, f"stage {through}, then stage {last}"))
     return found
 

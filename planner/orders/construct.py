@@ -13,14 +13,13 @@ from math import inf
 from typing import NamedTuple
 
 from planner.orders.greedy import Rule, greedy
-from planner.orders.problem import Objective, Order, Pipeline
+from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import seconds_of
 
 SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
 PATIENCE = (0.0, 0.25, 0.5, 1.0)
 MOST = 1_500_000  # slots put, after which no more room is tried
 KEPT = 2  # shapes that are tried with everything else
-CLOSE = 1e-8  # relative: what is so near the floor is optimal
 
 
 class Made(NamedTuple):

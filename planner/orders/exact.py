@@ -1,7 +1,8 @@
 """The order as intervals on machines, for CP-SAT: it proves what is best of small pipelines, and improves others.
 
 Stages are machines; F, I and W of each micro-batch are pieces. From the start of F to the end of I a micro-batch takes
-what I gives back, and to the end of W the rest.
+what I gives back, and to the end of W the rest. Micro-batches keep their sequence, so where they are unlike what is
+proven is of that sequence only, and no bound of a plan (anyhow.py).
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """An order improved by changing neighbours: every two slots that follow each other on a stage, while that helps."""
 
 from planner.orders.anneal import lawful, worth
-from planner.orders.construct import CLOSE
-from planner.orders.problem import Objective, Order, Pipeline
+from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 
 SWEEPS = 3
 

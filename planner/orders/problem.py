@@ -6,6 +6,7 @@ alike, as in the zero-bubble paper (arXiv 2401.10241), an order that mixes them 
 one that does not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -19,6 +20,7 @@ Objective = Literal["step", "span"]
 span   Of a stage, from the start of its first slot to the end of its last; the longest of them. It is the period of
        steps that follow each other without meeting, as those of the zero-bubble paper's optimizer do.
 """
+CLOSE = 1e-8  # relative: what is so near a floor is optimal
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,23 @@ class Pipeline:
     def capped(self, micro_batches: int) -> "Pipeline":
         """With memory for so many micro-batches on each stage, and no more."""
         return replace(self, cap=tuple(micro_batches * max(held) for held in self.held))
+
+    def permuted(self, sequence: Sequence[int]) -> "Pipeline":
+        """Its micro-batches in another sequence: the k-th of it is number `sequence[k]` here."""
+
+        def turned(rows: Rows) -> Rows:
+            return tuple(tuple(row[k] for k in sequence) for row in rows)
+
+        return replace(
+            self,
+            forward=turned(self.forward),
+            inputs=turned(self.inputs),
+            weights=turned(self.weights),
+            ahead=turned(self.ahead),
+            back=turned(self.back),
+            held=turned(self.held),
+            kept=turned(self.kept),
+        )
 
     def require_room(self) -> None:
         """Raises Infeasible when a stage cannot hold a micro-batch."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from planner.orders.anneal import anneal
 from planner.orders.bound import Floor, floor_of
-from planner.orders.construct import CLOSE, construct
+from planner.orders.construct import construct
 from planner.orders.polish import polish
-from planner.orders.problem import Objective, Order, Pipeline
+from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import fits, seconds_of
 from planner.orders.tune import tune
 
@@ -56,7 +56,10 @@ def search(
 
 
 def proven(pipeline: Pipeline, objective: Objective, found: Found, effort: int) -> Found:
-    """With what CP-SAT finds and proves from there on."""
+    """With what CP-SAT finds and proves from there on, of orders that keep the sequence.
+
+    For who asks about a sequence as it is. Of a plan's order any sequence may be asked about: its bound is another one.
+    """
     from planner.orders.exact import solve_exactly
     from planner.solve.answer import Limits
 

@@ -3,9 +3,9 @@
 from random import Random
 from typing import TypeVar
 
-from planner.orders.construct import CLOSE, Made, better, made
+from planner.orders.construct import Made, better, made
 from planner.orders.greedy import Rule
-from planner.orders.problem import Objective
+from planner.orders.problem import CLOSE, Objective
 
 Number = TypeVar("Number")
 PATIENCE = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0, 1.5, 3.0)

@@ -8,6 +8,7 @@ from planner.report.parts_by_rank import tightest
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above, plural
 from planner.units import GIB, duration, percent, size
+from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.score import CLOSED, Score
 
 
@@ -29,6 +30,7 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
     gap = above(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > CLOSED else "0 %"
+    same_work = any(score.bound.by in OF_SAME_WORK for score in scores)
     by = ", ".join(dict.fromkeys(score.bound.by for score in scores))
     over = f"{duration(min(values))} to {duration(max(values))}, " if count > 1 else ""
     limit = plan.uses.limits.tokens_per_rank
@@ -37,7 +39,7 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     )
     return (
         Figure("Mean step" if count > 1 else "Step", duration(mean), f"{over}± {percent(spread)} (80 %), simulated"),
-        Figure("Above the best possible", distance, f"bound {duration(bound)}, by {by}"),
+        Figure(f"Above the best {'order' if same_work else 'possible'}", distance, f"bound {duration(bound)}, by {by}"),
         Figure("Fullest rank", size(peak), allowed),
         Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
     )

@@ -8,9 +8,10 @@ E(x, s) the end of a slot on stage s, minimise the last end of all, where
     E(F k, s) ≥ E(F k, s − 1) + send + F,   E(I k, s) ≥ E(I k, s + 1) + send + I,   E(W k, s) ≥ E(I k, s) + W,
 
 slots of a stage do not overlap, and Σ held ≤ cap − states at all times. Orders are made by rules, beside the hand-made
-ones, and improved (orders/search.py); the bound is of every order of these passes with micro-batches in their sequence
-(orders/bound.py). Each micro-batch has its own seconds; where replicas differ, those of the slowest. Where activations
-are made again, backward stays whole (B), and only F and B are put in order.
+ones, and improved (orders/search.py). Where micro-batches are unlike, the sequence in which they come is decided too
+(orders/sequence.py): rows of the step change places, and forwards run 0, 1, 2, … in the new sequence. The bound is of
+every order of these passes in any sequence (orders/anyhow.py). Each micro-batch has its own seconds; where replicas
+differ, those of the slowest. Where activations are made again, backward stays whole (B), and only F and B are ordered.
 
 The layout, and who works on what, are those of the strategy before it; the plan is never worse than that one's own.
 """
@@ -21,11 +22,12 @@ from math import inf
 
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError
-from planner.orders import Order, Pipeline, search
+from planner.orders import Order, Pipeline, search_sequences
 from planner.orders.problem import Rows
 from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
 from planner.plan.join import tidy
+from planner.plan.legal import violations
 from planner.plan.model import Instead, Layout, Plan
 from planner.plan.schedules import Slot, schedule
 from planner.plan.schedules.explicit import printed
@@ -73,12 +75,13 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     replicas = pipelines(base, pricing, expand(base, 0, alike_groups(base, 0).ranks))
     if not replicas or layout.mesh.get("pp", 1) < 2:
         raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
-    problem = slowest(replicas)
-    found = search(problem, "step", inputs.effort, known(problem), inputs.seed)
+    problem = slowest(replicas, len(base.steps[0].micro_batches))
+    made = search_sequences(problem, "step", inputs.effort, known(problem), inputs.seed)
     own = str(base.steps[0].order.get(module, "1f1b"))
     names = dict.fromkeys((own, *(name for name in HAND_MADE if parts(base) or not name.startswith("zb"))))
-    tried = {name: attempt(base, module, named(name, problem), found.effort) for name in names}
-    tried["made"] = attempt(base, module, written(found.order, parts(base)), found.effort)
+    tried = {name: attempt(base, module, named(name, problem), made.effort) for name in names}
+    order = written(made.found.order, parts(base))
+    tried["made"] = attempt(in_sequence(base, made.sequence), module, order, made.effort)
     values = {name: each.outcome.value if isinstance(each, Plan) else inf for name, each in tried.items()}
     chosen = min(tried, key=lambda name: values[name])  # the first of equal ones, which are shorter to write
     best = tried[chosen]
@@ -88,9 +91,12 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     return changed(best, instead=tuple(others))
 
 
-def slowest(replicas: Sequence[Replica]) -> Pipeline:
+def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
     """All replicas as one: of each micro-batch what it takes and holds where that is most."""
-    rows = sorted({row for each in replicas for row in each.rows})
+    rows = range(micro_batches)
+    if len({row for each in replicas for row in each.rows}) < micro_batches:
+        message = "no group works in some of the step's micro-batches, and an order has to name them all"
+        raise InputError(message, where="strategy", fix="fewer micro-batches")
 
     def most(name: str) -> Rows:
         tables: list[Rows] = [getattr(each.pipeline, name) for each in replicas]
@@ -138,11 +144,20 @@ def slots_of(word: str, parted: bool) -> list[Slot]:
     return slots
 
 
+def in_sequence(base: Plan, sequence: Sequence[int]) -> Plan:
+    """The base with its rows in another sequence; each stays whole, so that replicas meet as they did."""
+    rows = base.steps[0].micro_batches
+    return changed(base, steps=(changed(base.steps[0], micro_batches=tuple(rows[k] for k in sequence)),))
+
+
 def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:
-    """The base in this order, scored."""
+    """The base in this order, legal and scored."""
     step = changed(base.steps[0], order={module: order}, outcome=None, prediction=None)
+    tried = changed(base, steps=(step,), instead=())
+    for broken in violations(tried):
+        return Infeasible(broken.message, where=broken.where, fix=broken.fix)
     try:
-        return scored(changed(base, steps=(step,), instead=()), f"{base.outcome.effort}, {effort}")
+        return scored(tried, f"{base.outcome.effort}, {effort}")
     except Infeasible as error:
         return error
 

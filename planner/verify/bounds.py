@@ -7,9 +7,13 @@ area      Within a micro-batch that lasts C, each rank works at most C âˆ’ min Î
 streams   How many micro-batches each rank can run, where ranks meet once a step (verify/streams.py).
 coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
-order     What every order of a pipeline's passes has to wait for (orders/bound.py).
+order     What every order of a pipeline's passes has to wait for, in whatever sequence (orders/anyhow.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
+
+busiest_rank  Given who does what: no rank is done before it has worked all its own.
+
+`order` and `busiest_rank` are of every order of the same work (OF_SAME_WORK); the others of every plan of the job.
 """
 
 from collections.abc import Sequence
@@ -26,6 +30,9 @@ from planner.verify.covered import usual_groups, usual_offload, usual_order
 from planner.verify.exact import prove, small_enough
 from planner.verify.pipelined import order_seconds
 from planner.verify.streams import stream_seconds
+
+OVER_PLANS = frozenset({"area", "longest", "coupled", "streams", "exact"})
+OF_SAME_WORK = frozenset({"order", "busiest_rank"})  # who does what in which stage is taken as it is
 
 
 class Bound(NamedTuple):
@@ -60,9 +67,10 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     step, value, effort = plan.steps[number], timeline.step_seconds, plan.made.effort
     (module, layout), *others = plan.layouts.items()
     if others or layout.stages or not plan.uses.degrees:
-        return max(
-            busiest_rank(tasks, timeline), ordered(plan, number, pricing, tasks), key=lambda bound: bound.seconds
-        )
+        busiest = busiest_rank(tasks, timeline)
+        if busiest.seconds >= value:  # nothing can be above it
+            return busiest
+        return max(busiest, ordered(plan, number, pricing, tasks), key=lambda bound: bound.seconds)
     if not (usual_order(step, module) and usual_groups(plan, number)):
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)

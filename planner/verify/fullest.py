@@ -9,7 +9,7 @@ from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.simulate import memory_use, simulate
 from planner.specs.cluster import kind_of
-from planner.verify.score import activations, states
+from planner.verify.held import activations, states
 
 
 class Fullest(NamedTuple):

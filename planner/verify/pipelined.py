@@ -1,7 +1,7 @@
 """The passes of a plan's pipelines, replica by replica, as what their orders are made of; and what bounds every order.
 
-Of one module whose pipeline ranks have one chunk of layers each, and whose micro-batches keep their sequence. Where
-activations are made again, backward is not parted: I stands for the whole of it, and W for nothing.
+Of one module whose pipeline ranks have one chunk of layers each. Where activations are made again, backward is not
+parted: I stands for the whole of it, and W for nothing.
 """
 
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from planner.costs.memory import activation_bytes, memory_cap, state_bytes
 from planner.costs.pricing import Pricing
-from planner.orders import Pipeline, floor_of
+from planner.orders import Pipeline, floor_of_any
 from planner.orders.problem import Rows
 from planner.plan.model import Plan
 from planner.plan.schedules.held import FOR_WEIGHTS
 from planner.plan.task import Phase, Task
-from planner.specs.cluster import kind_of
+from planner.verify.held import activations, cap_of, stage_states
 
-Forwards = list[dict[int, Task]]  # of each stage, by micro-batch
+Forwards = list[dict[int, Task]]  # of each stage, by micro-batch, in their numbers' sequence
+LOOKED_AT = 8  # replicas
 
 
 class Passes(NamedTuple):
@@ -36,9 +36,16 @@ class Replica(NamedTuple):
 
 
 def order_seconds(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> float:
-    """What no order of these passes can beat; 0 where it is not of such pipelines."""
-    replicas = pipelines(plan, pricing, tasks)
-    return max((floor_of(each.pipeline, "step").seconds for each in replicas if fitting(each.pipeline)), default=0.0)
+    """What no order of these passes can beat, in whatever sequence; 0 where it is not of such pipelines.
+
+    Of very many replicas only those that work longest are looked at: what bounds some of them bounds the step.
+    """
+    passes = by_group(tasks)
+    if not ordinary(plan, tasks, passes):
+        return 0.0
+    longest = sorted(passes, key=lambda each: -work(pricing, each))[:LOOKED_AT]
+    of_each = dict.fromkeys(each.pipeline for each in replicas_of(plan, pricing, tasks, longest))  # each kind once
+    return max((floor_of_any(each, "step").seconds for each in of_each if fitting(each)), default=0.0)
 
 
 def fitting(pipeline: Pipeline) -> bool:
@@ -48,11 +55,26 @@ def fitting(pipeline: Pipeline) -> bool:
 
 def pipelines(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> list[Replica]:
     """One of each group; none where the plan or its order are of another kind."""
-    (layout, *others), passes = plan.layouts.values(), by_group(tasks)
-    if others or not layout.stages or len(layout.stages) != layout.mesh.get("pp", 1) or not simple(tasks, passes):
-        return []
+    passes = by_group(tasks)
+    return replicas_of(plan, pricing, tasks, passes) if ordinary(plan, tasks, passes) else []
+
+
+def replicas_of(plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes]) -> list[Replica]:
     once = [(set(task.ranks), pricing.price(task).value) for task in tasks if task.micro_batch is None]
     return [Replica(tuple(each.forwards[0]), pipeline(plan, pricing, each, once)) for each in passes]
+
+
+def work(pricing: Pricing, passes: Passes) -> float:
+    """Seconds of the forwards on the stage that has most of them."""
+    return max(sum(pricing.price(task).value for task in row.values()) for row in passes.forwards)
+
+
+def ordinary(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
+    """Whether it is one module's, a chunk of layers on each rank, and groups have ranks of their own."""
+    layout, *others = plan.layouts.values()
+    if others or not layout.stages or len(layout.stages) != layout.mesh.get("pp", 1):
+        return False
+    return simple(tasks, passes)
 
 
 def by_group(tasks: Sequence[Task]) -> list[Passes]:
@@ -65,35 +87,29 @@ def by_group(tasks: Sequence[Task]) -> list[Passes]:
                 stages.setdefault(task.group, {}).setdefault(task.layers[0], {})[task.micro_batch] = task
             elif task.phase == "send":
                 sends.setdefault(task.group, {})[task.of, task.layers[0], task.micro_batch] = task
-    return [Passes([found[first] for first in sorted(found)], sends.get(group, {})) for group, found in stages.items()]
+    return [
+        Passes([dict(sorted(found[first].items())) for first in sorted(found)], sends.get(group, {}))
+        for group, found in stages.items()
+    ]
 
 
 def simple(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
-    """Whether groups have ranks of their own, and micro-batches come in sequence, and back."""
+    """Whether groups have ranks of their own, and every micro-batch comes back."""
     ranks = [rank for each in passes for row in each.forwards for rank in next(iter(row.values())).ranks]
     if len(ranks) != len(set(ranks)) or any(task.share < 1 or task.offload for task in tasks):
         return False
-    latest: dict[tuple[str, Phase, int], int] = {}
-    returned = set()
-    for task in tasks:
-        if task.phase in ("F", "B", "I", "W") and task.items and task.micro_batch is not None:
-            key = task.group, task.phase, task.layers[0]
-            if latest.get(key, -1) > task.micro_batch:
-                return False
-            latest[key] = task.micro_batch
-            if task.phase in ("B", "W"):
-                returned.add((task.group, task.micro_batch))
+    returned = {(task.group, task.micro_batch) for task in tasks if task.phase in ("B", "W")}
     return all((task.group, row) in returned for each in passes for row, task in each.forwards[0].items())
 
 
 def pipeline(plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]]) -> Pipeline:
     """One group's, at the plan's prices. `once`: ranks and seconds of what follows the last passes."""
-    parted, forwards = parts(plan), passes.forwards
+    parted, forwards, left = parts(plan), passes.forwards, activations(plan, pricing)
 
     def seconds(phase: Phase) -> Rows:
         return tuple(tuple(pricing.price(as_phase(task, phase)).value for task in row.values()) for row in forwards)
 
-    held = tuple(tuple(activations(plan, pricing, task) for task in row.values()) for row in forwards)
+    held = tuple(tuple(left(task) for task in row.values()) for row in forwards)
     ranks = [next(iter(row.values())).ranks for row in forwards]
     return Pipeline(
         forward=seconds("F"),
@@ -118,23 +134,12 @@ def as_phase(task: Task, phase: Phase) -> Task:
     return task if phase == "F" else replace(task, phase=phase)
 
 
-def activations(plan: Plan, pricing: Pricing, task: Task) -> float:
-    """Bytes that a forward leaves on each of its ranks."""
-    ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
-    last = task.layers[-1] == plan.uses.models[task.module].layers - 1
-    of_kinds = [pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks)]
-    return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
-
-
 def room(plan: Plan, stage: int, row: dict[int, Task]) -> float:
     """Bytes for activations on each of a stage's ranks. The job's own limit in tokens replaces the count."""
-    task, uses = next(iter(row.values())), plan.uses
-    if uses.limits.tokens_per_rank is not None:
+    task = next(iter(row.values()))
+    if plan.uses.limits.tokens_per_rank is not None:
         return inf
-    module, layout = uses.models[task.module], plan.layouts[task.module]
-    kinds = {kind_of(uses.cluster, rank) for rank in task.ranks}
-    least = min(memory_cap(uses.devices[kind], uses.limits) for kind in kinds)
-    return least - int(state_bytes(module, layout, uses.prices.accounting, stage))
+    return min(cap_of(plan, rank) for rank in task.ranks) - stage_states(plan, task.module, stage)
 
 
 def sent(pricing: Pricing, passes: Passes, of: Phase) -> Rows:

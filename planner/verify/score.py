@@ -1,29 +1,24 @@
 """What a plan is worth, from nothing but the plan: value, bound, breakdown and memory, computed anew."""
 
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.costs.memory import activation_bytes, memory_cap, state_bytes
 from planner.costs.overlapped import overlapped
-from planner.costs.pricing import Pricing, pricing_of
+from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
-from planner.plan.alike import NONE, alike_groups
+from planner.plan.alike import NONE, WHOLE, alike_groups
 from planner.plan.expand import expand
 from planner.plan.join import tidy
 from planner.plan.model import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.plan.work import stage_ranks
 from planner.simulate import Memory, Timeline, memory_use, simulate
 from planner.specs.base import changed
-from planner.specs.cluster import kind_of
 from planner.specs.overlap import AS_PRICED, Overlap
 from planner.units import GIB
 from planner.verify.bounds import Bound, step_bound
-from planner.verify.offloaded import offloading_of, require_hidden
+from planner.verify.held import activations, cap_of, exceeds, states
+from planner.verify.offloaded import require_hidden
 
 CLOSED = 1e-9  # a gap below this is none
-WHOLE = 64  # ranks up to which each has events of its own, to be drawn; of more, groups that are alike have one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +45,6 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     timeline = simulate(tasks, pricing.price, plan.size, others, overlap.holding)
     memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
     return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
-
-
-def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
-    """Bytes that a forward leaves on each of its ranks; what is offloaded has left it."""
-
-    def held(task: Task) -> float:
-        ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
-        of_kinds = [pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks)]
-        if task.offload:
-            rank = offloading_of(plan, pricing, task)
-            return (
-                sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
-            )
-        last = task.layers[-1] == plan.uses.models[task.module].layers - 1
-        return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
-
-    return held
-
-
-def states(plan: Plan) -> Callable[[int], float]:
-    """Bytes of weights, gradients and optimizer states on a rank."""
-    on_rank: Counter[int] = Counter()
-    for name, layout in plan.layouts.items():
-        for stage in range(layout.mesh.get("pp", 1)):
-            size = state_bytes(plan.uses.models[name], layout, plan.uses.prices.accounting, stage)
-            on_rank.update(dict.fromkeys(stage_ranks(layout, stage), int(size)))
-    return lambda rank: float(on_rank[rank])
 
 
 def outcome(s: Score, effort: str) -> Outcome:
@@ -117,8 +85,8 @@ def require_memory(plan: Plan, s: Score) -> None:
     if plan.uses.limits.tokens_per_rank is not None:
         return
     for rank, peak in enumerate(s.memory.peaks):
-        cap = memory_cap(plan.uses.devices[kind_of(plan.uses.cluster, rank)], plan.uses.limits)
-        if peak > cap:
+        cap = cap_of(plan, rank)
+        if exceeds(peak, cap):
             raise Infeasible(
                 f"rank {rank} would hold {peak / GIB:.1f} GiB, its device allows {cap / GIB:.1f} GiB",
                 where="memory",

@@ -234,7 +234,7 @@ def test_modules_layouts_and_orders(plan):
     assert at(compare(both, reordered), "steps[0].order.llm")[0].new == "gpipe"
     layouts = {**both.layouts, "llm": changed(both.layouts["llm"], zero=0)}
     (layout,) = at(compare(both, changed(both, layouts=layouts)), "layouts.llm")
-    assert layout.message.endswith("zero 0, recompute none, bf16")
+    assert layout.message.endswith("zero 0 · recompute none · bf16")
     alone = priced_by(staged_plan(4, 2), plan)
     assert at(compare(both, alone), "layouts.vit")[0].category == "removed"
     assert at(compare(alone, both), "layouts.vit")[0].category == "added"

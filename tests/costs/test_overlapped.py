@@ -129,7 +129,6 @@ def test_plans_that_are_planned_batch_by_batch_can_be_switched_too(tmp_path):
     ("text", "overlap"),
     [
         (None, AS_PRICED),
-        ("", AS_PRICED),
         ("tp=off,pp=on", Overlap(tp=False, pp=True)),
         (" dp = on ", Overlap(dp=True)),
         ("all=off", Overlap(tp=False, pp=False, dp=False, ep=False)),
@@ -139,7 +138,7 @@ def test_switches_are_read(text, overlap):
     assert overlap_of(text) == overlap
 
 
-@pytest.mark.parametrize("text", ["tp", "tp=yes", "cp=on", "tp=on,tp=off", "all=on,ep=off", "tp=on,", "=on"])
+@pytest.mark.parametrize("text", ["", "tp", "tp=yes", "cp=on", "tp=on,tp=off", "all=on,ep=off", "tp=on,", "=on"])
 def test_other_words_are_refused(text):
     with pytest.raises(InputError):
         overlap_of(text)

@@ -53,7 +53,10 @@ def test_the_pieces_add_up_to_both_steps_and_to_the_difference(run):
         assert near(sum(line.simulated for line in lines), simulated.step_seconds)
         assert near(sum(line.measured for line in lines), measured.step_seconds)
     known = {event.id for event in measured.events}
-    assert set(found.missing) == {t.id for t in tasks} - known
+    on = {(event.id, rank) for event in measured.events for rank in event.ranks}
+    absent = {t.id: [rank for rank in t.ranks if (t.id, rank) not in on] for t in tasks}
+    said = {id if id not in known else f"{id} on rank {ranks[0]}" for id, ranks in absent.items() if ranks}
+    assert set(found.missing) == said
     assert {piece.id for piece in found.pieces} <= known
 
 

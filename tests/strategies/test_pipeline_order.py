@@ -5,14 +5,19 @@ from dataclasses import replace
 import pytest
 
 from planner import files, pipeline
+from planner.costs.pricing import pricing_of
 from planner.deciding import decide
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
+from planner.orders import floor_of
+from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.strategies import REFINES, STRATEGIES, parallel_search, pipeline_order, strategy
-from planner.strategies.pipeline_order import slots_of, written
+from planner.strategies.pipeline_order import attempt, slots_of, slowest, written
+from planner.verify.pipelined import Replica, pipelines
 from planner.verify.score import score
+from tests.pipelines import made_up
 from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = (4096, 512, 3000, 700, 700, 256, 3500, 2048, 1024, 2048)
@@ -50,7 +55,8 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     plan = solved(inputs)
     base = parallel_search.plan(pipeline_order.before(inputs), None)
     assert plan.layouts == base.layouts
-    assert plan.steps[0].micro_batches == base.steps[0].micro_batches
+    rows, of_base = (list(map(str, each.steps[0].micro_batches)) for each in (plan, base))
+    assert sorted(rows) == sorted(of_base)
     assert plan.outcome.value <= base.outcome.value
     assert all(other.value is None or other.value >= plan.outcome.value for other in plan.instead)
     assert not violations(plan)
@@ -68,6 +74,34 @@ def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
         plan.outcome.value
         < parallel_search.plan(made("pp: 4, vpp: 1, micro_batch: 1, recompute: full"), None).outcome.value
     )
+
+
+def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_match(made):
+    inputs = made("pp: 4, micro_batch: 1", (256, 4096, 512, 3000, 700, 3500, 300, 2048), 4)
+    plan = solved(inputs)
+    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    assert plan.steps[0].micro_batches != base.steps[0].micro_batches
+    (replica,) = pipelines(base, pricing_of(base), expand(base))
+    assert plan.outcome.value < floor_of(replica.pipeline, "step").seconds
+    assert "sequences" in plan.outcome.effort
+
+
+def test_alike_rows_keep_their_sequence(made):
+    inputs = made(FIXED, (4096,) * 6, 4)
+    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    assert solved(inputs).steps[0].micro_batches == base.steps[0].micro_batches
+
+
+def test_rows_that_no_group_works_in_are_refused():
+    with pytest.raises(InputError, match="no group works in some"):
+        slowest([Replica((0, 2), made_up(0, 2, 2))], 3)
+
+
+def test_an_illegal_order_is_not_scored(made):
+    base = parallel_search.plan(pipeline_order.before(made(FIXED, VARIED[:4], 4)), None)
+    found = attempt(base, "llm", ("F0 B0",) * 4, "")
+    assert isinstance(found, Infeasible)
+    assert "there is no F" in found.message
 
 
 def test_a_plan_is_read_back_and_checked(made, tmp_path):

@@ -69,11 +69,12 @@ def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
 
 def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):
     timeline = scored(plan, monkeypatch, 0).timeline
-    behind = [timeline.stands_for(rank) for rank in range(plan.size)]
-    assert sorted(rank for ranks in behind for rank in ranks) == [*range(plan.size)]
-    for rank in range(plan.size):
-        assert rank in behind[timeline.simulated_for(rank)]
-        assert not behind[rank] or behind[rank][0] == rank == timeline.simulated_for(rank)
+    simulated = {rank for rank in range(plan.size) if rank not in timeline.like}
+    assert {timeline.simulated_for(rank) for rank in range(plan.size)} == simulated
+    assert timeline.like.keys() == timeline.group_of.keys()
+    for rank, group in timeline.group_of.items():
+        place = plan.groups[group].ranks.index(rank)
+        assert timeline.like[rank] == plan.groups[timeline.groups[group]].ranks[place]
     doing = timeline.doing()
     assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
 

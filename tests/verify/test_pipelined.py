@@ -4,13 +4,15 @@ from random import Random
 
 import pytest
 
-from planner.orders import floor_of, seconds_of, times
+from planner.orders import floor_of_any, search, seconds_of, times
 from planner.orders.timing import fits
 from planner.plan.expand import expand
 from planner.plan.schedules import schedule
+from planner.plan.schedules.explicit import printed
 from planner.specs.base import changed
 from planner.strategies import parallel_search
-from planner.strategies.pipeline_order import written
+from planner.strategies.pipeline_order import slots_of, written
+from planner.verify import pipelined
 from planner.verify.pipelined import order_seconds, parts, pipelines
 from planner.verify.score import pricing_of, score
 from tests.pipelines import words
@@ -56,7 +58,7 @@ def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
             continue
         scored = score(in_order(plan, written(order, True)))
         checked += 1
-        assert scored.value >= floor_of(replica.pipeline, "step").seconds or not fits(replica.pipeline, order)
+        assert scored.value >= floor_of_any(replica.pipeline, "step").seconds or not fits(replica.pipeline, order)
         assert scored.bound.seconds <= scored.value or not fits(replica.pipeline, order)
         assert scored.bound.by in ("order", "busiest_rank")
     assert checked
@@ -72,12 +74,44 @@ def test_where_activations_are_made_again_backward_stays_whole(laid):
     assert sum(replica.pipeline.inputs[0]) == pytest.approx(sum(backwards))
 
 
-def test_orders_that_mix_up_micro_batches_are_not_bounded_by_those_that_do_not(laid):
+def test_the_bound_is_the_same_whatever_the_sequence_of_an_order(laid):
     plan = laid(ranks=4, sizes=(4096, 2048), fixed="pp: 2, tp: 2, vpp: 1, micro_batch: 1")
     kept = in_order(plan, ("F0 F1 I0 W0 I1 W1", "F0 I0 W0 F1 I1 W1"))
     mixed = in_order(plan, ("F1 F0 I1 W1 I0 W0", "F1 I1 W1 F0 I0 W0"))
     assert order_seconds(kept, pricing_of(kept), expand(kept)) > 0
-    assert order_seconds(mixed, pricing_of(mixed), expand(mixed)) == 0
+    bounds = [order_seconds(plan, pricing_of(plan), expand(plan)) for plan in (kept, mixed)]
+    assert bounds[0] == bounds[1]
+    assert all(score(plan).value >= bounds[0] for plan in (kept, mixed))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_in_another_sequence_never_beat_the_bound(laid, seed):
+    """Of random sequences, as rows of the step and as numbers in the order."""
+    chance = Random(seed)
+    plan = laid(ranks=4, sizes=(4096, 300, 3000, 900, 2000), fixed="pp: 4, vpp: 1, micro_batch: 1")
+    (replica,) = pipelines(plan, pricing_of(plan), expand(plan))
+    turned = chance.sample(range(5), 5)
+    problem = replica.pipeline.permuted(turned)
+    order = search(problem, effort=1).order
+    rows = plan.steps[0].micro_batches
+    moved = changed(plan.steps[0], micro_batches=tuple(rows[k] for k in turned))
+    by_rows = score(in_order(changed(plan, steps=(moved,)), written(order, True)))
+    slots = [[(p, turned[k], c) for p, k, c in slots_of(word, True)] for word in order]
+    by_numbers = score(in_order(plan, printed(slots)))
+    assert by_rows.value == pytest.approx(by_numbers.value) == pytest.approx(seconds_of(problem, order, "step"))
+    assert by_rows.bound.seconds == pytest.approx(by_numbers.bound.seconds)
+    assert by_rows.bound.seconds <= by_rows.value * (1 + 1e-9)
+
+
+def test_of_very_many_replicas_some_bound_the_step(laid, monkeypatch):
+    plan = laid(ranks=8, sizes=(4096, 2048, 300, 1024, 700, 1500, 900, 200), fixed="pp: 2, vpp: 1, cp: 1, tp: 1")
+    tasks, pricing = expand(plan), pricing_of(plan)
+    of_each = [floor_of_any(each.pipeline, "step").seconds for each in pipelines(plan, pricing, tasks)]
+    assert len(set(of_each)) > 1
+    monkeypatch.setattr(pipelined, "LOOKED_AT", 1)
+    assert order_seconds(plan, pricing, tasks) in of_each
+    monkeypatch.setattr(pipelined, "LOOKED_AT", len(of_each))
+    assert order_seconds(plan, pricing, tasks) == max(of_each)
 
 
 def test_each_replica_is_a_pipeline_of_its_own(laid):

@@ -1,0 +1,54 @@
+"""What ranks hold and may hold by the memory model: activations of a forward, states, and the cap."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from planner.costs.memory import activation_bytes, memory_cap, state_bytes
+from planner.costs.pricing import Pricing
+from planner.orders.timing import ROUNDING
+from planner.plan.model import Plan
+from planner.plan.task import Task
+from planner.plan.work import stage_ranks
+from planner.specs.cluster import kind_of
+from planner.verify.offloaded import offloading_of
+
+
+def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
+    """Bytes that a forward leaves on each of its ranks; what is offloaded has left it."""
+
+    def held(task: Task) -> float:
+        ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
+        if task.offload:
+            rank = offloading_of(plan, pricing, task)
+            return (
+                sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
+            )
+        of_kinds = [pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks)]
+        last = task.layers[-1] == plan.uses.models[task.module].layers - 1
+        return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
+
+    return held
+
+
+def states(plan: Plan) -> Callable[[int], float]:
+    """Bytes of weights, gradients and optimizer states on a rank."""
+    on_rank: Counter[int] = Counter()
+    for name, layout in plan.layouts.items():
+        for stage in range(layout.mesh.get("pp", 1)):
+            on_rank.update(dict.fromkeys(stage_ranks(layout, stage), stage_states(plan, name, stage)))
+    return lambda rank: float(on_rank[rank])
+
+
+def stage_states(plan: Plan, module: str, stage: int) -> int:
+    """The same of one module on each rank of a stage."""
+    return int(state_bytes(plan.uses.models[module], plan.layouts[module], plan.uses.prices.accounting, stage))
+
+
+def cap_of(plan: Plan, rank: int) -> float:
+    """Bytes that a rank may hold."""
+    return memory_cap(plan.uses.devices[kind_of(plan.uses.cluster, rank)], plan.uses.limits)
+
+
+def exceeds(held: float, cap: float) -> bool:
+    """Beyond how sums are rounded: an order that fits by its own sum fits by the simulator's."""
+    return held > cap * (1 + ROUNDING)
