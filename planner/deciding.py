@@ -12,10 +12,12 @@ from time import perf_counter
 from planner.errors import Infeasible, InputError
 from planner.plan.join import join, tidy
 from planner.plan.model import Instead, Plan
+from planner.plan.words import layout_text
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import Sync
 from planner.strategies import REFINES, refining, strategy
+from planner.units import percent
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 BEST = "best"
@@ -54,7 +56,8 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
         one = replace(inputs, batches=(batch,))
-        plans.append(chosen.plan(one, base_of(one)))
+        plan = chosen.plan(one, base_of(one))
+        plans.append(changed(plan, instead=(*plan.instead, *unrefined(one, plan))))
         seconds.append(perf_counter() - start)
     return Solved(join(plans), tuple(seconds))
 
@@ -78,6 +81,33 @@ def base_of(inputs: Inputs) -> Plan | None:
     before = earlier(inputs)
     base = strategy(before.job.strategy).plan(before, base_of(before))
     return changed(base, made=changed(base.made, strategy=inputs.job.strategy))
+
+
+def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
+    """What the strategy that the job's own starts from gives alone: it may do what a refinement cannot start from."""
+    if inputs.job.strategy not in REFINES:
+        return ()
+    name = REFINES[inputs.job.strategy]
+    alone = strategy(name)
+    whole = replace(inputs, job=changed(inputs.job, strategy=name))
+    if alone.supports(whole):
+        return ()
+    try:
+        plan = alone.plan(whole, base_of(whole))
+    except Infeasible:
+        return ()
+    ((_, layout),) = plan.layouts.items()
+    more = plan.outcome.value / chosen.outcome.value - 1.0
+    return (
+        Instead(
+            strategy=name,
+            zero=layout.zero,
+            sync=plan.steps[0].sync,
+            value=plan.outcome.value,
+            because=f"what {name} gives alone, {percent(abs(more))} {'slower' if more >= 0 else 'quicker'}",
+            layout=layout_text(layout),
+        ),
+    )
 
 
 def best(inputs: Inputs, on_batch: OnProgress) -> Solved:

@@ -154,3 +154,11 @@ def test_what_refines_and_what_is_refined_are_strategies():
     for later, earlier in REFINES.items():
         assert {later, earlier} <= set(STRATEGIES)
         assert callable(strategy(later).before)
+
+
+def test_what_the_layout_alone_gives_is_told(made):
+    """Where a rank may have several chunks of layers, interleaving may be quicker than any order of whole stages."""
+    inputs = made()
+    alone = solved(replace(inputs, job=changed(inputs.job, strategy="parallel_search")))
+    told = [other for other in solved(inputs).instead if other.strategy == "parallel_search"]
+    assert [other.value for other in told] == [alone.outcome.value]
