@@ -58,7 +58,8 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     rows, of_base = (list(map(str, each.steps[0].micro_batches)) for each in (plan, base))
     assert sorted(rows) == sorted(of_base)
     assert plan.outcome.value <= base.outcome.value
-    assert all(other.value is None or other.value >= plan.outcome.value for other in plan.instead)
+    orders = [other for other in plan.instead if other.strategy == "pipeline_order"]
+    assert orders and all(other.value is None or other.value >= plan.outcome.value for other in orders)
     assert not violations(plan)
     again = score(plan)
     assert again.value == pytest.approx(plan.outcome.value, rel=1e-8)
