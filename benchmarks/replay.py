@@ -18,6 +18,7 @@ begin = time.perf_counter()
 answer = replay_traces([Path(path) for path in sys.argv[1:]])
 seconds = time.perf_counter() - begin
 from planner.replay import critical_path, replay
+from planner.replay.replayed import middle_error, worst_error
 begin = time.perf_counter()
 critical_path(answer.replay)
 path_seconds = time.perf_counter() - begin
@@ -30,8 +31,9 @@ print(json.dumps({
     "steps": len(answer.replay.steps),
     "median_error": answer.replay.median_error,
     "worst_error": answer.replay.worst_error,
-    "explained_median_error": answer.explained.median_error,
-    "explained_worst_error": answer.explained.worst_error,
+    "explained_median_error": middle_error(answer.explained),
+    "explained_worst_error": worst_error(answer.explained),
+    "copied": answer.replay.copied._asdict(),
     "step_without_inter_stream": optimistic,
     "seconds": seconds,
     "critical_path_seconds": path_seconds,

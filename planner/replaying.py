@@ -1,15 +1,16 @@
 """Recorded traces, replayed: what `planner replay` does."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner import files
 from planner.errors import InputError
 from planner.pipeline import OnProgress, unheard
-from planner.replay import KINDS, Graph, Kind, Link, Ranked, Replay, build, critical_path, ranked, read, replay
-from planner.replay.collectives import Straggler, rank_of, stragglers
-from planner.replay.picture import to_chrome
+from planner.replay import KINDS, Kind, Link, Ranked, Replay, StepTimes, build, critical_path, ranked, read, replay
+from planner.replay.collectives import Straggler, stragglers
+from planner.replay.job import one_job
+from planner.replay.picture import write_chrome
 from planner.replay.whatif import Predicted, parse, predict
 from planner.replay.whatif.asked import Asked
 
@@ -21,7 +22,7 @@ class Answer:
     """A replay, what its length is made of, who keeps whom waiting, and what changes would give."""
 
     replay: Replay
-    explained: Replay  # with nothing kept that only the trace shows: no unseen time
+    explained: list[StepTimes]  # with nothing kept that only the trace shows: no unseen time
     path: list[Link]
     operators: list[Ranked]
     stragglers: list[Straggler]
@@ -34,17 +35,17 @@ def replay_traces(
 ) -> Answer:
     """One trace, or one of each rank. Raises InputError."""
     left_out, changes = known(without), parse(asked)
+    once(paths)
     graphs = []
     for done, path in enumerate(paths):
         on_progress(done, len(paths), path.name)
         graphs.append(build(read(path)))
-    graphs.sort(key=lambda graph: (graph.trace.rank is None, graph.trace.rank or 0))
-    notes = list(missing(graphs_ranks(graphs), graphs[0].trace.world_size))
+    graphs, notes = one_job(graphs)
+    explained = replay(graphs, [*left_out, "unseen"]).steps
     made = replay(graphs, left_out)
-    for g, graph in enumerate(graphs):
-        prefix = f"rank {rank_of(graphs, g)}: " if len(graphs) > 1 else ""
+    for graph in graphs:
+        prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
-    explained = made if "unseen" in left_out else replay(graphs, [*left_out, "unseen"])
     chain = critical_path(made)
     late = stragglers(graphs, made.met) if len(graphs) > 1 else []
     predicted = predict(made, changes, left_out) if changes.any else None
@@ -59,23 +60,20 @@ def known(without: Sequence[str]) -> list[Kind]:
     return [kind for kind in KINDS if kind in without]
 
 
-def graphs_ranks(graphs: Sequence[Graph]) -> list[int]:
-    """The ranks of traces that say theirs. Raises InputError when one stands twice."""
-    ranks = [graph.trace.rank for graph in graphs if graph.trace.rank is not None]
-    twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
+def once(paths: Sequence[Path]) -> None:
+    """Raises InputError when a file is given twice."""
+    real = [os.path.realpath(path) for path in paths]
+    twice = next((path for path, where in zip(paths, real, strict=True) if real.count(where) > 1), None)
     if twice is not None:
-        raise InputError(f"two traces are of rank {twice}", where="TRACE", fix="give each rank's once")
-    return ranks
-
-
-def missing(ranks: Sequence[int], world_size: int | None) -> list[str]:
-    """What is said when not all ranks of a job are here."""
-    if world_size is None or len(ranks) >= world_size or world_size == 1:
-        return []
-    given = ", ".join(map(str, ranks))
-    return [f"traces of {len(ranks)} of {world_size} ranks are given ({given}): a collective lasts as it did there"]
+        raise InputError("the same file is given twice", where=str(twice), fix="give each rank's once")
 
 
 def write_picture(path: Path, answer: Answer) -> None:
-    """The replayed timeline beside the measured one, for Perfetto."""
-    files.write_text(path, files.json_text(to_chrome(answer.replay)))
+    """The replayed timeline beside the measured one, for Perfetto; gzipped when its name ends in .gz."""
+    write_chrome(path, answer.replay)
+
+
+def not_over(path: Path | None, traces: Sequence[Path]) -> None:
+    """Raises InputError when a picture would take the place of a trace."""
+    if path is not None and os.path.realpath(path) in {os.path.realpath(trace) for trace in traces}:
+        raise InputError("that is one of the traces to replay", where=f"--trace {path}", fix="choose another path")

@@ -1,6 +1,6 @@
 """What `planner replay` answers with, for programs and for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,13 @@ from rich.text import Text
 
 from planner.cli.tables import table
 from planner.replay import Link
+from planner.replay.replayed import middle_error, worst_error
 from planner.replaying import Answer
 from planner.units import duration, percent
 
 SHOWN = 12  # rows of a table for people
 LONGEST = 60  # characters of a name for people
+LINKS = 10_000  # of the critical path for programs: the longest
 
 
 def summary(answer: Answer) -> dict[str, Any]:
@@ -29,18 +31,20 @@ def summary(answer: Answer) -> dict[str, Any]:
                 "replayed_seconds": step.replayed,
                 "error": step.error,
                 "explained_seconds": explained.replayed,
+                "explained_error": explained.error,
             }
-            for step, explained in zip(made.steps, answer.explained.steps, strict=True)
+            for step, explained in zip(made.steps, answer.explained, strict=True)
         ],
         "measured_step_seconds": made.measured_step_seconds,
         "replayed_step_seconds": made.step_seconds,
         "median_error": made.median_error,
         "worst_error": made.worst_error,
-        "explained_median_error": answer.explained.median_error,
-        "explained_worst_error": answer.explained.worst_error,
-        "unseen_seconds": made.unseen,
+        "explained_median_error": middle_error(answer.explained),
+        "explained_worst_error": worst_error(answer.explained),
+        "copied": copied_of(answer),
         "breakdown": breakdown_of(answer, 0),
-        "critical_path": [link_of(link) for link in answer.path],
+        "critical_path": [link_of(link) for link in longest(answer.path)],
+        "critical_path_left_out": max(0, len(answer.path) - LINKS),
         "operators": [row._asdict() for row in answer.operators],
         "ranks": ranks(answer),
         "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
@@ -48,6 +52,24 @@ def summary(answer: Answer) -> dict[str, Any]:
         "whatif": whatif(answer),
         "notes": answer.notes,
     }
+
+
+def copied_of(answer: Answer) -> dict[str, Any]:
+    """What is replayed as it was, since nothing found accounts for it."""
+    copied = answer.replay.copied
+    return {
+        "host_seconds": copied.host,
+        "device_gap_seconds": copied.gaps,
+        "unseen_seconds": copied.unseen,
+        "operations_with_launch": copied.launched,
+        "operations": copied.operations,
+    }
+
+
+def longest(path: Sequence[Link]) -> list[Link]:
+    """Of a path of very many stretches the longest, in their order."""
+    kept = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
+    return [path[i] for i in kept]
 
 
 def breakdown_of(answer: Answer, graph: int) -> dict[str, Any]:
@@ -101,13 +123,20 @@ def pictures(answer: Answer, trace: Path | None) -> RenderableType:
 
 
 def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
-    made = answer.replay
+    made, copied = answer.replay, answer.replay.copied
     yield steps(answer)
     yield Text.assemble(
         "\nmedian error ",
         (percent(made.median_error), "bold"),
-        f", worst {percent(made.worst_error)}; explained: without {duration(made.unseen)} of streams' time that the "
-        f"trace shows and nothing in it explains, median error {percent(answer.explained.median_error)}",
+        f", worst {percent(made.worst_error)}; explained: without {duration(copied.unseen)} of waits that the "
+        f"trace shows and nothing found in it explains, median error {percent(middle_error(answer.explained))}, "
+        f"worst {percent(worst_error(answer.explained))}",
+    )
+    yield Text(
+        f"copied from the trace: {duration(copied.host)} of host threads, {duration(copied.gaps)} of gaps between "
+        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. A wait that was not found "
+        "is in there; what rests on those that were found is what `--without` them is lost",
+        style="dim",
     )
     yield from (Text(), parts(answer), Text(), path(answer))
     if answer.stragglers:
@@ -115,17 +144,17 @@ def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
     if answer.predicted:
         yield from predicted(answer)
     for note in answer.notes:
-        yield Text(f"note: {note}", style="dim")
+        yield plain(f"note: {note}", "dim")
     if trace:
-        yield Text(f"trace written to {trace}: open it at ui.perfetto.dev", style="dim")
+        yield plain(f"trace written to {trace}: open it at ui.perfetto.dev", "dim")
 
 
 def steps(answer: Answer) -> RenderableType:
     columns = (">measured", ">replayed", ">error", ">explained")
     rows = table("rank", "step", *columns, title="steps: measured beside replayed")
-    for step, explained in zip(answer.replay.steps, answer.explained.steps, strict=True):
+    for step, explained in zip(answer.replay.steps, answer.explained, strict=True):
         times = (duration(step.measured), duration(step.replayed), percent(step.error), duration(explained.replayed))
-        rows.add_row(str(step.rank), step.name, *times)
+        rows.add_row(str(step.rank), plain(step.name), *times)
     return rows
 
 
@@ -137,8 +166,7 @@ def parts(answer: Answer) -> RenderableType:
         found = answer.replay.breakdown(g)
         total = sum(found.parts) or 1.0
         kinds = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in [*found.kinds.items()][:4])
-        rank = graph.trace.rank if graph.trace.rank is not None else g
-        rows.add_row(str(rank), *(percent(seconds / total) for seconds in found.parts), kinds)
+        rows.add_row(str(graph.trace.rank), *(percent(seconds / total) for seconds in found.parts), kinds)
     return rows
 
 
@@ -147,7 +175,9 @@ def path(answer: Answer) -> RenderableType:
     title = f"the critical path through all steps, {duration(total)} replayed, by operator"
     rows = table("operator", "kind", ">seconds", ">share", ">times", title=title)
     for row in answer.operators[:SHOWN]:
-        rows.add_row(short(row.operator), row.kind, duration(row.seconds), percent(row.seconds / total), str(row.times))
+        rows.add_row(
+            plain(short(row.operator)), row.kind, duration(row.seconds), percent(row.seconds / total), str(row.times)
+        )
     return rows
 
 
@@ -170,7 +200,12 @@ def predicted(answer: Answer) -> Iterator[RenderableType]:
         f" simulated, {duration(found.replayed_seconds)} replayed without the changes ({found.speedup:.2f} ×)",
     )
     for said, assumed in found.assumed:
-        yield Text(f"  {said}: {assumed}", style="dim")
+        yield plain(f"  {said}: {assumed}", "dim")
+
+
+def plain(name: str, style: str = "") -> Text:
+    """What a trace or a path says, for a terminal: no markup, and none of what would steer the terminal."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in name), style=style)
 
 
 def short(name: str) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 from planner.replay.decode import File, number
 
-RANK = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
+RANK = re.compile(r"rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+MOST_RANKS = 1_000_000
 
 
 class About:
@@ -25,10 +26,18 @@ class About:
         """From the file, else from its name."""
         named = RANK.search(Path(self.source).name)
         said = self.said("rank")
-        return said if said is not None else int(named.group(1)) if named else None
+        return said if said is not None and possible(said) else int(named.group(1)) if named else None
 
     def world_size(self) -> int | None:
-        return self.said("world_size")
+        said = self.said("world_size")
+        return said if said is not None and 1 <= said <= MOST_RANKS else None
+
+    def notes(self) -> list[str]:
+        """What it says that cannot be."""
+        said = self.said("rank")
+        return (
+            [] if said is None or possible(said) else [f"the trace says that its rank is {said:.6g}: that is not taken"]
+        )
 
     def device(self) -> str:
         devices = self.file.devices
@@ -47,3 +56,7 @@ class About:
             "kineto schema": file.schema,
         }
         return {name: str(value).removesuffix(".0") for name, value in given.items() if value is not None}
+
+
+def possible(rank: int) -> bool:
+    return 0 <= rank < MOST_RANKS

@@ -58,6 +58,8 @@ def collectives(graphs: Sequence[Graph]) -> tuple[list[Met], list[str]]:
             notes.append(f"not matched, since they do not overlap in time: {what}")
             continue
         met += [one(graphs, key, ranks, row) for row in rows]
+    if not met:
+        notes.append("no collective of the ranks matches: each is replayed as if it were alone")
     return met, notes
 
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.replay.classes import kernel_class
 from planner.replay.collectives import rank_of
 from planner.replay.replayed import Replay
@@ -42,18 +44,19 @@ class Place(NamedTuple):
     op: int = -1
 
 
-def places(replay: Replay) -> list[Place]:
-    """Of every activity."""
-    found = [Place(0)] * replay.wired.activities.count
+def place_of(replay: Replay, activity: int) -> Place:
+    """Which one an activity is."""
+    wired = replay.wired
+    if 0 <= activity - wired.meetings < len(replay.met):  # the collective itself stands for all its ranks
+        g, op = replay.met[activity - wired.meetings].meeting.ops[0]
+        return Place(g, op=op)
     for g, graph in enumerate(replay.graphs):
-        for piece in range(len(graph.pieces)):
-            found[replay.wired.pieces[g] + piece] = Place(g, piece=piece)
-        for op in range(len(graph.work)):
-            found[replay.wired.ops[g][op]] = Place(g, op=op)
-    for meeting, each in enumerate(replay.met):  # the collective itself stands for all its ranks
-        g, op = each.meeting.ops[0]
-        found[replay.wired.meetings + meeting] = Place(g, op=op)
-    return found
+        if 0 <= activity - wired.pieces[g] < len(graph.pieces):
+            return Place(g, piece=activity - wired.pieces[g])
+        op = int(np.searchsorted(wired.ops[g], activity))
+        if op < len(graph.work) and wired.ops[g][op] == activity:
+            return Place(g, op=op)
+    return Place(0)
 
 
 def critical_path(replay: Replay) -> list[Link]:
@@ -66,12 +69,13 @@ def critical_path(replay: Replay) -> list[Link]:
     g = -max(ends)[1]
     low = min(replay.piece_end(each, graph.steps[0].begin.number) for each, graph in enumerate(replay.graphs))
     activity = replay.wired.pieces[g] + replay.graphs[g].steps[-1].end.number
-    where, starts, stops, causes = places(replay), *(each.tolist() for each in replay.times)
+    starts, stops, causes = replay.times
     chain: list[tuple[Place, float, float]] = []
     while activity != NOBODY and stops[activity] > low:
         if stops[activity] > starts[activity]:
-            chain.append((where[activity], max(low, starts[activity]), stops[activity]))
-        activity = causes[activity]
+            times = (max(low, float(starts[activity])), float(stops[activity]))
+            chain.append((place_of(replay, activity), *times))
+        activity = int(causes[activity])
     chain.reverse()
     return merged(named(replay, chain))
 

@@ -2,19 +2,23 @@
 
 A trace may be plain or gzipped, an object with `traceEvents` or the bare list. Whatever a profiler has written as a
 number or as text (`ts`, `tid`, `correlation`, `stream`) is read as either; fields that are not named here are skipped.
+Events are decoded some at a time, and gone as soon as somebody has taken from them what matters.
 """
 
 import gzip
+import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from planner.errors import InputError
+from planner.replay.elements import Elements
 from planner.units import MIB, size
 
-LARGEST = 384 * MIB  # of a trace once unpacked; replaying one takes up to about four times its size
+LARGEST = 384 * MIB  # of a trace once unpacked; replaying one of 301 MB took 4.6 times that, measured
 CHUNK = 4 * MIB
 
 Either = float | str | None  # as a profiler may write a number
@@ -41,10 +45,7 @@ class Args(msgspec.Struct, gc=False):
     external: Either = msgspec.field(default=None, name="External id")
     stream: Either = None
     device: Either = None
-    bytes: Either = None
     group: Either = msgspec.field(default=None, name="Process Group Name")
-    elements: Either = msgspec.field(default=None, name="In msg nelems")
-    dtype: Either = None
     on_stream: Either = msgspec.field(default=None, name="wait_on_stream")
     record: Either = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
 
@@ -76,50 +77,76 @@ class File(msgspec.Struct):
     schema: Either = msgspec.field(default=None, name="schemaVersion")
 
 
-def decoded(path: Path) -> File:
-    """The file at `path`. Raises InputError."""
-    data = unpacked(path)
-    try:
-        if data[:64].lstrip()[:1] == b"[":
-            return File(events=msgspec.json.decode(data, type=list[Event]))
-        return msgspec.json.decode(data, type=File)
-    except msgspec.ValidationError as error:
-        raise InputError(f"this is no trace of a profiler: {error}", where=str(path), fix=FIX) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what = "the trace ends in the middle" if "truncated" in str(error) else f"this is not JSON: {error}"
-        raise InputError(what, where=str(path), fix="record or copy it again") from error
-
-
+BOM = b"\xef\xbb\xbf"
+NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
+AGAIN = "record or copy it again"
 FIX = "give what torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"
+EVENTS = msgspec.json.Decoder(list[Event])
 
 
-def unpacked(path: Path) -> bytearray:
-    """The bytes of a file, unzipped, never more than LARGEST."""
-    try:
-        with open(path, "rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as source:
-            data = read_up_to(source, LARGEST)
-    except EOFError as error:
-        raise InputError("the trace ends in the middle", where=str(path), fix="record or copy it again") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"cannot unzip it: {error}", where=str(path), fix="record or copy it again") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
-    if data is None:
-        what = f"the trace is larger than {size(LARGEST)} once unpacked"
-        raise InputError(what, where=str(path), fix="record fewer steps, or without stacks and shapes")
-    if not data.strip():
-        raise InputError("the file is empty", where=str(path), fix=FIX)
-    return data
+class Decoding:
+    """One file: its events, then what else it says."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = File()
 
-def read_up_to(source: Any, most: int) -> bytearray | None:
-    """All that a file holds; None when it is more than `most`."""
-    data = bytearray()
-    while chunk := source.read(CHUNK):
-        data += chunk
-        if len(data) > most:
-            return None
-    return data
+    def events(self) -> Iterator[list[Event]]:
+        """Some at a time. Raises InputError."""
+        elements = Elements()
+        for chunk in self.chunks():
+            whole_events = elements.feed(chunk)
+            if whole_events:
+                found: list[Event] = self.json(EVENTS.decode, b"[" + whole_events + b"]")
+                yield found
+        if elements.open:
+            raise self.wrong("the trace ends in the middle", AGAIN)
+        rest = bytes(elements.rest)
+        if not rest.strip():
+            raise self.wrong("the file is empty", FIX)
+        if rest.lstrip()[:1] == b"[":
+            self.json(msgspec.json.decode, rest)
+            self.file = File(events=[])
+        else:
+            self.file = self.json(msgspec.json.Decoder(File).decode, rest)
+
+    def wrong(self, what: str, fix: str) -> InputError:
+        return InputError(what, where=str(self.path), fix=fix)
+
+    def json(self, decode: Any, data: bytes) -> Any:
+        """What bytes hold. Raises InputError."""
+        try:
+            return decode(data)
+        except msgspec.ValidationError as error:
+            raise self.wrong(f"this is no trace of a profiler: {error}", FIX) from error
+        except RecursionError as error:
+            raise self.wrong("something in it is nested too deeply", AGAIN) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if "truncated" in str(error):
+                raise self.wrong("the trace ends in the middle", AGAIN) from error
+            odd = NOT_A_NUMBER.search(data)
+            what = (
+                f"it holds {odd.group(1).decode()}, which is no number of JSON" if odd else f"this is not JSON: {error}"
+            )
+            raise self.wrong(what, AGAIN) from error
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the file, unzipped, never more than LARGEST."""
+        path, size_bytes = self.path, 0
+        try:
+            with open(path, "rb") as raw:
+                packed = raw.read(2) == b"\x1f\x8b"
+            with gzip.open(path) if packed else open(path, "rb") as source:
+                while chunk := source.read(CHUNK):
+                    yield chunk.removeprefix(BOM) if not size_bytes else chunk
+                    size_bytes += len(chunk)
+                    if size_bytes > LARGEST:
+                        what = f"the trace is larger than {size(LARGEST)} once unpacked"
+                        raise self.wrong(what, "record fewer steps, or without stacks and shapes")
+        except EOFError as error:
+            raise self.wrong("the trace ends in the middle", AGAIN) from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise self.wrong(f"cannot unzip it: {error}", AGAIN) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise self.wrong(f"cannot read the file: {reason}", "check the path") from error

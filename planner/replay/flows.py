@@ -3,54 +3,68 @@
 The second kind is asked only where events do not say their correlation themselves.
 """
 
-from collections.abc import Iterator, Sequence
+from array import array
 
-from planner.replay.decode import Either, Event
-from planner.replay.trace import Call, Link, Op
+from planner.replay.decode import Either, Event, number
+from planner.replay.trace import Arrow
 
-Ends = dict[str, tuple[str, str, float]]  # id → process, thread, time
+End = tuple[str, str, float]  # process, thread, time as written
 
 
-def arrows(events: Sequence[Event], category: str) -> Iterator[tuple[tuple[str, str, float], tuple[str, str, float]]]:
-    """Tail and head of each arrow of a category that has both."""
-    tails: Ends = {}
-    heads: Ends = {}
-    for event in events:
-        if event.ph in ("s", "f") and event.cat == category and event.ts is not None:
-            ends = tails if event.ph == "s" else heads
-            ends[text(event.id)] = (text(event.pid), text(event.tid), float(event.ts))
-    for key, tail in tails.items():
-        if key in heads:
-            yield tail, heads[key]
+class Flows:
+    """Arrows, as they are read."""
+
+    def __init__(self) -> None:
+        self.forward: dict[str, End] = {}
+        self.backward: dict[str, End] = {}
+        self.ids: dict[str, int] = {}
+        self.calls, self.begun = Ends(), Ends()
+
+    def add(self, event: Event) -> bool:
+        """Take the end of an arrow; whether it could be read."""
+        time = number(event.ts)
+        if time is None:
+            return False
+        if event.cat == "fwdbwd":
+            ends = self.forward if event.ph == "s" else self.backward
+            ends[text(event.id)] = (text(event.pid), text(event.tid), time)
+        elif event.cat == "ac2g":
+            (self.calls if event.ph == "s" else self.begun).add(self.id(event.id), time)
+        return True
+
+    def id(self, value: Either) -> float:
+        found = number(value)
+        return float(-1 - self.ids.setdefault(str(value), len(self.ids))) if found is None else found
+
+    def links(self, threads: dict[tuple[str, str], int], seconds: float, base: float) -> list[Arrow]:
+        """From forward to backward; `seconds`: of a unit of time as written, `base`: where it begins."""
+        found = []
+        for key, (pid, tid, time) in self.forward.items():
+            to_pid, to_tid, to_time = self.backward.get(key, ("", "", 0.0))
+            if (pid, tid) in threads and (to_pid, to_tid) in threads:
+                times = ((time - base) * seconds, (to_time - base) * seconds)
+                found.append(Arrow(threads[pid, tid], times[0], threads[to_pid, to_tid], times[1]))
+        return sorted(found, key=lambda arrow: (arrow.to_thread, arrow.to_time))
+
+    def launches(self) -> tuple[dict[float, int], dict[float, int]]:
+        """Numbers of arrows, by when the call begins that launches, and by when what it launched begins; as written."""
+        ends = dict(zip(self.begun.id, self.begun.time, strict=True))
+        tails = dict(zip(self.calls.id, self.calls.time, strict=True))
+        both = [(time, ends[key]) for key, time in tails.items() if key in ends]
+        return {tail: i for i, (tail, _) in enumerate(both)}, {head: i for i, (_, head) in enumerate(both)}
+
+
+class Ends:
+    """Of many arrows, by number."""
+
+    def __init__(self) -> None:
+        self.id, self.time = array("d"), array("d")
+
+    def add(self, number_of: float, time: float) -> None:
+        self.id.append(number_of)
+        self.time.append(time)
 
 
 def text(value: Either) -> str:
     """7, 7.0 and "7" are one thread."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def links(events: Sequence[Event], threads: dict[tuple[str, str], int], seconds: float, base: float) -> list[Link]:
-    """From forward operators to backward ones; `seconds`: of a unit of time as written, `base`: where it begins."""
-    found = []
-    for (pid, tid, ts), (to_pid, to_tid, to_ts) in arrows(events, "fwdbwd"):
-        if (pid, tid) in threads and (to_pid, to_tid) in threads:
-            times = ((ts - base) * seconds, (to_ts - base) * seconds)
-            found.append(Link(threads[pid, tid], times[0], threads[to_pid, to_tid], times[1]))
-    return sorted(found, key=lambda link: (link.to_thread, link.to_time))
-
-
-def correlated(
-    events: Sequence[Event], calls: Sequence[Call], ops: Sequence[Op], to_seconds: tuple[float, float]
-) -> tuple[list[Call], list[Op]]:
-    """Calls and operations, those without a correlation joined by the arrows `ac2g`: each begins where its end does."""
-    seconds, base = to_seconds
-    launched = {round((tail[2] - base) * seconds, 9): i for i, (tail, _) in enumerate(arrows(events, "ac2g"))}
-    begun = {round((head[2] - base) * seconds, 9): i for i, (_, head) in enumerate(arrows(events, "ac2g"))}
-    joined_calls = [
-        call if call.correlation >= 0 else call._replace(correlation=launched.get(round(call.start, 9), -1))
-        for call in calls
-    ]
-    joined_ops = [
-        op if op.correlation >= 0 else op._replace(correlation=begun.get(round(op.start, 9), -1)) for op in ops
-    ]
-    return joined_calls, joined_ops

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.replay.handover import handovers
-from planner.replay.inter_stream import LATE, InterStream
+from planner.replay.inter_stream import InterStream
 from planner.replay.launches import Queues, launch, queue_times
 from planner.replay.pace import Work, timed
 from planner.replay.pieces import Piece, Threads
@@ -49,7 +49,7 @@ def build(trace: Trace) -> Graph:
     work = timed(trace, at, pieces, between)
     all_pieces = threads.done([op.end for op in trace.ops])
     found["launch"] = sum(piece is not None for piece in pieces)
-    found["synchronise"] = sum(bool(piece.ops or piece.markers) for piece in all_pieces)
+    found["synchronise"] = sum(piece.synchronises for piece in all_pieces)
     found["inter-stream"] = sum(between.found.values())
     notes = remarks(trace, work, unknown, between.found)
     return Graph(trace, all_pieces, work, by, steps_of(marks), dict(found), notes)
@@ -85,8 +85,7 @@ def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -
     early = sum(
         each.launch is not None and op.start < each.launch.end - 1e-9 for op, each in zip(trace.ops, work, strict=True)
     )
-    unseen = sum(each.unseen for each in work)
-    hidden = sum(each.lead for each in work if each.lead > LATE)
+    unseen = sum(each.unseen for each in work)  # seconds
     if not trace.steps:
         notes.append("no ProfilerStep in the trace: the whole capture is taken for one step")
     if not work:
@@ -98,14 +97,13 @@ def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -
     if early:
         notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
     if unknown:
-        notes.append(f"{unknown} calls that synchronise wait for nothing that the trace shows: kept as the host's time")
+        notes.append(
+            f"{unknown} calls that synchronise wait for nothing that the trace shows: "
+            "what they take beyond their own pace is unseen"
+        )
     if rules:
         said = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
         notes.append(f"waits between streams were found {said}")
-    if hidden:
-        notes.append(
-            f"{hidden:.6f} s lie before operations of graphs, or launched before the capture: their reason is not there"
-        )
     if unseen:
-        notes.append(f"{unseen:.6f} s of the streams' time is before operations that nothing in the trace held back")
+        notes.append(f"{unseen:.6f} s of streams are before operations that nothing found in the trace held back")
     return tuple(notes)

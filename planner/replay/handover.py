@@ -43,7 +43,7 @@ def handovers(trace: Trace, threads: Threads) -> int:
             if gap.start > 0:
                 threads.cut(gap.thread, gap.start)
             awaited = threads.cut(waker.thread, waker.start)
-            threads.cut(gap.thread, gap.end).pieces.append(awaited)
+            threads.cut(gap.thread, gap.end).pieces += (awaited,)
             found += 1
     return found
 

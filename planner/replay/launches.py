@@ -5,7 +5,6 @@ Where the call ended only after its own copy, as with pageable memory, the host 
 """
 
 from bisect import bisect_right
-from typing import NamedTuple
 
 from planner.replay.calls import does
 from planner.replay.pieces import Piece, Threads
@@ -17,14 +16,6 @@ SKEW = 50 * US  # by how much the clocks of host and device may disagree; a call
 FULL = 500  # operations that wait on a stream before its queue may be full; CUDA's holds about a thousand
 BLOCKED = 20 * US  # a call that launches and lasts longer may have waited
 RETURN = 100 * US  # at most, from the end of what a call waited for until it came back
-
-
-class Launched(NamedTuple):
-    """By whom and when every operation was queued; None: not in the trace."""
-
-    by: list[Piece | None]
-    at: list[float]
-    call: list[int]  # −1: none
 
 
 class Queues:
@@ -104,9 +95,9 @@ def launch(trace: Trace, threads: Threads, queues: Queues, at: list[float], by: 
                 threads.cut(call.thread, call.start)
             piece = pieces[call_number] = threads.cut(call.thread, at[i])
             if full >= 0:
-                piece.ops.append(full)
+                piece.ops += (full,)
             elif waits_for_own(trace.ops[i], call):
-                threads.cut(call.thread, call.end).ops.append(i)
+                threads.cut(call.thread, call.end).ops += (i,)
     return [pieces.get(call_number) for call_number in by]
 
 

@@ -1,8 +1,9 @@
 """What every operation of the device takes, from what had let it begin: its own pace, and what nothing explains.
 
 What a trace shows but nothing explains is kept apart: the device's own pace (a few microseconds from what lets an
-operation begin until it does), and beyond it `unseen` time, so that it can be left out and its share be said. What lies
-before operations of a launched graph is the graph's own: its other operations, which the trace does not show.
+operation begin until it does), and beyond it `unseen` time, so that it can be left out and its share be said. So it is
+with what lies before operations of a launched graph, whose order the trace does not show, and before those that were
+launched before the capture.
 """
 
 from statistics import median
@@ -31,7 +32,9 @@ class Beginning(NamedTuple):
 
     gap: float  # since all that is known had let it
     since_launch: float
-    by: Literal["launch", "stream", "graph", "capture"]  # what it waited for last; the last two: as the trace has it
+    by: Literal[
+        "launch", "stream", "graph", "capture"
+    ]  # what it waited for last; of the last two the trace says nothing
 
 
 def timed(trace: Trace, at: list[float], pieces: list[Piece | None], between: InterStream) -> list[Work]:
@@ -87,9 +90,10 @@ def paced(work: Work, begun: Beginning, latency: float, pace: float) -> Work:
     """The gap before an operation: the pace of its stream, what launching takes, and what is unseen."""
     gap = begun.gap
     if begun.by == "capture":
-        return work._replace(delay=gap)
+        return work._replace(unseen=gap)
     if begun.by == "graph":
-        return work._replace(lead=gap)
+        kept = gap if gap <= LATE else min(gap, pace)
+        return work._replace(lead=kept, unseen=gap - kept)
     if begun.by == "launch":
         unseen = gap - latency if gap > max(LATE, latency) else 0.0
         lead = min(gap - unseen, pace)

@@ -3,21 +3,51 @@
 Names come from traces of others, and go through json; times are in microseconds from the first capture's beginning.
 """
 
-from collections.abc import Iterator
+import gzip
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from planner.replay.collectives import offsets, rank_of
 from planner.replay.replayed import Replay
 from planner.replay.stacks import stacks
+from planner.replay.written import whole
 from planner.units import US
 
 Record = dict[str, Any]
 
 
-def to_chrome(replay: Replay) -> Record:
-    """One JSON object, which ui.perfetto.dev opens."""
-    records = [record for g in range(len(replay.graphs)) for record in of_rank(replay, g)]
-    return {"traceEvents": records, "displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}}
+AT_ONCE = 10_000  # records that are in memory
+
+
+def write_chrome(path: Path, replay: Replay) -> None:
+    """One JSON object, which ui.perfetto.dev opens; gzipped when the name ends in .gz. Whole or not at all."""
+    with whole(path) as out:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
+                packed.writelines(chrome(replay))
+        else:
+            out.writelines(chrome(replay))
+
+
+def chrome(replay: Replay) -> Iterator[bytes]:
+    """The bytes of that object, bit by bit."""
+    records = (record for g in range(len(replay.graphs)) for record in of_rank(replay, g))
+    yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
+    before = b""
+    for some in batches(records):
+        yield before + b",\n".join(map(msgspec.json.encode, some))
+        before = b",\n"
+    yield b"\n]}\n"
+
+
+def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    left = iter(records)
+    while some := [*islice(left, AT_ONCE)]:
+        yield some
 
 
 def of_rank(replay: Replay, g: int) -> Iterator[Record]:
@@ -31,10 +61,11 @@ def of_rank(replay: Replay, g: int) -> Iterator[Record]:
             yield {"ph": "M", "name": "thread_name", "pid": 2 * g + side, "tid": number, "args": {"name": name}}
     moments = [(piece.thread, piece.end - piece.seconds / 2) for piece in graph.pieces]
     for piece, within in zip(graph.pieces, stacks(graph.trace.host, moments), strict=True):
-        if piece.seconds > 0:
+        lasts = piece.seconds + piece.unseen
+        if lasts > 0:
             end = replay.piece_end(g, piece.number)
             for side, until in enumerate((piece.end + begin, end)):
-                yield span(2 * g + side, piece.thread, within.operator, until - piece.seconds, until)
+                yield span(2 * g + side, piece.thread, within.operator, until - lasts, until)
     starts, ends = (each.tolist() for each in replay.op_times(g))
     for i, op in enumerate(graph.trace.ops):
         yield span(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)

@@ -1,11 +1,13 @@
 """The host's threads in pieces: one ends where its thread acts on something else, or something acts on it.
 
 A piece is one thing to the clock. Its seconds are those between its end and the latest of what it had to wait for: the
-piece before it, and, as measured, whatever else it awaits. Gaps between operators are the host's own time.
+piece before it, and, as measured, whatever else it awaits. Gaps between operators are the host's own time. A call that
+synchronises with nothing that was found is `unseen` time beyond what such calls take when nothing is left to wait for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 Kind = Literal["threads", "launch", "synchronise", "inter-stream", "unseen"]
@@ -20,10 +22,16 @@ class Piece:
     end: float
     start: float = 0.0
     seconds: float = 0.0
+    unseen: float = 0.0  # more, of a call that waited for nothing that was found
     number: int = -1
-    ops: list[int] = field(default_factory=list)  # awaited operations of the device
-    markers: list[tuple[int, int]] = field(default_factory=list)  # streams awaited as they are, and their last op then
-    pieces: "list[Piece]" = field(default_factory=list)  # awaited pieces of other threads
+    unmatched: bool = False  # such a call
+    ops: tuple[int, ...] = ()  # awaited operations of the device
+    markers: tuple[tuple[int, int], ...] = ()  # streams awaited as they are, and their last op then
+    pieces: "tuple[Piece, ...]" = ()  # awaited pieces of other threads
+
+    @property
+    def synchronises(self) -> bool:
+        return bool(self.ops or self.markers)
 
 
 class Threads:
@@ -53,4 +61,18 @@ class Threads:
                 piece.number = len(found)
                 before = piece.end
                 found.append(piece)
+            pieces.clear()
+        set_apart(found)
         return found
+
+
+def set_apart(pieces: Sequence[Piece]) -> None:
+    """What unmatched calls take beyond the pace of calls that are matched is unseen."""
+    unmatched = [piece for piece in pieces if piece.unmatched]
+    if not unmatched:
+        return
+    paces = [piece.seconds for piece in pieces if piece.synchronises]
+    pace = median(paces) if paces else 0.0
+    for piece in unmatched:
+        piece.unseen = max(0.0, piece.seconds - pace)
+        piece.seconds -= piece.unseen

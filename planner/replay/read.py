@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.errors import InputError
 from planner.replay.about import About
 from planner.replay.calls import does
-from planner.replay.decode import FIX, Args, Either, Event, File, decoded, number, whole
-from planner.replay.flows import correlated, links, text
-from planner.replay.host import HostSpans
+from planner.replay.decode import FIX, Args, Decoding, Either, Event, number, whole
+from planner.replay.flows import Flows, text
+from planner.replay.spans import Spans, middle
 from planner.replay.trace import Call, Mark, Op, Trace, Waited
 from planner.units import US
 
@@ -24,73 +27,48 @@ ANNOTATIONS = {"user_annotation", "python_function"}
 STEP = re.compile(r"^ProfilerStep#?(\d+)")
 MODULE = "nn.Module: "
 NO_ARGS = Args()
+MOST = 4_000_000  # spans that are kept
+
+Kept = NDArray[np.bool_]
+Row = tuple[str, int, float, float, int, int]
 
 
 def read(path: str | Path) -> Trace:
     """The trace at `path`. Raises InputError."""
-    file = decoded(Path(path))
-    if file.events is None:
+    decoding = Decoding(Path(path))
+    reading = Reading(str(path))
+    for events in decoding.events():
+        reading.add(events)
+    if decoding.file.events is None:
         raise InputError("the file has no `traceEvents`", where=str(path), fix=FIX)
-    return Reading(str(path), file).trace()
+    return reading.trace(About(str(path), decoding.file))
 
 
 class Reading:
     """Events, sorted into what they are."""
 
-    def __init__(self, source: str, file: File) -> None:
-        self.source, self.file = source, file
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.odd = Counter[str]()
         self.threads: dict[tuple[str, str], int] = {}
-        self.streams: dict[tuple[int, int], int] = {}
-        self.host = HostSpans()
-        self.calls: list[Call] = []
-        self.ops: list[Op] = []
-        self.steps: list[Mark] = []
+        self.streams: dict[tuple[int, int | str], int] = {}
+        self.groups: dict[str, int] = {"": 0}
+        self.kinds = sorted({*DEVICE.values()})
+        self.host, self.calls, self.steps = Spans(), Spans(), Spans()
+        self.ops = {kind: Spans() for kind in self.kinds}
         self.waited: dict[int, Waited] = {}
-        events = file.events or []
-        self.base = min((t for t in self.times(events)), default=0.0)
+        self.flows = Flows()
 
-    def times(self, events: list[Event]) -> Iterator[float]:
-        """When spans that count begin, as they are written."""
-        for event in events:
-            if event.ph == "X" and (event.cat or "").lower() in DEVICE.keys() | CALLS | OPERATORS | ANNOTATIONS:
-                start = number(event.ts)
-                if start is not None:
-                    yield start
-
-    def trace(self) -> Trace:
-        events = self.file.events or []
+    def add(self, events: list[Event]) -> None:
+        """Some more. Raises InputError."""
         for event in events:
             if event.ph == "X":
                 self.span(event)
-        if not self.host.count:
-            message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
-            raise InputError(message, where=self.source, fix=FIX)
-        if any(op.correlation < 0 for op in self.ops):
-            self.calls, self.ops = correlated(events, self.calls, self.ops, (US, self.base))
-        found = links(events, self.threads, US, self.base)
-        self.file.events = None
-        self.ops.sort(key=lambda op: (op.stream, op.start, op.end))
-        self.calls.sort(key=lambda call: (call.thread, call.start, call.end))
-        self.steps.sort(key=lambda mark: (mark.start, mark.end))
-        about = About(self.source, self.file)
-        return Trace(
-            source=self.source,
-            rank=about.rank(),
-            world_size=about.world_size(),
-            device=about.device(),
-            versions=about.versions(),
-            base=self.base * US,
-            threads=tuple(f"thread {tid}" for _, tid in self.threads),
-            streams=tuple(f"stream {stream}" for _, stream in self.streams),
-            host=self.host.sorted(),
-            calls=tuple(self.calls),
-            ops=tuple(self.ops),
-            waited=self.waited,
-            links=tuple(found),
-            steps=tuple(self.steps),
-            notes=tuple(f"{count} events {what} in the trace" for what, count in sorted(self.odd.items())),
-        )
+            elif event.ph in ("s", "f") and not self.flows.add(event):
+                self.odd["without a time"] += 1
+        if len(self.host) + sum(map(len, self.ops.values())) > MOST:
+            what = f"the trace has more than {MOST:,} operators, calls and operations of a device"
+            raise InputError(what, where=self.source, fix="record fewer steps")
 
     def span(self, event: Event) -> None:
         category = (event.cat or "").lower()
@@ -101,12 +79,11 @@ class Reading:
         if lasts is None or lasts < 0:
             self.odd["that end before they begin" if lasts is not None else "without a duration"] += 1
             lasts = 0.0
-        begin = round((start - self.base) * US, 9)  # whole nanoseconds: what ends as another begins does so exactly
-        end = round((start - self.base + lasts) * US, 9)
+        times = (start, lasts)
         if category in DEVICE:
-            self.op(event, DEVICE[category], begin, end)
+            self.op(event, DEVICE[category], times)
         elif category in CALLS:
-            self.call(event, begin, end)
+            self.call(event, times)
         elif category == "cuda_sync":
             args = event.args or NO_ARGS
             self.waited[whole(args.correlation)] = Waited(
@@ -115,40 +92,100 @@ class Reading:
                 whole(args.record),
             )
         elif category in OPERATORS or category in ANNOTATIONS:
-            self.operator(event, category, begin, end)
+            self.operator(event, category, times)
 
-    def op(self, event: Event, kind: str, begin: float, end: float) -> None:
+    def op(self, event: Event, kind: str, times: tuple[float, float]) -> None:
         args = event.args or NO_ARGS
         device = event.pid if args.device is None else args.device
-        where = (whole(device, 0), whole(event.tid if args.stream is None else args.stream, 0))
-        stream = self.streams.setdefault(where, len(self.streams))
+        stream = self.stream(device, event.tid if args.stream is None else args.stream)
         group = str(args.group) if args.group is not None else ""
-        moved = number(args.bytes) or 0.0
-        self.ops.append(Op(event.name or "", kind, stream, begin, end, self.correlation(args), group, moved))
+        number_of = self.groups.setdefault(group, len(self.groups))
+        self.ops[kind].add(stream, times, event.name or "", self.correlation(args), number_of)
 
-    def call(self, event: Event, begin: float, end: float) -> None:
+    def call(self, event: Event, times: tuple[float, float]) -> None:
         name, thread = event.name or "", self.thread(event)
-        self.host.add(thread, begin, end, name, annotation=False)
+        self.host.add(thread, times, name)
         if does(name) != "nothing":
-            self.calls.append(Call(name, thread, begin, end, self.correlation(event.args or NO_ARGS)))
+            self.calls.add(thread, times, name, self.correlation(event.args or NO_ARGS))
 
-    def operator(self, event: Event, category: str, begin: float, end: float) -> None:
+    def operator(self, event: Event, category: str, times: tuple[float, float]) -> None:
         name = event.name or ""
         if category == "python_function" and not name.startswith(MODULE):
             return
         thread = self.thread(event)
         if STEP.match(name) and category == "user_annotation":
-            self.steps.append(Mark(name, thread, begin, end))
-        self.host.add(thread, begin, end, name, annotation=category in ANNOTATIONS)
+            self.steps.add(thread, times, name)
+        self.host.add(thread, times, name, extra=category in ANNOTATIONS)
 
     def thread(self, event: Event) -> int:
         return self.threads.setdefault((text(event.pid), text(event.tid)), len(self.threads))
 
+    def stream(self, device: Either, stream: Either) -> int:
+        """By number, or by whatever else it is called."""
+        called = whole(stream, 0) if stream is None or number(stream) is not None else str(stream)
+        return self.streams.setdefault((whole(device, 0), called), len(self.streams))
+
     def known_stream(self, device: Either, stream: Either) -> int:
-        if stream is None or whole(stream, 0) < 0:
-            return -1
-        return self.streams.setdefault((whole(device, 0), whole(stream, 0)), len(self.streams))
+        return -1 if stream is None or whole(stream, 0) < 0 else self.stream(device, stream)
 
     def correlation(self, args: Args) -> int:
         """What joins a call and what it launched."""
-        return whole(args.correlation if args.correlation is not None else args.external)
+        found = whole(args.correlation if args.correlation is not None else args.external)
+        return found if -1 <= found < 1 << 62 else -1
+
+    def trace(self, about: About) -> Trace:
+        """All that was read."""
+        every = [self.host, *self.ops.values()]
+        center = middle(every)
+        kept = {id(spans): spans.near(center) for spans in (*every, self.calls, self.steps)}
+        wild = sum(int((~kept[id(spans)]).sum()) for spans in every)
+        self.odd["set aside, more than a day from the others,"] += wild
+        if not kept[id(self.host)].any():
+            message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
+            raise InputError(message, where=self.source, fix=FIX)
+        base = min(float(spans.starts()[kept[id(spans)]].min()) for spans in every if kept[id(spans)].any())
+        calls, ops = self.joined(base, kept)
+        steps = [Mark(*each[:4]) for each in rows(self.steps, base, kept[id(self.steps)])]
+        notes = [f"{count} events {what} in the trace" for what, count in sorted(self.odd.items()) if count]
+        return Trace(
+            source=self.source,
+            rank=about.rank(),
+            world_size=about.world_size(),
+            device=about.device(),
+            versions=about.versions(),
+            base=base * US,
+            threads=tuple(f"thread {tid}" for _, tid in self.threads),
+            streams=tuple(f"stream {stream}" for _, stream in self.streams),
+            host=self.host.host(base, kept[id(self.host)]),
+            calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
+            ops=tuple(sorted(ops, key=lambda op: (op.stream, op.start, op.end))),
+            waited=self.waited,
+            links=tuple(self.flows.links(self.threads, US, base)),
+            steps=tuple(sorted(steps, key=lambda mark: (mark.start, mark.end))),
+            notes=(*about.notes(), *notes),
+        )
+
+    def joined(self, base: float, kept: dict[int, Kept]) -> tuple[list[Call], list[Op]]:
+        """Calls and operations; those without a correlation are joined by arrows that begin where they do."""
+        by_call, by_op = (
+            self.flows.launches() if any(-1 in spans.correlation for spans in self.ops.values()) else ({}, {})
+        )
+        groups = [*self.groups]
+        found = rows(self.calls, base, kept[id(self.calls)], by_call)
+        calls = [Call(*each[:5]) for each in found]
+        ops = []
+        for kind, spans in self.ops.items():
+            for name, stream, begin, end, correlation, group in rows(spans, base, kept[id(spans)], by_op):
+                ops.append(Op(name, kind, stream, begin, end, correlation, groups[group]))
+        return calls, ops
+
+
+def rows(spans: Spans, base: float, kept: Kept, arrows: dict[float, int] | None = None) -> Iterator[Row]:
+    """Name, thread or stream, begin, end, correlation (of an arrow that begins there, when none is said), extra."""
+    names = [*spans.names]
+    begins, ends = spans.seconds(base)
+    for i in np.flatnonzero(kept).tolist():
+        correlation = spans.correlation[i]
+        if correlation < 0 and arrows:
+            correlation = arrows.get(spans.start[i], -1)
+        yield names[spans.name[i]], spans.where[i], float(begins[i]), float(ends[i]), correlation, spans.extra[i]

@@ -1,8 +1,10 @@
 """A trace replayed: every step measured beside replayed, by a clock that is told durations and dependencies only.
 
 Durations are the trace's own: of what the host does between two dependencies, of operations, and of the short time from
-what let one begin until it did. So an error says that dependencies are missing or wrong, and none says that those found
-suffice, not that another run would take as long. What waits, for how long, is found anew.
+what let one begin until it did. So an error says that a dependency that was found is wrong. That there is none says
+little: a wait that was not found is in the host's time, or in the gaps of the device, which are copied. How much of a
+step rests on a kind of dependency is what the step is without it; `explained` is what it is without the gaps of the
+device that nothing found accounts for.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import NamedTuple
+
+import numpy as np
 
 from planner.errors import InputError
 from planner.replay.breakdown import Breakdown, Times, breakdown
@@ -32,6 +36,14 @@ class StepTimes(NamedTuple):
     @property
     def error(self) -> float:
         return abs(self.replayed / self.measured - 1) if self.measured else 0.0
+
+
+def middle_error(steps: Sequence[StepTimes]) -> float:
+    return median([step.error for step in steps]) if steps else 0.0
+
+
+def worst_error(steps: Sequence[StepTimes]) -> float:
+    return max((step.error for step in steps), default=0.0)
 
 
 class Busy(NamedTuple):
@@ -80,11 +92,11 @@ class Replay:
 
     @property
     def median_error(self) -> float:
-        return median([step.error for step in self.steps]) if self.steps else 0.0
+        return middle_error(self.steps)
 
     @property
     def worst_error(self) -> float:
-        return max((step.error for step in self.steps), default=0.0)
+        return worst_error(self.steps)
 
     @property
     def step_seconds(self) -> float:
@@ -121,31 +133,60 @@ class Replay:
         found = []
         for g, graph in enumerate(self.graphs):
             starts, ends = self.op_times(g)
-            seconds = (ends - starts).tolist()
+            ops = graph.trace.ops
+            on = np.fromiter((op.stream for op in ops), dtype=np.int64, count=len(ops))
+            lasted = np.fromiter((op.end - op.start for op in ops), dtype=np.float64, count=len(ops))
+            measured, replayed = (
+                np.bincount(on, weights=each, minlength=len(graph.trace.streams)) for each in (lasted, ends - starts)
+            )
             for stream, name in enumerate(graph.trace.streams):
-                mine = [i for i, op in enumerate(graph.trace.ops) if op.stream == stream]
-                measured = sum(graph.trace.ops[i].end - graph.trace.ops[i].start for i in mine)
-                found.append(Busy(rank_of(self.graphs, g), name, measured, sum(seconds[i] for i in mine)))
+                found.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
         return found
 
-    @property
-    def unseen(self) -> float:
-        """Seconds before operations that nothing in the traces explains."""
-        return sum(work.unseen for graph in self.graphs for work in graph.work)
+    @cached_property
+    def copied(self) -> "Copied":
+        """What of the traces is in a replay as it was."""
+        pieces = [piece for graph in self.graphs for piece in graph.pieces]
+        work = [each for graph in self.graphs for each in graph.work]
+        return Copied(
+            host=sum(piece.seconds for piece in pieces),
+            gaps=sum(each.lead + each.delay for each in work),
+            unseen=sum(each.unseen for each in work) + sum(piece.unseen for piece in pieces),
+            launched=sum(each.launch is not None for each in work),
+            operations=len(work),
+        )
 
 
-def replay(graphs: Sequence[Graph], without: Collection[Kind] = ()) -> Replay:
-    """All ranks on one clock. Raises InputError when what is left of the dependencies is a circle."""
+class Copied(NamedTuple):
+    """Seconds that nobody found a reason for, or that need none; they are replayed as they were."""
+
+    host: float  # of all threads, between what they wait for
+    gaps: float  # from a launch until its operation begins, and between operations: the device's own pace
+    unseen: float  # of the device beyond that, and of calls that synchronise with nothing that was found
+    launched: int  # operations with a launch in the trace
+    operations: int
+
+
+def replay(
+    graphs: Sequence[Graph], without: Collection[Kind] = (), *, in_order: bool = False, changes: Sequence[str] = ()
+) -> Replay:
+    """All ranks on one clock; `in_order`: streams keep the order that they had; `changes`: what was asked, for errors.
+
+    Raises InputError when what is left of the dependencies is a circle.
+    """
     met, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
     begins, _ = offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
-    made = wired(graphs, without, [each.meeting for each in met], begins)
+    made = wired(graphs, without, [each.meeting for each in met], begins, in_order=in_order)
     times, ended = run(made.activities)
     if not ended.all():
-        raise circle(without)
+        raise circle(without, changes)
     return Replay(tuple(graphs), tuple(met), made, times, tuple(notes))
 
 
-def circle(without: Collection[Kind]) -> InputError:
+def circle(without: Collection[Kind], changes: Sequence[str]) -> InputError:
+    if changes:
+        what = f"with {', '.join(changes)} what is left waits for itself in a circle"
+        return InputError(what, where=changes[-1], fix="ask for less at once")
     if without:
         what, fix = (
             f"without {', '.join(sorted(without))} the rest waits for itself in a circle",

@@ -2,7 +2,7 @@
 
 Newer traces say which stream or event (`cuda_sync`). In older ones it is found: the stream that the same thread gave
 work last, if that work was over when the call came back; else, of a call that took long, whichever stream's work ended
-last before it came back. What fits neither stays time of the host, and is counted.
+last before it came back. What fits neither is counted, and is unseen time beyond what such a call takes itself.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,13 @@ def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -
             continue
         found = [*every(queues, call)] if what == "device_sync" else one(trace, queues, call, lasts[i])
         if not found:
-            unknown += call.end - call.start > BLOCKED
+            if call.end - call.start > BLOCKED:
+                threads.cut(call.thread, call.start)
+                threads.cut(call.thread, call.end).unmatched = True
+                unknown += 1
             continue
         threads.cut(call.thread, call.start)
-        threads.cut(call.thread, call.end).markers.extend(found)
+        threads.cut(call.thread, call.end).markers = tuple(found)
     return unknown
 
 

@@ -30,7 +30,6 @@ class Op(NamedTuple):
     end: float
     correlation: int
     group: str  # process group of a collective, "" when it is not said
-    bytes: float  # of a copy, or of a collective's input; 0: not said
 
 
 class Waited(NamedTuple):
@@ -50,7 +49,7 @@ class Mark(NamedTuple):
     end: float
 
 
-class Link(NamedTuple):
+class Arrow(NamedTuple):
     """A flow arrow from a forward operator to its backward one."""
 
     thread: int
@@ -87,7 +86,7 @@ class Trace:
     calls: tuple[Call, ...]
     ops: tuple[Op, ...]  # sorted by stream and start
     waited: dict[int, Waited]  # by correlation
-    links: tuple[Link, ...]
+    links: tuple[Arrow, ...]
     steps: tuple[Mark, ...]
     notes: tuple[str, ...]
 

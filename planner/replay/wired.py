@@ -3,6 +3,10 @@
 A piece waits in its thread's queue from the beginning. An operation comes into its stream's queue as the piece that
 launches it ends. A call that synchronises is two pieces: the first puts a marker into the queues of its streams, the
 second waits for the markers; so what it waits for is found as the clock runs.
+
+Where a stream's order is kept as measured (`in_order`, and where a kind of dependency is left out), its operations are
+in its queue from the beginning, and a call waits for the operation that it waited for as measured. Then who comes
+behind whom is the same whatever things take, so that nothing comes later because something else is quicker.
 """
 
 from collections.abc import Collection, Sequence
@@ -38,9 +42,13 @@ def wired(
     without: Collection[Kind] = (),
     meetings: Sequence[Meeting] = (),
     offsets: Sequence[float] = (),
+    *,
+    in_order: bool = False,
 ) -> Wired:
-    """All graphs on one clock; `offsets`: when each rank begins."""
-    return Wiring(graphs, frozenset(without), meetings, offsets or [0.0] * len(graphs)).done()
+    """All graphs on one clock; `offsets`: when each rank begins; `in_order`: streams keep the order that they had."""
+    wiring = Wiring(graphs, frozenset(without), meetings, offsets or [0.0] * len(graphs))
+    wiring.in_order = in_order or bool(without)
+    return wiring.done()
 
 
 class Wiring:
@@ -50,6 +58,7 @@ class Wiring:
         self, graphs: Sequence[Graph], without: frozenset[Kind], meetings: Sequence[Meeting], offsets: Sequence[float]
     ) -> None:
         self.graphs, self.without, self.meetings, self.offsets = graphs, without, meetings, offsets
+        self.in_order = False
         self.built = Builder()
         self.met = {op: i for i, meeting in enumerate(meetings) for op in meeting.ops}
         self.pieces: list[int] = []
@@ -84,20 +93,25 @@ class Wiring:
         threads = [self.built.lane() for _ in graph.trace.threads]
         streams = [self.built.lane() for _ in graph.trace.streams]
         marker = self.markers[g]
-        markers: list[tuple[int, int]] = []
+        markers: list[tuple[int, int, int]] = []
         for i, piece in enumerate(graph.pieces):
             after = self.after(g, piece)
             if "synchronise" not in self.without:
                 after += range(marker, marker + len(piece.markers))
             first = i == 0 or graph.pieces[i - 1].thread != piece.thread
             seconds = piece.seconds + (self.offsets[g] if first and not awaited(piece) else 0.0)
-            markers += [(stream, NOBODY if first else self.pieces[g] + i - 1) for stream, _ in piece.markers]
+            seconds += 0.0 if "unseen" in self.without else piece.unseen
+            markers += [(stream, NOBODY if first else self.pieces[g] + i - 1, op) for stream, op in piece.markers]
             marker += len(piece.markers)
             self.built.add(seconds, [threads[piece.thread]], after)
+        queuers = self.queuers(g, graph.work)
         for i, work in enumerate(graph.work):
-            self.op(g, i, work, streams[graph.trace.ops[i].stream])
-        for stream, queuer in markers:
-            self.built.add(0.0, [streams[stream]], queued_by=queuer)
+            self.op(g, i, work, streams[graph.trace.ops[i].stream], queuers[i])
+        for stream, queuer, op in markers:
+            if self.in_order:
+                self.built.add(0.0, after=[self.end_of(g, op)])
+            else:
+                self.built.add(0.0, [streams[stream]], queued_by=queuer)
 
     def after(self, g: int, piece: Piece) -> list[int]:
         after: list[int] = []
@@ -111,25 +125,30 @@ class Wiring:
         """The activity whose end is that of an operation."""
         return self.leaves.get((g, op), int(self.ops[g][op]))
 
-    def op(self, g: int, i: int, work: Work, lane: int) -> None:
-        queuer = self.queuer(g, work)
+    def op(self, g: int, i: int, work: Work, lane: int, launch: int) -> None:
+        """An operation, the delay from its launch, and where it meets others, what comes behind that."""
+        queuer = NOBODY if self.in_order else launch
         after = [] if "inter-stream" in self.without else [self.end_of(g, op) for op in work.awaits]
         delay = work.delay + (self.offsets[g] if work.launch is None and work.after < 0 else 0.0)
-        if delay > 0 and (queuer != NOBODY or work.launch is None):
+        if delay > 0 and (launch != NOBODY or work.launch is None):
             after.append(self.number + len(self.delays))
-            self.delays.append((delay, queuer))
+            self.delays.append((delay, launch))
+        elif self.in_order and launch != NOBODY:
+            after.append(launch)
         lead = work.lead + (0.0 if "unseen" in self.without else work.unseen)
         self.built.add(lead + (0.0 if (g, i) in self.met else work.seconds), [lane], after, queued_by=queuer)
         if (g, i) in self.met:
             self.built.add(0.0, [lane], [self.meeting + self.met[g, i]], queued_by=queuer)
 
-    def queuer(self, g: int, work: Work) -> int:
-        """The piece that puts an operation into its stream's queue: without one of its own, the one before it."""
-        while work.launch is None and work.after >= 0:
-            work = self.graphs[g].work[work.after]
-        if work.launch is None or "launch" in self.without:
-            return NOBODY
-        return self.pieces[g] + work.launch.number
+    def queuers(self, g: int, work: Sequence[Work]) -> list[int]:
+        """The piece that puts each operation into its stream's queue: without one of its own, the one before it."""
+        if "launch" in self.without:
+            return [NOBODY] * len(work)
+        found: list[int] = []
+        for each in work:
+            before = found[each.after] if each.after >= 0 else NOBODY
+            found.append(before if each.launch is None else self.pieces[g] + each.launch.number)
+        return found
 
 
 def awaited(piece: Piece) -> bool:

@@ -1,5 +1,6 @@
 """`planner replay` as a user types it."""
 
+import gzip
 import json
 
 import pytest
@@ -74,3 +75,42 @@ def test_nothing_to_change_is_refused(tmp_path):
     path = Recorder().op("aten::mm", 0, 100).write(tmp_path)
     assert isinstance(call(path, "--bandwidth", "2x").exception, InputError)
     assert isinstance(call(path, "--fuse", "launches").exception, InputError)
+
+
+@pytest.mark.parametrize("name", ["x[/bold]y", "[red]alert", "a\x1b[31mb", "a\u202eb"])
+def test_names_reach_the_terminal_as_text(tmp_path, name):
+    r = two_streams()
+    for event in r.events:
+        if event["name"] == "aten::mm":
+            event["name"] = name
+        elif event["name"] == "ProfilerStep#0":
+            event["name"] += name
+    found = call(r.write(tmp_path))
+    assert found.exit_code == 0
+    assert name.replace("\x1b", "\ufffd").replace("\u202e", "\ufffd") in found.stdout
+    assert "\x1b" not in found.stdout
+
+
+def test_a_trace_is_not_written_over(tmp_path):
+    path = two_streams().write(tmp_path)
+    before = path.read_bytes()
+    assert isinstance(call(path, "--trace", path).exception, InputError)
+    assert path.read_bytes() == before
+
+
+def test_a_picture_is_gzipped_when_its_name_says_so(tmp_path):
+    out = tmp_path / "out.json.gz"
+    path = two_streams().write(tmp_path)
+    assert call(path, "--trace", out).exit_code == 0
+    packed = out.read_bytes()
+    assert json.loads(gzip.decompress(packed))["traceEvents"]
+    assert call(path, "--trace", out).exit_code == 0
+    assert out.read_bytes() == packed
+
+
+def test_json_says_what_is_copied(tmp_path):
+    found = json.loads(call(two_streams().write(tmp_path), "--json").stdout)
+    assert (found["copied"]["operations_with_launch"], found["copied"]["operations"]) == (3, 3)
+    assert found["copied"]["host_seconds"] > 0
+    assert found["copied"]["unseen_seconds"] == 0
+    assert found["ranks"][0]["rank"] == found["steps"][0]["rank"] == 0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.replay import replay
-from planner.replay.whatif import parse
+from planner.replay import KINDS, replay
+from planner.replay.whatif import parse, predict
 from planner.replay.whatif.asked import Asked
 from tests.replay.programs import STREAMS, instructions, run
 
@@ -68,3 +68,29 @@ def test_no_stream_is_busier_than_its_step(program):
     assert made.steps[0].replayed >= max((stream.replayed for stream in made.busy()), default=0.0) - 1e-12
     assert sum(made.breakdown().parts) == pytest.approx(made.steps[0].replayed)
     assert len(STREAMS) >= len(made.busy())
+
+
+@settings(max_examples=100)
+@given(instructions(), st.sampled_from(KINDS))
+def test_whatever_kind_is_left_out_nothing_takes_longer(program, kind):
+    graph = graph_of(run(program)[0])
+    whole, made = replay([graph]), replay([graph], [kind])
+    assert made.times.ends.max() <= whole.times.ends.max() + 1e-12
+    assert made.step_seconds <= whole.step_seconds + 1e-12
+
+
+@settings(max_examples=100)
+@given(instructions())
+def test_an_identity_predicts_what_is_replayed(program):
+    graph = graph_of(run(program)[0])
+    if graph.work:
+        found = predict(replay([graph]), parse(Asked(scale=(".=1",))))
+        assert found.step_seconds == found.replayed_seconds
+
+
+@settings(max_examples=100)
+@given(instructions())
+def test_streams_that_keep_their_order_are_replayed_as_they_ran(program):
+    recorder, _, host = run(program)
+    made = replay([graph_of(recorder)], in_order=True)
+    assert made.step_seconds * 1e6 == pytest.approx(host, abs=1e-3)

@@ -5,6 +5,8 @@ import pytest
 from planner.errors import InputError
 from planner.replay import replay
 from planner.replay.collectives import collectives, stragglers
+from planner.replay.whatif import parse, predict
+from planner.replay.whatif.asked import Asked
 from planner.replay.whatif.change import with_work
 from planner.replaying import replay_traces
 from tests.replay.traces import Recorder
@@ -106,5 +108,42 @@ def test_missing_ranks_are_said_and_twins_refused(tmp_path):
     paths = [rank(0, 100, 121, 250, 8).write(tmp_path, "a.json"), rank(1, 300, 321, 50, 8).write(tmp_path, "b.json")]
     answer = replay_traces(paths)
     assert any("2 of 8 ranks" in note for note in answer.notes)
-    with pytest.raises(InputError, match="two traces are of rank 0"):
+    with pytest.raises(InputError, match="same file"):
         replay_traces([paths[0], paths[0]])
+    copy = tmp_path / "c.json"
+    copy.write_bytes(paths[0].read_bytes())
+    with pytest.raises(InputError, match="hold the same trace"):
+        replay_traces([paths[0], copy])
+    other = rank(0, 200, 221, 150, 8).write(tmp_path, "d.json")
+    with pytest.raises(InputError, match="two traces are of rank 0"):
+        replay_traces([paths[0], other])
+
+
+def test_ranks_of_other_jobs_are_refused_and_odd_ones_said(tmp_path):
+    first = rank(0, 100, 121, 250, 8).write(tmp_path, "a.json")
+    with pytest.raises(InputError, match="jobs of 2, 8 ranks"):
+        replay_traces([first, rank(1, 300, 321, 50, 2).write(tmp_path, "b.json")])
+    lonely = Recorder(1, 8).step(0, 0, 600).launch("sgemm", 10, 5, 7, 20, 100)
+    notes = replay_traces([first, lonely.write(tmp_path, "c.json")]).notes
+    assert any("no collective of the ranks matches" in note for note in notes)
+    assert any("no communication" in note for note in notes)
+
+
+def test_ranks_that_are_not_said_are_the_lowest_left(tmp_path):
+    said, first, second = rank(0, 100, 121, 250, 3), rank(-5, 300, 321, 50, 3), rank(None, 200, 221, 150, 3)
+    paths = [each.write(tmp_path, f"{i}.json") for i, each in enumerate((first, said, second))]
+    answer = replay_traces(paths)
+    assert [graph.trace.rank for graph in answer.replay.graphs] == [0, 1, 2]
+    assert [step.rank for step in answer.replay.steps] == [0, 1, 2]
+    assert answer.replay.graphs[1].trace.source.endswith("0.json")
+    assert any("is -5" in note for note in answer.notes)
+    assert any("2 traces do not say their rank" in note for note in answer.notes)
+
+
+def test_what_others_are_waited_for_is_said(tmp_path):
+    alone, both = [rank(0, 100, 121, 250).graph(tmp_path)], two(tmp_path)
+    for asked in ({"bandwidth": "2x"}, {"scale": ("communication=2",)}, {"settings": ("dp=4",)}):
+        changes = parse(Asked(**asked))
+        assert "of 2 ranks 1 given" in predict(replay(alone), changes).assumed[0][1]
+        assert "given" not in predict(replay(both), changes).assumed[0][1]
+    assert "given" not in predict(replay(alone), parse(Asked(scale=("gemm=2",)))).assumed[0][1]

@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.replay import build, read, replay
 from planner.replay import decode as decoding
+from planner.replay.elements import Elements
 from tests.replay.traces import Recorder, two_streams
 
 BAD = {
@@ -28,6 +32,8 @@ BAD = {
     "a number": b"7",
     "times that are no numbers": b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "ts": "noon", "dur": 1}]}',
     "infinite times": b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1e999, "dur": 1}]}',
+    "NaN": b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": NaN, "dur": 1}]}',
+    "nested deeply": b'{"x": ' + b"[" * 50_000 + b"]" * 50_000 + b', "traceEvents": []}',
     "half a gzip": gzip.compress(json.dumps(two_streams().content()).encode())[:-20],
     "a broken gzip": gzip.compress(b"x" * 5000)[:20] + b"nonsense" * 9,
 }
@@ -110,3 +116,60 @@ def test_what_a_trace_says_about_itself(tmp_path):
     trace = read(path)
     assert (trace.rank, trace.world_size, trace.device) == (3, 8, "NVIDIA H100")
     assert trace.versions == {"cuda runtime": "12080", "cupti": "26", "kineto schema": "1"}
+
+
+def test_an_odd_time_of_an_arrow_is_noted(tmp_path):
+    r = two_streams()
+    r.events.append({"ph": "s", "cat": "fwdbwd", "id": 1, "pid": 100, "tid": 1, "ts": "noon"})
+    assert read(r.write(tmp_path)).notes == ("1 events without a time in the trace",)
+
+
+def test_streams_with_names_are_several(tmp_path):
+    r = two_streams()
+    for event in r.events:
+        if "stream" in event["args"]:
+            event["args"]["stream"] = f"comm{event['args']['stream']}"
+    assert read(r.write(tmp_path)).streams == ("stream comm7", "stream comm20")
+
+
+@pytest.mark.parametrize("time", [1e18, -1e15, 1e299])
+def test_wild_times_are_set_aside(tmp_path, time):
+    r = two_streams().op("aten::wild", time, 5)
+    graph = build(read(r.write(tmp_path)))
+    assert replay([graph]).steps[0].replayed == pytest.approx(400e-6)
+    assert any("set aside" in note for note in graph.notes)
+
+
+def test_a_byte_order_mark_is_accepted(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(two_streams().content()).encode())
+    assert len(read(path).ops) == 3
+
+
+def test_too_many_spans_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["planner.replay.read"], "MOST", 5)
+    with pytest.raises(InputError, match="more than 5 operators"):
+        read(two_streams().write(tmp_path))
+
+
+TEXTS = st.text(alphabet='a"\\[]{},: é', max_size=6)
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | TEXTS, lambda of: st.lists(of, max_size=3) | st.dictionaries(TEXTS, of, max_size=3)
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(VALUES, max_size=5),
+    st.dictionaries(TEXTS, VALUES, max_size=3),
+    st.dictionaries(TEXTS, VALUES, max_size=3),
+    st.integers(1, 40),
+)
+def test_events_are_cut_as_json_says(events, before, after, chunk):
+    """Wherever chunks end, the events and the rest are what a reader of the whole has."""
+    data = json.dumps({**before, "traceEvents": events, **after}, ensure_ascii=False).encode()
+    elements, found = Elements(), []
+    for at in range(0, len(data), chunk):
+        found += json.loads(b"[" + elements.feed(data[at : at + chunk]) + b"]")
+    assert found == events
+    assert json.loads(bytes(elements.rest)) == {**before, "traceEvents": [], **after}

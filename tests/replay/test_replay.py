@@ -198,3 +198,21 @@ def test_every_kind_can_be_left_out(tmp_path):
     for kind in KINDS:
         made = replay([graph], [kind])
         assert np.max(made.times.ends) <= np.max(whole.times.ends) + 1e-12, kind
+
+
+def test_gaps_within_a_graph_and_before_the_capture_are_unseen(tmp_path):
+    r = Recorder().step(0, 0, 900).device("sgemm", 8, 100, 10, correlation=999).call("cudaGraphLaunch", 10, 10)
+    r.device("sgemm", 7, 25, 20).device("sgemm", 7, 545, 20).call("cudaStreamSynchronize", 30, 540)
+    graph = r.graph(tmp_path)
+    made = replay([graph])
+    assert made.steps[0].replayed == pytest.approx(900 * US)
+    assert made.copied.unseen == pytest.approx((100 + 500) * US, abs=LATE)
+    assert seconds(graph, ["unseen"])[0] == pytest.approx(400 * US, abs=LATE)
+
+
+def test_a_long_call_that_waits_for_nothing_found_is_unseen(tmp_path):
+    r = Recorder().step(0, 0, 1000).launch("sgemm", 10, 5, 7, 20, 30).call("cudaDeviceSynchronize", 20, 35)
+    graph = r.call("cudaStreamSynchronize", 200, 600).graph(tmp_path)
+    assert replay([graph]).copied.unseen == pytest.approx(595 * US)  # the first call takes 5 after its stream is done
+    assert seconds(graph) == pytest.approx([1000 * US])
+    assert seconds(graph, ["unseen"]) == pytest.approx([405 * US])

@@ -130,6 +130,7 @@ def test_a_pipeline_leaves_what_is_outside_the_layers(tmp_path):
         {"settings": ("pp=2",)},
         {"settings": ("dp=4",)},
         {"settings": ("dp=many",)},
+        {"settings": ("dp=2", "dp=4")},
         {"settings": ("pp=0",)},
         {"settings": ("pp=2", "pp=4")},
         {"settings": ("depth=2x",)},

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from planner.errors import InputError
+from planner.replay.classes import is_communication, kernel_class
 from planner.replay.graph import Graph
 from planner.replay.pieces import Kind
 from planner.replay.replayed import Replay, replay
@@ -30,7 +31,7 @@ class Predicted(NamedTuple):
     """The median step after all changes, and what they assume."""
 
     step_seconds: float
-    replayed_seconds: float  # before them
+    replayed_seconds: float  # before them; as the prediction, no less than the busiest stream needs
     assumed: tuple[tuple[str, str], ...]  # what was asked, what it assumes
 
     @property
@@ -55,6 +56,10 @@ def parse(asked: Asked) -> Changes:
     pipelines = [(f"--set {text}", pipelined(value)) for text, name, value in pairs if name == PIPELINE]
     if len(pipelines) > 1:
         raise InputError("two pipelines are asked for", where="--set pp", fix="one of them")
+    names = [name for _, name, _ in pairs]
+    twice = next((name for name in SETTINGS if names.count(name) > 1), None)
+    if twice:
+        raise InputError(f"`{twice}` is set twice", where=f"--set {twice}", fix="once")
     changes = [Change(f"--set {text}", setting(name, value)) for text, name, value in pairs if name != PIPELINE]
     changes += [Change(f"--scale {text}", scale(text)) for text in asked.scale]
     if asked.bandwidth is not None:
@@ -83,20 +88,40 @@ def busiest(graphs: Sequence[Graph]) -> float:
     return most
 
 
+def alone(before: Sequence[Graph], after: Sequence[Graph]) -> str:
+    """What is said when a change is one of communication, but not all that take part in it are here."""
+    world = max((graph.trace.world_size or 1 for graph in before), default=1)
+    if len(before) >= world or not any(map(communicates, before, after)):
+        return ""
+    return (
+        f"; of {world} ranks {len(before)} given: what a collective waits for the others is changed like its own time"
+    )
+
+
+def communicates(before: Graph, after: Graph) -> bool:
+    """Whether communication takes another time."""
+    ops, works = before.trace.ops, zip(before.work, after.work, strict=True)
+    other = (op for op, (old, new) in zip(ops, works, strict=True) if old.seconds != new.seconds)
+    return any(is_communication(kernel_class(op.name, op.kind)) for op in other)
+
+
 def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) -> Predicted:
     """The step after changes. Raises InputError when a trace does not have what they are about."""
-    graphs, left_out, assumed = list(before.graphs), set(without), []
+    graphs, left_out, assumed = list(before.graphs), set(without), list[tuple[str, str]]()
+    in_order = False
     for change in changes.graphs:
         changed = change.apply(graphs)
+        said = changed.assumed + alone(graphs, changed.graphs)
         graphs = changed.graphs
         left_out |= set(changed.without)
-        assumed.append((change.said, changed.assumed))
-    after = replay(graphs, sorted(left_out))
-    seconds = after.step_seconds
-    if busiest(graphs) > seconds:
-        seconds = busiest(graphs)
-        assumed.append(("steady state", "the host alone would be quicker than its busiest stream, which sets the pace"))
+        in_order = in_order or changed.in_order
+        assumed.append((change.said, said))
+    after = replay(graphs, sorted(left_out), in_order=in_order, changes=[change.said for change in changes.graphs])
+    seconds, replayed = max(after.step_seconds, busiest(graphs)), max(before.step_seconds, busiest(before.graphs))
+    if seconds > after.step_seconds or replayed > before.step_seconds:
+        what = "the host alone would be quicker than its busiest stream, which sets the pace"
+        assumed.append(("steady state", f"{what}, with the changes and without"))
     for said, pipeline in changes.pipelines:
         seconds, what = pipeline(after)
         assumed.append((said, what))
-    return Predicted(seconds, before.step_seconds, tuple(assumed))
+    return Predicted(seconds, replayed, tuple(assumed))

@@ -15,6 +15,7 @@ class Changed(NamedTuple):
     graphs: list[Graph]
     assumed: str
     without: tuple[Kind, ...] = ()
+    in_order: bool = False  # streams keep the order that they had
 
 
 class Change(NamedTuple):

@@ -29,11 +29,12 @@ def data_parallel(text: str) -> Callable[[Sequence[Graph]], Changed]:
         ]
         count = sum(map(len, mine))
         if old < 2 or not count:
-            message = "a trace without collectives of several ranks does not tell what they would take"
+            message = "no all-reduce, reduce-scatter or all-gather of several ranks is in the trace"
             raise InputError(message, where="--set dp", fix="give a trace of a data-parallel job")
         by = (1 - 1 / ranks) / (1 - 1 / old)
         changed = [scaled(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
         what = f"{count} collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
-        return Changed(changed, f"{what}, over the same links; each rank's own work is as before")
+        taken = "every all-reduce, reduce-scatter and all-gather is taken as data-parallel"
+        return Changed(changed, f"{what}, over the same links; {taken}; each rank's own work is as before")
 
     return apply

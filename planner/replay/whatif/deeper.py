@@ -60,15 +60,18 @@ def grown(graph: Graph, regions: Sequence[Sequence[Region]], by: float) -> Graph
         growth |= {region: (region.layers + (by - 1) * layers_of_model) / region.layers for region in step}
     growth |= {region: by for region in optimizing(graph)}
     every = sorted(growth)
+    on: dict[int, list[Region]] = {}
+    for region in every:
+        on.setdefault(region.thread, []).append(region)
 
     def seconds(piece: Piece) -> float:
-        mine = [region for region in every if region.thread == piece.thread]
-        more = (overlap(region, piece.end - piece.seconds, piece.end) * (growth[region] - 1) for region in mine)
+        mine, begin = on.get(piece.thread, []), piece.end - piece.seconds
+        more = (overlap(region, begin, piece.end) * (growth[region] - 1) for region in mine)
         return max(0.0, piece.seconds + sum(more))
 
     def work(i: int, each: Work) -> Work:
         op = graph.trace.ops[i]
-        region = within(every, each.launch.thread, each.launch.end) if each.launch else None
+        region = within(on.get(each.launch.thread, []), each.launch.end) if each.launch else None
         factor = growth[region] if region else by if kernel_class(op.name, op.kind) == "optimizer" else 1.0
         return each._replace(seconds=max(0.0, each.seconds * factor), lead=max(0.0, each.lead * factor))
 

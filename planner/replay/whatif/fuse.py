@@ -1,7 +1,9 @@
 """`--fuse launches`: one launch for each run of operations between synchronisations, as a captured graph has it.
 
 A run is what one thread launches from a wait, or the beginning of a step, until the next one. Its first launch stays;
-of the others the host does nothing any more, neither the call nor what led to it, since that is captured too.
+of the others the host does nothing any more, neither the call nor what led to it, since that is captured too. Streams
+do their work in the order that they had, which threads that launch sooner would otherwise change. So nothing comes
+later than it did; but a step may last longer, whose beginning comes sooner by more than its end does.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +29,8 @@ def fused(graphs: Sequence[Graph]) -> Changed:
         raise InputError("the trace has no run of launches", where="--fuse", fix="leave it out")
     changed = [without(graph, pieces) for graph, pieces in zip(graphs, gone, strict=True)]
     count = sum(map(len, gone))
-    return Changed(changed, f"{count} launches, and what the host did for them, join the first of their run")
+    what = f"{count} launches, and what the host did for them, join the first of their run"
+    return Changed(changed, f"{what}; streams keep the order that they had", in_order=True)
 
 
 def without(graph: Graph, gone: set[int]) -> Graph:

@@ -136,8 +136,7 @@ def overlap(region: Region, begin: float, end: float) -> float:
     return max(0.0, min(region.end, end) - max(region.begin, begin))
 
 
-def within(regions: Sequence[Region], thread: int, time: float) -> Region | None:
-    """The region of a thread that a piece with this end is in; regions in order of thread and beginning."""
-    mine = [region for region in regions if region.thread == thread]
-    i = bisect_left([region.begin for region in mine], time) - 1
-    return mine[i] if i >= 0 and time <= mine[i].end else None
+def within(regions: Sequence[Region], time: float) -> Region | None:
+    """The region that a piece with this end is in; regions of its thread, in order of beginning."""
+    i = bisect_left(regions, time, key=lambda region: region.begin) - 1
+    return regions[i] if i >= 0 and time <= regions[i].end else None

@@ -1,0 +1,111 @@
+"""The events of a trace cut from its bytes, some at a time, so that never all of them are in memory as objects.
+
+Whatever is outside of the list of events is kept as it is, with that list empty; so both can be read by a JSON reader.
+Brackets, commas and quotes are found by arrays; what is between them is nobody's business here.
+"""
+
+import re
+
+import numpy as np
+
+KEY = re.compile(rb'"traceEvents"\s*:\s*\[\Z')
+NEAR = 64  # bytes before a bracket in which its key stands
+QUOTE, BACKSLASH, COMMA = ord('"'), ord("\\"), ord(",")
+STEP = np.zeros(256, dtype=np.int8)  # how a byte changes the depth
+STEP[[ord("["), ord("{")]], STEP[[ord("]"), ord("}")]] = 1, -1
+MARK = STEP != 0
+MARK[COMMA] = True
+
+
+class Elements:
+    """Fed with chunks, in order."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()  # all that is not in the list of events
+        self.pending = bytearray()  # the beginning of an event
+        self.depth, self.within = 0, 0  # now, and of the list of events; 0: outside of it
+        self.quoted, self.escaped = False, False
+
+    @property
+    def open(self) -> bool:
+        """Whether the list of events has begun and has not ended."""
+        return self.within > 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Whole events, with commas between them."""
+        at, depth, codes = self.marks(chunk)
+        found: list[bytes] = []
+        place = 0
+        while True:
+            if not self.within:
+                opened = self.opening(chunk, at, depth, codes, place)
+                if opened < 0:
+                    self.rest += chunk[place:]
+                    return b",".join(found)
+                place = opened
+            body, place = self.body(chunk, at, depth, codes, place)
+            if body.strip():
+                found.append(bytes(body))
+            if place < 0:
+                return b",".join(found)
+
+    def marks(self, chunk: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where brackets and commas are outside of strings, how deep it is behind each, and which they are."""
+        data = np.frombuffer(chunk, dtype=np.uint8)
+        quotes = np.flatnonzero(data == QUOTE)
+        escaped = self.escapes(np.flatnonzero(data == BACKSLASH), len(data))
+        if len(escaped):
+            quotes = quotes[~np.isin(quotes, escaped)]
+        at = np.flatnonzero(MARK[data])
+        at = at[(np.searchsorted(quotes, at) + self.quoted) % 2 == 0]
+        codes = data[at]
+        depth = self.depth + np.cumsum(STEP[codes], dtype=np.int64)
+        self.quoted = bool((len(quotes) + self.quoted) % 2)
+        self.depth = int(depth[-1]) if len(depth) else self.depth
+        return at, depth, codes
+
+    def escapes(self, slashes: np.ndarray, length: int) -> np.ndarray:
+        """Which bytes follow a backslash that is itself not escaped."""
+        first = np.array([0] if self.escaped else [], dtype=np.int64)
+        self.escaped = False
+        if not len(slashes):
+            return first
+        begins = np.concatenate([[True], np.diff(slashes) != 1])
+        starts = slashes[begins]
+        place = slashes - starts[np.cumsum(begins) - 1]
+        if len(first) and starts[0] == 0:  # the first one is escaped by the chunk before
+            place = place - (slashes < (starts[1] if len(starts) > 1 else length))
+        escaping = slashes[place % 2 == 0]
+        self.escaped = bool(len(escaping) and escaping[-1] == length - 1)
+        return np.concatenate([first, escaping + 1])
+
+    def opening(self, chunk: bytes, at: np.ndarray, depth: np.ndarray, codes: np.ndarray, place: int) -> int:
+        """Behind the bracket that begins the list of events; −1: not in this chunk."""
+        brackets = (codes == ord("[")) & (depth <= 2) & (at >= place)
+        for i in np.flatnonzero(brackets).tolist():
+            end = int(at[i]) + 1
+            near = bytes(self.rest[-NEAR:]) + chunk[max(place, end - NEAR) : end]
+            if depth[i] == 1 or KEY.search(near):
+                self.rest += chunk[place:end]
+                self.within = int(depth[i])
+                return end
+        return -1
+
+    def body(self, chunk: bytes, at: np.ndarray, depth: np.ndarray, codes: np.ndarray, place: int) -> tuple[bytes, int]:
+        """The whole events from a place on, and where the list ends; −1: not in this chunk."""
+        first = int(np.searchsorted(at, place))
+        ends = np.flatnonzero(depth[first:] < self.within)
+        if len(ends):
+            end = int(at[first + ends[0]])
+            body = bytes(self.pending) + chunk[place:end]
+            self.pending.clear()
+            self.within = 0
+            return body, end
+        commas = np.flatnonzero((codes[first:] == COMMA) & (depth[first:] == self.within))
+        if not len(commas):
+            self.pending += chunk[place:]
+            return b"", -1
+        comma = int(at[first + commas[-1]])
+        body = bytes(self.pending) + chunk[place:comma]
+        self.pending = bytearray(chunk[comma + 1 :])
+        return body, -1

@@ -1,0 +1,78 @@
+"""Whether traces are of the ranks of one job, and which rank each is of."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.replay.classes import is_communication, kernel_class
+from planner.replay.graph import Graph
+from planner.replay.trace import Trace
+
+
+def one_job(graphs: Sequence[Graph]) -> tuple[list[Graph], list[str]]:
+    """The graphs in the order of their ranks, each with one; and what should be known. Raises InputError."""
+    distinct([graph.trace for graph in graphs])
+    sizes = sorted({graph.trace.world_size for graph in graphs if graph.trace.world_size is not None})
+    if len(sizes) > 1:
+        said = ", ".join(map(str, sizes))
+        raise InputError(f"the traces are of jobs of {said} ranks", where="TRACE", fix="give those of one job")
+    unsaid = [graph for graph in graphs if graph.trace.rank is None]
+    numbered = with_ranks(graphs)
+    notes = missing([graph.trace for graph in numbered], len(unsaid))
+    return numbered, [*notes, *mixed([graph.trace for graph in numbered])]
+
+
+def distinct(traces: Sequence[Trace]) -> None:
+    """Raises InputError when two traces hold the same, or are of one rank."""
+    for i, trace in enumerate(traces):
+        for other in traces[:i]:
+            if same(trace, other):
+                what = f"{other.source} and {trace.source} hold the same trace"
+                raise InputError(what, where="TRACE", fix="give each rank's once")
+            if trace.rank is not None and trace.rank == other.rank:
+                raise InputError(f"two traces are of rank {trace.rank}", where="TRACE", fix="give each rank's once")
+
+
+def same(one: Trace, other: Trace) -> bool:
+    """Whether everything happened at the same time."""
+    return one.base == other.base and one.ops == other.ops and np.array_equal(one.host.start, other.host.start)
+
+
+def with_ranks(graphs: Sequence[Graph]) -> list[Graph]:
+    """By rank; those that do not say theirs get the lowest that are left, in the order in which they are given."""
+    taken = {graph.trace.rank for graph in graphs}
+    free = (rank for rank in range(2 * len(graphs) + 1) if rank not in taken)
+    numbered = [
+        graph if graph.trace.rank is not None else replace(graph, trace=replace(graph.trace, rank=next(free)))
+        for graph in graphs
+    ]
+    return sorted(numbered, key=lambda graph: graph.trace.rank or 0)
+
+
+def missing(traces: Sequence[Trace], unsaid: int) -> list[str]:
+    """What is said when not all ranks of a job are here, or some do not say which they are."""
+    given = ", ".join(str(trace.rank) for trace in traces)
+    world = max((trace.world_size or 1 for trace in traces), default=1)
+    notes = []
+    if unsaid and len(traces) > 1:
+        notes.append(f"{unsaid} traces do not say their rank: they are taken for the lowest that are left ({given})")
+    if len(traces) < world:
+        notes.append(
+            f"traces of {len(traces)} of {world} ranks are given ({given}): a collective lasts as it did there"
+        )
+    return notes
+
+
+def mixed(traces: Sequence[Trace]) -> Iterator[str]:
+    """What is odd about ranks beside each other."""
+    devices = sorted({trace.device for trace in traces if trace.device})
+    if len(devices) > 1:
+        yield f"the ranks are on different devices: {', '.join(devices)}"
+    if len(traces) > 1 and not all(map(communicates, traces)):
+        yield "some ranks have no communication: nothing joins them with the others"
+
+
+def communicates(trace: Trace) -> bool:
+    return any(is_communication(kernel_class(op.name, op.kind)) for op in trace.ops)

@@ -1,0 +1,61 @@
+"""Spans of a trace, gathered in arrays as they are written: there may be millions of them."""
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.replay.trace import Host
+
+DAY = 24 * 3600 * 1e6  # µs: no capture is as long, so what is farther from its middle has a wrong time
+
+
+class Spans:
+    """When each was, on which thread or stream, and its name; times in microseconds."""
+
+    def __init__(self) -> None:
+        self.where, self.name = array("i"), array("i")
+        self.start, self.lasts = array("d"), array("d")
+        self.correlation, self.extra = array("q"), array("i")
+        self.names: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def add(self, where: int, times: tuple[float, float], name: str, correlation: int = -1, extra: int = 0) -> None:
+        self.where.append(where)
+        self.start.append(times[0])
+        self.lasts.append(times[1])
+        self.name.append(self.names.setdefault(name, len(self.names)))
+        self.correlation.append(correlation)
+        self.extra.append(extra)
+
+    def starts(self) -> NDArray[np.float64]:
+        return np.frombuffer(self.start, dtype=np.float64) if self.start else np.zeros(0)
+
+    def seconds(self, base: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Begin and end since `base`, in whole nanoseconds: what ends as another begins does so exactly."""
+        start = self.starts() - base
+        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return np.rint(start * 1e3) / 1e9, np.rint((start + lasts) * 1e3) / 1e9
+
+    def near(self, middle: float) -> NDArray[np.bool_]:
+        """Those whose time can be."""
+        start = self.starts()
+        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return (np.abs(start - middle) <= DAY) & (lasts <= DAY)
+
+    def host(self, base: float, kept: NDArray[np.bool_]) -> Host:
+        """By thread, then so that whoever holds another one comes before it; `extra` says who is an annotation."""
+        start, end = (each[kept] for each in self.seconds(base))
+        thread, name = np.array(self.where, dtype=np.int32)[kept], np.array(self.name, dtype=np.int32)[kept]
+        order = np.lexsort((-end, start, thread))
+        annotation = np.array(self.extra, dtype=np.bool_)[kept][order]
+        return Host(thread[order], start[order], end[order], name[order], annotation, tuple(self.names))
+
+
+def middle(spans: Iterable[Spans]) -> float:
+    """The median time of beginning."""
+    starts = np.concatenate([each.starts() for each in spans])
+    return float(np.median(starts)) if len(starts) else 0.0

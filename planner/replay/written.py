@@ -1,0 +1,34 @@
+"""A large file written bit by bit: whole or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from planner.errors import InputError
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """Bytes for `path`, through a temporary file beside it; into a device or a pipe, directly. Raises InputError."""
+    target = Path(os.path.realpath(path))
+    temporary = ""
+    try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            with target.open("wb") as out:
+                yield out
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as out:
+            yield out
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+        temporary = ""
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
