@@ -49,7 +49,9 @@ def pipeline_of(plan: Plan, step: Step, where: str) -> Work:
         raise InputError(message, where="layouts", fix="export a plan of one module, without placements")
     work = module_work(plan, step, next(iter(plan.layouts)))
     if work.pipeline == 1:
-        raise InputError(f"`{work.module}` is on one pipeline stage", where="layouts", fix="a plan with pp of 2 or more")
+        raise InputError(
+            f"`{work.module}` is on one pipeline stage", where="layouts", fix="a plan with pp of 2 or more"
+        )
     for message, fix in uneven(plan, step, work):
         raise InputError(message, where=f"{where}.micro_batches", fix=fix)
     return work

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import yaml
 
 from planner.errors import InputError
 from planner.files.text import FLOAT, INTEGER, WORDS
+from planner.files.whole import whole
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeDumper as Dumper
@@ -33,39 +32,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_bytes(path: str | Path, raw: bytes) -> None:
-    """`raw` at `path`, through a temporary file beside it, so that no reader ever sees half of it.
-
-    Where a link leads, the file is written; a device or a pipe is written to, never replaced.
-    """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        write_through(target, raw)
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(raw)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def write_through(target: Path, raw: bytes) -> None:
-    """Into what is no file of ours to replace."""
-    try:
-        with target.open("wb", buffering=0) as out:
-            out.write(raw)
-    except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", where=str(target), fix="choose another path") from error
+    """`raw` at `path`: whole or not at all."""
+    with whole(path) as out:
+        out.write(raw)
 
 
 def dump(value: Any) -> str:

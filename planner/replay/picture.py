@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from planner.files.whole import whole
 from planner.replay.collectives import offsets, rank_of
 from planner.replay.replayed import Replay
 from planner.replay.stacks import stacks
-from planner.replay.written import whole
 from planner.units import US
 
 Record = dict[str, Any]

@@ -1,4 +1,4 @@
-"""A large file written bit by bit: whole or not at all."""
+"""A file written bit by bit: whole or not at all."""
 
 import os
 import tempfile
@@ -11,13 +11,16 @@ from planner.errors import InputError
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """Bytes for `path`, through a temporary file beside it; into a device or a pipe, directly. Raises InputError."""
+def whole(path: str | Path) -> Iterator[BinaryIO]:
+    """Bytes for `path`, through a temporary file beside it, so that no reader ever sees half of it. Raises InputError.
+
+    Where a link leads, the file is written; a device or a pipe is written to, never replaced.
+    """
     target = Path(os.path.realpath(path))
     temporary = ""
     try:
         if target.exists() and not (target.is_file() or target.is_dir()):
-            with target.open("wb") as out:
+            with target.open("wb", buffering=0) as out:
                 yield out
             return
         target.parent.mkdir(parents=True, exist_ok=True)
