@@ -1,6 +1,6 @@
 """What the clock runs: activities that hold lanes, move bytes over links, take from stores, and wait for each other.
 
-One form for a plan's tasks, the operators of a trace, the jobs of a cluster and the requests of a server:
+One form for the tasks of a plan and for the operators of a trace:
 
 - a lane is whatever lets activities in one after the other: a stream of a device, a thread of its host. Its queue is in
   order of arrival: at the beginning all activities that nothing queues, as they are numbered; then each one as what

@@ -21,7 +21,7 @@ from planner.cli.lanes import Owner, looking_alike, owners
 from planner.pipeline import read_plan, simulate
 from planner.simulate import Event
 from planner.simulate import simulate as run
-from planner.specs.base import Ranks
+from planner.specs.base import Ranks, changed
 from planner.units import GIB
 from tests.plan.schedules.made import ordered_plan, timeline
 from tests.programs import programs
@@ -209,3 +209,19 @@ def test_the_verb(columns, tmp_path):
     assert (tmp_path / "p.svg").read_text().startswith("<svg")
     said = json.loads(CliRunner().invoke(app, ["show", plan, "--json"]).stdout)
     assert said["plan"] == "encoder-in-bubbles" and len(said["memory_gib"]) == 8
+
+
+def test_a_plan_that_was_changed_by_hand_is_said_to_be():
+    plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
+    scores = simulate(plan)
+    assert not [*picture.edited(plan, scores)]
+    stale = changed(plan, outcome=changed(plan.outcome, value=plan.outcome.value * 1.2))
+    (said,) = picture.edited(stale, scores)
+    assert "was changed after it was solved" in said.plain
+
+
+def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
+    plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
+    ((name, layout),) = plan.layouts.items()
+    assert picture.staged(plan)
+    assert not picture.staged(changed(plan, layouts={name: changed(layout, mesh={"dp": 4, "tp": 2})}))

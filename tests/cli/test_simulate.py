@@ -155,3 +155,8 @@ def test_overlap_is_switched(path):
 def test_a_switch_that_does_not_exist_is_an_error(path):
     result = invoke(path, "--overlap", "cp=on")
     assert isinstance(result.exception, InputError) and "switches no overlap" in result.exception.message
+
+
+def test_ranks_of_no_trace_are_refused(path):
+    done = invoke(path, "--trace-ranks", "0-1")
+    assert done.exit_code != 0 and "ranks of which trace" in str(done.exception)
