@@ -11,11 +11,11 @@ from planner.specs.base import Ranks
 class Groups:
     """Every rank creates all groups of the catalogue, in one sorted order, when it is made; then they are looked up.
 
-    The world is not made again, and a rank alone needs no group.
+    The world is not made again. A rank alone gets its group of one when it asks: nobody else needs to know of it.
     """
 
     def __init__(self, catalogue: Iterable[Sequence[int]], timeout_s: float = 600.0) -> None:
-        rank, world = dist.get_rank(), tuple(range(dist.get_world_size()))
+        self.rank, world = dist.get_rank(), tuple(range(dist.get_world_size()))
         world_group = dist.group.WORLD
         assert world_group is not None, "join the world before its groups"
         self._groups = {world: world_group}
@@ -23,12 +23,17 @@ class Groups:
             if len(ranks) > 1 and ranks != world:
                 timeout = timedelta(seconds=timeout_s)
                 group = dist.new_group(list(ranks), timeout=timeout, group_desc=f"ranks {Ranks(ranks)}")
-                if rank in ranks:
+                if self.rank in ranks:
                     self._groups[ranks] = group
 
     def __getitem__(self, ranks: Sequence[int]) -> dist.ProcessGroup:
         """The group of these ranks, rising, to which this rank belongs."""
-        return self._groups[tuple(ranks)]
+        key = tuple(ranks)
+        if key not in self._groups and key == (self.rank,):
+            self._groups[key] = dist.new_group(
+                [self.rank], use_local_synchronization=True, group_desc=f"rank {self.rank} alone"
+            )
+        return self._groups[key]
 
     def __len__(self) -> int:
         return len(self._groups)

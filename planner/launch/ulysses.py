@@ -16,7 +16,8 @@ from torch import Tensor
 
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
-from planner.models.exchange import WHOLE, Exchange
+from planner.models.attention import Masking, packed_attention
+from planner.models.exchange import WHOLE, Exchange, Span, contiguous
 
 
 class Ulysses:
@@ -31,13 +32,18 @@ class Ulysses:
         if len(self.sizes) != self.degree:
             raise ValueError(f"{len(self.sizes)} shards for a group of {self.degree} ranks")
 
-    def span(self, tokens: int) -> tuple[int, int]:
-        stops = list(accumulate(self.sizes))
+    def held(self, lengths: Sequence[int]) -> list[Span]:
+        stops, tokens = list(accumulate(self.sizes)), sum(lengths)
         if stops[-1] != tokens:
             raise ValueError(f"the shards hold {stops[-1]} tokens, the documents {tokens}")
-        return stops[self.index] - self.sizes[self.index], stops[self.index]
+        return contiguous(lengths, stops[self.index] - self.sizes[self.index], stops[self.index])
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
+        q, k, v = self.seq_to_heads(q, k, v)
+        return self.heads_to_seq(packed_attention(q, k, v, cu_seqlens, masking))
 
     def seq_to_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[t, H, D] each to [T, h, D] each: every token, some heads."""
         heads, kv_heads = q.shape[1] // self.degree, math.lcm(k.shape[1], self.degree) // self.degree
         copies = kv_heads * self.degree // k.shape[1]
         if copies > 1:
@@ -50,6 +56,7 @@ class Ulysses:
         return q, k, v
 
     def heads_to_seq(self, out: Tensor) -> Tensor:
+        """[T, h, D] to [t, H, D]: the inverse, for the output of attention."""
         tokens = self.sizes[self.index]
         mine = [tokens] * self.degree
         received = self.exchange(out.contiguous(), list(self.sizes), mine)  # [degree * t, h, D]

@@ -6,6 +6,7 @@ flash kernel (CUDA, half precision), whose signature differs between releases of
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,28 +14,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, bool], Tensor]
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """Who attends to whom within a document."""
+
+    causal: bool
+    window: int | None = None  # tokens that a token attends to, itself among them; None: all of them
+
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
 
 HALF = (torch.float16, torch.bfloat16)
 MAX_FLASH_HEAD_DIM = 256  # of the flash kernels; they also want multiples of 8
 
 
-def packed_attention(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, causal: bool) -> Tensor:
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
     """q [T, H, D] over k and v [T, Hkv, D], Hkv dividing H; `cu_seqlens` [documents + 1], best in host memory."""
     if not len(q):
         return q + 0 * (k.sum() + v.sum())  # an idle rank: nothing to do, but every gradient exists and is zero
     kernel = varlen_kernel() if _suits_flash(q) else None
-    return (kernel or per_document)(q, k, v, cu_seqlens, causal)
+    return (kernel or per_document)(q, k, v, cu_seqlens, masking)
 
 
-def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, causal: bool) -> Tensor:
+def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
     """One dense attention per document: work grows with the sum of squares, not with the square of the sum."""
     lengths = cu_seqlens.diff().tolist()
     grouped = q.shape[1] != k.shape[1]
     outputs = []
     for parts in zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True):
         query, key, value = (part.transpose(0, 1)[None] for part in parts)  # [1, H, n, D]
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=masking.causal, enable_gqa=grouped)
         outputs.append(out[0].transpose(0, 1))
     return torch.cat(outputs)
 
@@ -60,10 +70,10 @@ def adapt_varlen(varlen_attn: Callable[..., Any]) -> Kernel | None:
     if not causal_word.keys() <= names.keys():
         return None
 
-    def kernel(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, causal: bool) -> Tensor:
+    def kernel(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
         longest = int(cu_seqlens.diff().max())
         cu_seqlens = cu_seqlens.to(q.device, torch.int32, non_blocking=True)
-        words: dict[str, object] = dict(causal_word) if causal else {}
+        words: dict[str, object] = dict(causal_word) if masking.causal else {}
         groups = q.shape[1] // k.shape[1]
         if groups > 1 and "enable_gqa" in names:
             words["enable_gqa"] = True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from planner.models.exchange import WHOLE, Exchange
+from planner.models.tensor import ALONE, Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +16,5 @@ class Batch:
     targets: Tensor  # [t] next tokens, or [t / merge^2, out] vectors
     positions: Tensor  # [t] place of each token in its document, from 0
     cu_seqlens: Tensor  # [documents + 1] int32 in host memory: where each document starts; the last is T
-    exchange: Exchange = WHOLE
+    exchange: Exchange = WHOLE  # over the ranks that share the documents
+    tensor: Tensors = ALONE  # over those that share the matrices: each has these t tokens, and works on some of them

@@ -1,11 +1,14 @@
 """From the shape of a module to the torch module, and its first weights."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner.errors import InputError
 from planner.models.decoder import DecoderNetwork
+from planner.models.held import WHOLE_MODULE, Held, Split, splits_of
 from planner.models.network import Network
 from planner.models.seeding import generator_for
 from planner.models.vit import VitNetwork
@@ -15,19 +18,21 @@ CPU = torch.device("cpu")
 
 
 def build(
-    spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, recompute: bool = False
+    spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, held: Held = WHOLE_MODULE
 ) -> Network:
-    """The module, with whatever weights memory held: `init_weights` gives it its own. The device may be meta."""
+    """The module, or what is held of it, with whatever weights memory had: `init_weights` gives it its own. The device
+    may be meta.
+    """
     reason = unsupported(spec)
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
     network: Network
     with torch.device("meta"):  # torch would fill the weights here, at length and in vain
         if isinstance(spec, Decoder):
-            network = DecoderNetwork(spec, dtype, recompute=recompute)
+            network = DecoderNetwork(spec, dtype, held)
         else:
             assert isinstance(spec, Vit)
-            network = VitNetwork(spec, dtype, recompute=recompute)
+            network = VitNetwork(spec, dtype, held)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
@@ -65,8 +70,9 @@ def init_weights(model: nn.Module, seed: int) -> None:
     The whole of a parameter is drawn on every rank, one at a time, and a shard keeps its part:
     so the weights depend on neither the sharding nor the dtype.
     """
+    splits = splits_of(model)
     for name, parameter in model.named_parameters():
-        values = first_values(name, parameter, seed)
+        values = first_values(name, parameter, splits.get(name, ()), seed)
         if isinstance(parameter, DTensor):
             mesh, placements = parameter.device_mesh, parameter.placements
             shard = distribute_tensor(values, mesh, placements, src_data_rank=None)  # all have it: nothing is sent
@@ -75,8 +81,16 @@ def init_weights(model: nn.Module, seed: int) -> None:
             parameter.copy_(values)
 
 
-def first_values(name: str, parameter: Tensor, seed: int) -> Tensor:
-    values = torch.empty(parameter.shape, dtype=torch.float32, device=parameter.device)
+def first_values(name: str, parameter: Tensor, splits: Sequence[Split], seed: int) -> Tensor:
+    """Of the part of the whole parameter that this rank holds."""
+    shape = list(parameter.shape)
+    for split in splits:
+        shape[split.dim] *= split.part.of
+    values = torch.empty(shape, dtype=torch.float32, device=parameter.device)
     if parameter.dim() == 1:
-        return values.fill_(0.0 if name.endswith("bias") else 1.0)
-    return values.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator_for(parameter.device, seed, name))
+        values.fill_(0.0 if name.endswith("bias") else 1.0)
+    else:
+        values.normal_(0.0, shape[-1] ** -0.5, generator=generator_for(parameter.device, seed, name))
+    for split in splits:
+        values = values.narrow(split.dim, split.part.span(shape[split.dim])[0], parameter.shape[split.dim])
+    return values

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.batch import Batch
-from planner.models.exchange import WHOLE, Exchange
+from planner.models.exchange import WHOLE, Exchange, Span
 from planner.models.seeding import generator_for
 from planner.models.vit import patch_width
 from planner.specs.model import Decoder, Module, Vit
@@ -29,13 +29,9 @@ def packed_batch(
     """This rank's shard of the packed documents. None of them: an idle rank's batch."""
     lengths = [length for _, length in documents]
     ends = list(accumulate(lengths, initial=0))
-    start, stop = exchange.span(ends[-1])
-    check_batch(spec, documents, (start, stop))
-    spans = [
-        (item, max(start - begin, 0), min(stop - begin, length))
-        for (item, length), begin in zip(documents, ends, strict=False)
-        if begin < stop and start < begin + length
-    ] or [(0, 0, 0)]
+    held = exchange.held(lengths)
+    check_batch(spec, documents, held)
+    spans = [(documents[document][0], first, last) for document, first, last in held] or [(0, 0, 0)]
     parts = [item_tokens(spec, item, span, seed) for item, *span in spans]
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
@@ -51,7 +47,7 @@ def token_unit(spec: Module) -> int:
     return spec.merge**2 if isinstance(spec, Vit) else 1
 
 
-def check_batch(spec: Module, documents: Sequence[tuple[int, int]], span: tuple[int, int]) -> None:
+def check_batch(spec: Module, documents: Sequence[tuple[int, int]], held: Sequence[Span] = ()) -> None:
     """Refuse what the model would get wrong or fail on without a word."""
     unit = token_unit(spec)
     for item, length in documents:
@@ -62,11 +58,12 @@ def check_batch(spec: Module, documents: Sequence[tuple[int, int]], span: tuple[
                 f"item {item} has {length} tokens, the model {spec.max_positions} learned positions",
                 fix="drop the item, or raise max_positions",
             )
-    if span[0] % unit or span[1] % unit:
-        raise InputError(
-            f"a shard from patch {span[0]} to {span[1]} cuts through merged patches",
-            fix=f"split the group's batch at multiples of {unit}",
-        )
+    for _, first, last in held:
+        if first % unit or last % unit:
+            raise InputError(
+                f"a shard from patch {first} to {last} cuts through merged patches",
+                fix=f"split the group's batch at multiples of {unit}",
+            )
 
 
 def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tuple[Tensor, Tensor]:

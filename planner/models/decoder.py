@@ -6,7 +6,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from planner.models.batch import Batch
+from planner.models.held import WHOLE_MODULE, Held
 from planner.models.layer import norm
+from planner.models.linear import linear
 from planner.models.network import Network
 from planner.specs.model import Decoder
 
@@ -14,13 +16,14 @@ MAX_LOGITS = 2**27  # held at a time: 512 MiB of them in float32, beside a copy 
 
 
 class DecoderNetwork(Network):
-    def __init__(self, spec: Decoder, dtype: torch.dtype, *, recompute: bool = False) -> None:
-        super().__init__(spec, dtype, recompute=recompute)
-        self.embedding = nn.Embedding(spec.vocab, spec.hidden, dtype=dtype)
-        learned = spec.positions == "learned"
+    def __init__(self, spec: Decoder, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, held)
+        if self.first or (spec.tied and self.last):
+            self.embedding = nn.Embedding(spec.vocab, spec.hidden, dtype=dtype)
+        learned = self.first and spec.positions == "learned"
         self.position = nn.Embedding(spec.max_positions, spec.hidden, dtype=dtype) if learned else None
-        self.norm = norm(spec, dtype)
-        self.head = None if spec.tied else nn.Linear(spec.hidden, spec.vocab, bias=False, dtype=dtype)
+        self.norm = norm(spec, dtype) if self.last else None
+        self.head = linear(spec.hidden, spec.vocab, False, dtype) if self.last and not spec.tied else None
         self.loss_tokens = max(1, MAX_LOGITS // spec.vocab)  # tokens whose logits are held at a time
 
     def start(self, batch: Batch) -> Tensor:
@@ -29,6 +32,7 @@ class DecoderNetwork(Network):
 
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
         """In chunks of tokens; when there are several, backward computes the logits of each again."""
+        assert self.norm is not None
         chunks = list(zip(*(torch.split(y, self.loss_tokens) for y in (self.norm(x), batch.targets)), strict=True))
         if len(chunks) == 1:
             return self._loss(*chunks[0])

@@ -1,40 +1,56 @@
-"""How a rank trades a share of the tokens for a share of the heads, and back (DeepSpeed-Ulysses, arXiv:2309.14509).
+"""How the ranks of a sequence-parallel group share out a packed batch, and how they attend over all of it.
 
 The models know only this protocol: attention needs whole documents, everything else works token by token.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from planner.models.attention import Masking, packed_attention
+
+
+class Span(NamedTuple):
+    """Consecutive tokens of one document."""
+
+    document: int
+    first: int
+    last: int  # the one after
+
 
 class Exchange(Protocol):
-    """A sequence-parallel group as a model sees it: T tokens in the group, t on this rank; H heads in all, h here."""
+    """A group as a model sees it: T tokens in the group, t on this rank, H heads."""
 
-    def span(self, tokens: int) -> tuple[int, int]:
-        """The first token of this rank's shard and the one after its last, of `tokens` in the group."""
+    def held(self, lengths: Sequence[int]) -> list[Span]:
+        """The tokens of this rank, in their order on it, of documents of these lengths."""
 
-    def seq_to_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[t, H, D] each to [T, h, D] each: every token, some heads."""
-
-    def heads_to_seq(self, out: Tensor) -> Tensor:
-        """[T, h, D] to [t, H, D]: the inverse, for the output of attention."""
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
+        """q [t, H, D], k [t, Hkv, D] and v [t, Hkv, Dv] of this rank's tokens to [t, H, Dv]; `cu_seqlens` of all T."""
 
 
 class Whole:
     """A group of one rank: it has every token and every head."""
 
-    def span(self, tokens: int) -> tuple[int, int]:
-        return 0, tokens
+    def held(self, lengths: Sequence[int]) -> list[Span]:
+        return [Span(document, 0, length) for document, length in enumerate(lengths)]
 
-    def seq_to_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return q, k, v
-
-    def heads_to_seq(self, out: Tensor) -> Tensor:
-        return out
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
+        return packed_attention(q, k, v, cu_seqlens, masking)
 
 
 WHOLE = Whole()
+
+
+def contiguous(lengths: Sequence[int], start: int, stop: int) -> list[Span]:
+    """Tokens `start` to before `stop` of the packed documents."""
+    spans, begin = [], 0
+    for document, length in enumerate(lengths):
+        first, last = max(start - begin, 0), min(stop - begin, length)
+        if first < last:
+            spans.append(Span(document, first, last))
+        begin += length
+    return spans
 
 
 def even_sizes(tokens: int, ranks: int, unit: int = 1) -> tuple[int, ...]:

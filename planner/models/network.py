@@ -1,26 +1,31 @@
-"""What every model of the zoo is: a start, equal layers, and an end that gives a loss."""
+"""What every model of the zoo is: a start, layers, and an end; a rank may hold only some of them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from planner.models.batch import Batch
+from planner.models.held import WHOLE_MODULE, Held
 from planner.models.layer import Layer
 from planner.models.rotary import Rotary, rotary_table
+from planner.specs.base import Layers
 from planner.specs.model import Module, head_dim
 
 
 class Network(nn.Module, ABC):
-    """`model(batch)` is the loss summed over this rank's own tokens; with none it is zero, and so are all gradients.
+    """Layers are named by their number in the whole module, so parameters are called alike on every rank.
 
     Every layer, and then the whole, can be wrapped by `fully_shard`.
     """
 
-    def __init__(self, spec: Module, dtype: torch.dtype, *, recompute: bool = False) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
         super().__init__()
-        self.spec = spec
-        self.layers = nn.ModuleList(Layer(spec, dtype, recompute=recompute) for _ in range(spec.layers))
+        self.spec, self.held = spec, held
+        mine = [layer for layer in range(spec.layers) if held.holds(layer)]
+        self.first, self.last = held.holds(0), held.holds(spec.layers - 1)
+        self.layers = nn.ModuleDict({str(layer): Layer(spec, layer, dtype, held) for layer in mine})
 
     @abstractmethod
     def start(self, batch: Batch) -> Tensor:
@@ -28,7 +33,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
-        """From the output of the last layer to the summed loss."""
+        """From the output of the last layer to the summed loss, or to what another module reads."""
 
     def rotary(self, x: Tensor, batch: Batch) -> Rotary | None:
         """What every layer needs to know about positions."""
@@ -36,9 +41,16 @@ class Network(nn.Module, ABC):
             return None
         return rotary_table(batch.positions, head_dim(self.spec), x.dtype)
 
-    def forward(self, batch: Batch) -> Tensor:
-        x = self.start(batch)
+    def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
+        """From the input of `layers` (None: of all that are held), which the first layer makes itself, to their output,
+        which the last layer turns into the loss summed over this rank's own tokens. With no tokens the loss is zero,
+        and so are all gradients.
+        """
+        if x is None:
+            x = self.start(batch)
         rotary = self.rotary(x, batch)
-        for layer in self.layers:
-            x = layer(x, rotary, batch)
-        return self.finish(x, batch)
+        numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
+        for number in numbers:
+            x = self.layers[number](x, rotary, batch)
+        ends = self.last and (layers is None or layers[-1] == self.spec.layers - 1)
+        return self.finish(x, batch) if ends else x

@@ -8,17 +8,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.batch import Batch
-from planner.models.layer import linear, norm
+from planner.models.held import WHOLE_MODULE, Held
+from planner.models.layer import norm
+from planner.models.linear import linear
 from planner.models.network import Network
 from planner.specs.model import Vit
 
 
 class VitNetwork(Network):
-    def __init__(self, spec: Vit, dtype: torch.dtype, *, recompute: bool = False) -> None:
-        super().__init__(spec, dtype, recompute=recompute)
-        self.patch = linear(patch_width(spec), spec.hidden, False, dtype)
-        self.norm = norm(spec, dtype)
+    def __init__(self, spec: Vit, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, held)
         self.wide = spec.hidden * spec.merge**2
+        if self.first:
+            self.patch = linear(patch_width(spec), spec.hidden, False, dtype)
+        if not self.last:
+            return
+        self.norm = norm(spec, dtype)
         self.projector = nn.Sequential(
             linear(self.wide, self.wide, True, dtype),
             nn.GELU(),

@@ -27,7 +27,7 @@ class ModuleBench:
         self.spec = changed(spec, layers=0)  # for the ends: from a batch to its loss without a layer
         stored, place = (STORED[dtype], META) if can_silence() else (COMPUTED[dtype], device)
         self.stack, self.ends = Stack(spec, DEPTH, stored, place), build(self.spec, dtype=stored, device=place)
-        for model, units in ((self.stack, self.stack.layers), (self.ends, ())):
+        for model, units in ((self.stack, self.stack.layers.values()), (self.ends, ())):
             if can_silence():
                 sharded(model, units, dtype, device)
             else:

@@ -34,7 +34,7 @@ class Stack(nn.Module):
         self.layers = build(changed(spec, layers=depth), dtype=dtype, device=device).layers
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
-        for layer in self.layers:
+        for layer in self.layers.values():
             x = layer(x, rotary, batch)
         return x
 

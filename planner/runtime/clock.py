@@ -28,6 +28,7 @@ class Clock:
     """Marks now, seconds later: reading an event would wait for the device."""
 
     device: torch.device
+    rank: int = 0
     one_machine: bool = True  # whose ranks share the host's clock
     began: float = 0.0  # on the clock of the host
     late: float = 0.0  # after the first rank to begin

@@ -1,30 +1,24 @@
 """Executes this rank's tasks of one step, in the order that all ranks share, and times each of them.
 
-It knows tasks, not where they come from. The items of a step are made before its clock starts, as a loader would; the
-collectives of ZeRO-3's gathers and syncs are issued by FSDP2 inside the forward and backward of their micro-batch, so
-those two tasks are only recorded here.
+It knows tasks, not where they come from. What a pass needs and leaves is kept by module, chunk of layers, micro-batch
+and group. The items of a step are made before its clock starts, as a loader would; the collectives of ZeRO-3's gathers
+and syncs are issued by FSDP2 inside the forward and backward of their micro-batch, so those two tasks are only recorded
+here. Sends do not wait; a receive waits for its message, which was asked for one message ahead.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.profiler import record_function
 
-from planner.launch.groups import Groups
 from planner.launch.meter import Meter
-from planner.launch.ulysses import Ulysses, exchange_over
-from planner.launch.worker import Worker
-from planner.models.batch import Batch
-from planner.models.data import packed_batch, token_unit
-from planner.models.exchange import even_sizes
 from planner.plan.task import Phase, Task
-from planner.runtime.clock import Call, Clock, Mark
+from planner.runtime.clock import Call, Mark
+from planner.runtime.flight import Flight, Key, key_of
+from planner.runtime.local import Local, empty
 from planner.runtime.records import Meeting, Pass
-from planner.runtime.sharded import Sharded
-
-Key = tuple[int | None, str]  # a micro-batch, and a group in it
+from planner.runtime.transfers import Transfers
 
 
 @dataclass(slots=True)
@@ -45,22 +39,23 @@ class RankStep:
     loss: float  # of its own tokens, over the tokens of all
     seconds: float
     passes: tuple[Pass, ...]
-    items: tuple[int, ...]  # that its groups began, if it is the first rank of them
+    items: tuple[tuple[str, int], ...]  # of each module, that its groups ended, if it is the first rank of them
     tokens: int  # that it held itself
     peak_bytes: int | None
 
 
 class Executor:
-    """One rank: its model, its optimizer, and what happens for each phase of a task."""
+    """One rank: its chunks of modules, their optimizers, and what happens for each phase of a task."""
 
-    def __init__(
-        self, worker: Worker, groups: Groups, sharded: Sharded, optimizer: torch.optim.Optimizer, seed: int
-    ) -> None:
-        self.worker, self.groups, self.sharded, self.optimizer, self.seed = worker, groups, sharded, optimizer, seed
-        self.clock: Clock = sharded.clock
-        self.execute: dict[Phase, Callable[[Task], Meter]] = {
+    def __init__(self, local: Local, optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
+        self.local, self.optimizers = local, optimizers
+        self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.transfers = Transfers(local.channels, local.meter, local.worker.rank)
+        self.execute: dict[Phase, Callable[[Task], None]] = {
             "F": self.forward,
             "B": self.backward,
+            "send": self.send,
+            "recv": self.receive,
             "gather": self.gather,
             "sync": self.sync,
             "update": self.update,
@@ -69,33 +64,45 @@ class Executor:
     def step(self, tasks: Sequence[Task]) -> RankStep:
         """All tasks of a step, of which this rank executes its own."""
         own = [task for task in tasks if self.worker.rank in task.ranks]
-        self.prepare(own, tokens=sum(task.tokens for task in tasks if task.phase == "F"))
-        held = sum(len(batch.positions) for batch in self.batches.values())
+        self.prepare(tasks, own)
+        held = sum(self.flight(task).rows for task in own if task.phase == "F" and self.local.ends(task))
         self.clock.start()
         noted = [self.run(task) for task in own if not inside(task)]
+        self.local.channels.close()
         seconds = self.clock.stop()
         return RankStep(
             loss=self.loss.item(),
             seconds=seconds,
             passes=tuple(self.timed(noted, own)),
-            items=tuple(item for task in own if self.leads(task) for item in task.items),
+            items=tuple((task.module, item) for task in own if self.leads(task) for item in task.items),
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
         )
 
-    def prepare(self, own: Sequence[Task], tokens: int) -> None:
-        """What a step begins with; `tokens`: of all ranks."""
-        self.tokens = tokens
-        self.batches = {(task.micro_batch, task.group): self.batch(task) for task in own if task.phase == "F"}
-        self.losses: dict[Key, Tensor] = {}  # of forwards whose backward has not come yet
+    def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
+        """What a step begins with."""
+        self.tokens = sum(task.tokens for task in tasks if task.phase == "F" and self.local.ends(task))
+        forwards = [task for task in own if task.phase == "F"]
+        self.flights: dict[Key, Flight] = {
+            self.key(task): Flight(self.local.loaders[task.module].batch(task, self.worker.device)) for task in forwards
+        }
+        self.transfers.expect(tasks, lambda recv: empty(self.local.stage(recv), self.flight(recv).rows))
         self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
-        self.optimizer.zero_grad()
-        self.sharded.hold(self.sharded.once)
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad()
+        for stage in self.local.all_stages:
+            stage.hold()
         if self.worker.kind == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
 
+    def key(self, task: Task) -> Key:
+        return key_of(task, self.local.stage(task).layers[0])
+
+    def flight(self, task: Task) -> Flight:
+        return self.flights[self.key(task)]
+
     def leads(self, task: Task) -> bool:
-        return task.phase == "F" and task.ranks[0] == self.worker.rank
+        return task.phase == "F" and self.local.concludes(task) and task.ranks[0] == self.worker.rank
 
     def run(self, task: Task) -> Noted:
         self.worker.begin(task.id)
@@ -103,14 +110,14 @@ class Executor:
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
             start = self.clock.mark()
-            meter = self.execute[task.phase](task)
-            return Noted(task, start, self.clock.mark(), calls, meter)
+            self.execute[task.phase](task)
+            return Noted(task, start, self.clock.mark(), calls, self.meter.cut())
 
     def timed(self, noted: Sequence[Noted], own: Sequence[Task]) -> Iterator[Pass]:
         """In seconds, and each collective with the task that it belongs to."""
-        inner = {(task.phase, task.micro_batch): task.id for task in own if inside(task)}
+        inner = {(task.phase, place(task)): task.id for task in own if inside(task)}
         for note in noted:
-            at = note.task.micro_batch
+            at = place(note.task)
             meetings: dict[Phase, tuple[Meeting, ...]] = {
                 phase: tuple(self.meeting(call, inner[phase, at]) for call in note.calls if call.phase == phase)
                 for phase, row in inner
@@ -134,43 +141,54 @@ class Executor:
     def meeting(self, call: Call, id: str) -> Meeting:
         return Meeting(id, self.clock.seconds(call.start), self.clock.seconds(call.end), call.sent_bytes)
 
-    def batch(self, task: Task) -> Batch:
-        """This rank's shard of the items of a forward; without items, that of an idle rank."""
-        spec = self.sharded.model.spec
-        sizes = even_sizes(task.tokens, len(task.ranks), token_unit(spec))
-        exchange = exchange_over(self.groups, task.ranks, sizes, Meter())
-        documents = [*zip(task.items, task.sizes, strict=True)]
-        return packed_batch(spec, documents, self.seed, exchange=exchange, device=self.worker.device)
+    def forward(self, task: Task) -> None:
+        stage, flight = self.local.stage(task), self.flight(task)
+        if flight.input is None and task.layers[0]:  # an idle rank: nobody sent anything
+            flight.input = empty(stage, 0).requires_grad_()
+        x = flight.input if flight.output is None else flight.output
+        flight.output = stage.network(flight.batch, x, task.layers)
+        if self.local.ends(task):
+            flight.output = flight.output / self.tokens
+            self.loss += flight.output.detach()
 
-    def forward(self, task: Task) -> Meter:
-        key = (task.micro_batch, task.group)
-        meter = metered(self.batches[key])
-        loss = self.sharded.model(self.batches[key]) / self.tokens
-        self.loss += loss.detach()
-        self.losses[key] = loss * self.sharded.gradient_scale
-        return meter
+    def backward(self, task: Task) -> None:
+        flight = self.flight(task)
+        assert flight.output is not None, "its forward comes first"
+        if flight.gradient is None and flight.output.dim():  # an idle rank: nothing came back
+            flight.gradient = torch.zeros_like(flight.output)
+        torch.autograd.backward(flight.output, flight.gradient)
+        flight.land()
 
-    def backward(self, task: Task) -> Meter:
-        key = (task.micro_batch, task.group)
-        meter = metered(self.batches.pop(key))
-        self.losses.pop(key).backward()  # type: ignore[no-untyped-call]
-        return meter
+    def send(self, task: Task) -> None:
+        """Activations to the next stage, or their gradients to the one before."""
+        flight = self.flight(task)
+        x = flight.output if task.of == "F" else flight.input.grad if flight.input is not None else None
+        assert x is not None, "what is sent was computed before"
+        self.transfers.send(task, x.detach())
+        if task.of == "B":
+            flight.input = None
 
-    def gather(self, task: Task) -> Meter:
+    def receive(self, task: Task) -> None:
+        flight, x = self.flight(task), self.transfers.receive(task)
+        if task.of == "F":
+            flight.input = x.requires_grad_()
+        else:
+            flight.gradient = x
+
+    def gather(self, task: Task) -> None:
         """After the update, for the next step."""
-        self.sharded.gather()
-        return Meter()
+        for stage in self.local.of_module(task):
+            stage.gather()
 
-    def sync(self, task: Task) -> Meter:
-        """Reduce what piled up: FSDP2 does it in a backward, so one without tokens is run."""
-        self.sharded.hold(False)
-        idle = packed_batch(self.sharded.model.spec, [], self.seed, device=self.worker.device)
-        self.sharded.model(idle).backward()
-        return Meter()
+    def sync(self, task: Task) -> None:
+        """Reduce what piled up."""
+        for stage in self.local.of_module(task):
+            stage.reduce()
 
-    def update(self, task: Task) -> Meter:
-        self.optimizer.step()
-        return Meter()
+    def update(self, task: Task) -> None:
+        """From gradients that a rank alone holds, too, which no sync has brought into place."""
+        self.local.settle(task.module)
+        self.optimizers[task.module].step()
 
 
 def inside(task: Task) -> bool:
@@ -178,9 +196,6 @@ def inside(task: Task) -> bool:
     return task.phase in ("gather", "sync") and task.micro_batch is not None
 
 
-def metered(batch: Batch) -> Meter:
-    """A new meter for the exchanges of the pass that begins."""
-    meter = Meter()
-    if isinstance(batch.exchange, Ulysses):
-        batch.exchange.meter = meter
-    return meter
+def place(task: Task) -> tuple[str, int, int | None]:
+    """Where gathers and syncs find the passes that they belong to."""
+    return task.module, task.layers[-1], task.micro_batch

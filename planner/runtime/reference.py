@@ -10,10 +10,14 @@ from torch import Tensor
 from planner.errors import RunFailed
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
+from planner.models.network import Network
 from planner.plan.task import Task
+from planner.runtime import whole
 from planner.runtime.executor import RankStep
+from planner.runtime.fsdp import STORED
+from planner.runtime.local import Local
+from planner.runtime.options import RunOptions
 from planner.runtime.result import Verified
-from planner.runtime.sharded import Sharded
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
 
@@ -21,13 +25,15 @@ FLOOR = 1e-3  # a tensor's error counts against at least this much of the larges
 class Reference:
     """Every rank takes part in gathering; the first compares. Weights are never less precise than float32."""
 
-    def __init__(self, sharded: Sharded, first: bool, seed: int) -> None:
-        self.sharded, self.seed = sharded, seed
+    def __init__(self, local: Local, options: RunOptions) -> None:
+        self.local, self.seed = local, options.seed
         self.begun = False
         self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
-        self.model = build(sharded.model.spec, dtype=sharded.stored, device=sharded.device) if first else None
-        if self.model is not None:
-            init_weights(self.model, seed)
+        self.models: dict[str, Network] = {}
+        for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
+            stored = STORED[options.dtype or layout.dtype]
+            self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
+            init_weights(self.models[name], options.seed)
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -35,41 +41,49 @@ class Reference:
         if not self.begun:
             self.begun = True
             return
-        weights = self.sharded.weights()
-        if self.model is not None:
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(weights[name])
+        found = whole.weights(self.local)
+        for module, model in self.models.items():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(found[module][name])
 
     def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStep]) -> None:
         """After a step: its loss and its gradients, which are still there, with the reference's own."""
-        gradients = self.sharded.gradients()
-        if self.model is None:
+        found = whole.gradients(self.local)
+        if not self.models:
             return
-        items = [item for task in tasks if task.phase == "F" for item in zip(task.items, task.sizes, strict=True)]
-        require_once(items, ranks)
-        want_loss, want = self.train(items)
+        ended = [task for task in tasks if task.phase == "F" and self.local.concludes(task)]
+        require_once(ended, [task for task in ended if self.local.ends(task)], ranks)
+        want_loss, want = self.train(ended)
         loss = sum(rank.loss for rank in ranks)
-        error, name = worst_error(gradients, want)
+        named = {f"{module}.{name}": gradient for module, of in found.items() for name, gradient in of.items()}
+        error, name = worst_error(named, want)
         before = self.worst
         self.worst = Verified(
             steps=before.steps + 1,
-            items=before.items + len(items),
+            items=before.items + sum(len(task.items) for task in ended),
             loss_rel_err=max(before.loss_rel_err, finite(abs(loss / want_loss - 1))),
             grad_rel_err=max(before.grad_rel_err, error),
             worst=name if error >= before.grad_rel_err else before.worst,
         )
 
-    def train(self, items: Sequence[tuple[int, int]]) -> tuple[float, dict[str, Tensor]]:
+    def train(self, ended: Sequence[Task]) -> tuple[float, dict[str, Tensor]]:
         """Loss per token and gradients, each item by itself."""
-        assert self.model is not None
-        self.model.zero_grad()
-        tokens, total = sum(size for _, size in items), 0.0
-        for item in items:
-            loss = self.model(packed_batch(self.model.spec, [item], self.seed, device=self.sharded.device)) / tokens
-            loss.backward()
-            total += loss.item()
-        found = {name: parameter.grad for name, parameter in self.model.named_parameters()}
-        return total, {name: gradient for name, gradient in found.items() if gradient is not None}
+        for model in self.models.values():
+            model.zero_grad()
+        tokens, total = sum(task.tokens for task in ended if self.local.ends(task)), 0.0
+        for task in ended:
+            model = self.models[task.module]
+            for item in zip(task.items, task.sizes, strict=True):
+                batch = packed_batch(model.spec, [item], self.seed, device=self.local.worker.device)
+                loss = model(batch) / tokens
+                loss.backward()
+                total += loss.item()
+        return total, {
+            f"{module}.{name}": parameter.grad.cpu()
+            for module, model in self.models.items()
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None
+        }
 
 
 def worst_error(gradients: dict[str, Tensor], want: dict[str, Tensor]) -> tuple[float, str]:
@@ -93,13 +107,14 @@ def finite(error: float) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def require_once(items: Sequence[tuple[int, int]], ranks: Sequence[RankStep]) -> None:
-    """Every item of the step went through exactly one group, and every token through one rank."""
+def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStep]) -> None:
+    """Every item of the step went through exactly one group, and every token with a loss through one rank."""
+    items = [(task.module, item) for task in ended for item in task.items]
     worked = Counter(item for rank in ranks for item in rank.items)
-    tokens, held = sum(size for _, size in items), sum(rank.tokens for rank in ranks)
-    wrong = [item for item, _ in items if worked[item] != 1]
+    tokens, held = sum(task.tokens for task in losses), sum(rank.tokens for rank in ranks)
+    wrong = [item for item in items if worked[item] != 1]
     if wrong or len(worked) != len(items) or held != tokens:
-        what = f"item {wrong[0]} was worked on {worked[wrong[0]]} times" if wrong else f"ranks held {held} tokens"
+        what = f"item {wrong[0][1]} was worked on {worked[wrong[0]]} times" if wrong else f"ranks held {held} tokens"
         raise RunFailed(
             f"the step was not the plan's {len(items)} items with {tokens} tokens: {what}",
             fix="this is a bug of the runtime, please report it",

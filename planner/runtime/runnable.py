@@ -8,10 +8,10 @@ from planner.errors import InputError
 from planner.launch.worker import Kind
 from planner.plan.model import Layout, Piece, Plan, Step, assignments
 from planner.runtime.options import RunOptions
-from planner.specs.base import Ranks
 from planner.specs.job import Dtype
 
 SIMULATE = "simulate it, or plan the job with data parallelism and sequence groups alone"
+UNKNOWN = ("tp", "ep", "etp")
 WHOLE = ("1f1b", "gpipe", "interleaved")  # schedules of forwards and whole backwards
 
 Refusal = tuple[str, str, str]  # message, where, fix
@@ -45,7 +45,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         names = " and ".join(plan.layouts)
         yield f"this runtime trains one module, the plan has {names}", "layouts", SIMULATE
     for name, layout in plan.layouts.items():
-        for message, fix in layout_refusals(plan, layout):
+        for message, fix in layout_refusals(layout):
             yield message, f"layouts.{name}", fix
     yield from group_refusals(plan)
     for number, step in enumerate(plan.steps):
@@ -56,16 +56,11 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
                 yield "activations cannot be offloaded yet", f"steps[{number}]", "set offload to 0"
 
 
-def layout_refusals(plan: Plan, layout: Layout) -> Iterator[tuple[str, str]]:
-    if len(layout.stages) > 1:
-        yield f"{len(layout.stages)} pipeline stages cannot be run yet", SIMULATE
-    spread = {**layout.mesh, **layout.experts}
-    other = [f"{dim}: {size}" for dim, size in spread.items() if dim != "dp" and size > 1]
+def layout_refusals(layout: Layout) -> Iterator[tuple[str, str]]:
+    other = [f"{dim}: {size}" for dim, size in {**layout.mesh, **layout.experts}.items() if dim in UNKNOWN and size > 1]
     if other:
-        yield f"this runtime spreads a module by data parallelism (dp) alone, not by {', '.join(other)}", SIMULATE
-    if layout.ranks != Ranks(range(plan.size)):
-        yield f"the module is on ranks {layout.ranks} of 0-{plan.size - 1}", "spread it over all ranks"
-    if layout.recompute == "selective":
+        yield f"this runtime does not spread a module by {', '.join(other)} yet", SIMULATE
+    if any(layout.recompute_of(layer) == "selective" for stage in layout.stages for layer in stage):
         yield "selective recompute cannot be run yet", "recompute: full, or none"
 
 
@@ -84,8 +79,6 @@ def group_refusals(plan: Plan) -> Iterator[Refusal]:
         if group.split.get("ring", 1) > 1:
             fix = "use degrees that the heads allow (list them in the job's `degrees`)"
             yield "ring attention cannot be run yet, only ulysses", where, fix
-        if group.degree != len(group.ranks):
-            yield f"ranks {group.ranks} have no split", where, f"split: {{ulysses: {len(group.ranks)}}}"
         if group.share < 1:
             yield f"the group holds a share of {group.share:g} of its devices", where, "give it whole devices"
 
@@ -99,7 +92,7 @@ def require_models(plan: Plan) -> None:
         reason = unsupported(spec) if name in plan.layouts else None
         if reason:
             raise InputError(reason, where=f"uses.models.{name}", fix="simulate it, or choose another model to run")
-        check_batch(spec, [*plan.uses.items.get(name, {}).items()], (0, 0))
+        check_batch(spec, [*plan.uses.items.get(name, {}).items()])
 
 
 def plan_kind(plan: Plan) -> Kind:

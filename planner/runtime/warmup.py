@@ -8,9 +8,12 @@ bytes. Gradients and optimizer states of it are dropped.
 
 from collections.abc import Sequence
 
+import torch
+
 from planner.launch.collectives import time_collective
 from planner.plan.model import Plan
 from planner.plan.task import Task
+from planner.runtime.catalogue import catalogue
 from planner.runtime.executor import Executor
 
 FEW_BYTES = 64
@@ -18,22 +21,21 @@ FEW_BYTES = 64
 
 def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
     """`tasks`: of the first step."""
-    rank = executor.worker.rank
+    rank, groups = executor.worker.rank, executor.local.groups
     executor.worker.begin("warm-up")
-    for ranks in sorted({tuple(group.ranks) for group in plan.groups.values() if len(group.ranks) > 1}):
+    for ranks in sorted(ranks for ranks in catalogue(plan) if len(ranks) > 1):
         if rank in ranks:
-            time_collective(
-                "all_to_all", executor.groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1
-            )
+            time_collective("all_to_all", groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1)
     first = tasks[0].micro_batch
     few = [task for task in tasks if task.micro_batch in (first, None) and task.phase != "update"]
     executor.step(few)
-    idle_update(executor)
+    for module, optimizer in executor.optimizers.items():
+        executor.local.settle(module)
+        idle_update(optimizer)
 
 
-def idle_update(executor: Executor) -> None:
+def idle_update(optimizer: torch.optim.Optimizer) -> None:
     """An update that changes no weight and leaves states as new."""
-    optimizer = executor.optimizer
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0

@@ -5,19 +5,18 @@ import os
 import torch
 import torch.distributed as dist
 
-from planner.launch.groups import Groups
 from planner.launch.worker import Worker, joined
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.runtime.clock import Clock
 from planner.runtime.executor import Executor, RankStep
+from planner.runtime.local import Local
 from planner.runtime.machine import machine
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
 from planner.runtime.result import Planned, RunResult, StepResult
-from planner.runtime.sharded import Sharded
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
 
@@ -36,7 +35,7 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     of = options.count(plan)
     executor = prepare(worker, plan, options)
     warm_up(executor, plan, expand(plan))
-    reference = Reference(executor.sharded, worker.rank == 0, options.seed) if options.verify else None
+    reference = Reference(executor.local, options) if options.verify else None
     verified_steps = len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
     done = []
     with upcoming(worker, plan, options) as steps:
@@ -52,14 +51,13 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
 
 
 def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
-    """Groups, model and optimizer, the same on every rank."""
-    ((name, layout),) = plan.layouts.items()
-    groups = Groups(group.ranks for group in plan.groups.values())
+    """Groups, models and optimizers, on every rank what it has of them."""
     one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
-    clock = Clock(worker.device, one_machine)
-    sharded = Sharded(plan.uses.models[name], layout, options.dtype or layout.dtype, options.seed, clock)
-    optimizer = torch.optim.AdamW(sharded.shards.values(), lr=options.learning_rate)
-    return Executor(worker, groups, sharded, optimizer, options.seed)
+    local = Local(worker, plan, options, Clock(worker.device, worker.rank, one_machine))
+    optimizers = {
+        module: torch.optim.AdamW(local.parameters(module), lr=options.learning_rate) for module in local.stages
+    }
+    return Executor(local, optimizers)
 
 
 def one_step(executor: Executor, coming: Upcoming, reference: Reference | None) -> StepResult | None:

@@ -15,6 +15,7 @@ from planner.launch.worker import joined
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch, token_unit
 from planner.models.exchange import WHOLE, even_sizes
+from planner.models.held import Held
 from planner.specs.model import Decoder, Vit
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
@@ -92,11 +93,14 @@ def check_group(groups, spec, ranks, split):
     return relative_errors(summed[0], dict(zip(names, summed[1:], strict=True)), reference(spec, documents))
 
 
+AGAIN = {0: "full", 1: "full"}
+
+
 def sharded(spec, dtype, **options):
     """A model over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
-    model = build(spec, dtype=dtype, device=torch.device("meta"), recompute=options.pop("recompute", False))
+    model = build(spec, dtype=dtype, device=torch.device("meta"), held=Held(recompute=options.pop("recompute", {})))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for unit in [*model.layers, model]:
+    for unit in [*model.layers.values(), model]:
         fully_shard(unit, mesh=mesh, **options)
         unit.set_force_sum_reduction_for_comms(True)
         unit.set_gradient_divide_factor(1.0)
@@ -150,7 +154,7 @@ def check_exchange(groups):
     rank, sizes = dist.get_rank(), (3, 0, 5, 2)
     meter = Meter()
     exchange = exchange_over(groups, ALL, sizes, meter)
-    start, stop = exchange.span(10)
+    ((_, start, stop),) = exchange.held([10]) or [(0, 3, 3)]
     q, k = (torch.arange(10.0 * heads * 2).view(10, heads, 2) for heads in (8, 2))
     got = exchange.seq_to_heads(q[start:stop], k[start:stop], k[start:stop])
     assert torch.equal(got[0], q[:, 2 * rank : 2 * rank + 2])
@@ -159,7 +163,7 @@ def check_exchange(groups):
     assert torch.equal(exchange.heads_to_seq(got[0]), q[start:stop])
     assert (meter.calls, meter.bytes) == (2, 3 * sizes[rank] * 32 + (10 - sizes[rank]) * 2 * 2 * 4)
     with pytest.raises(ValueError, match="10 tokens, the documents 11"):
-        exchange.span(11)
+        exchange.held([11])
 
 
 def check_collectives(groups):
@@ -192,7 +196,10 @@ def checks(groups):
     odd = Decoder(**{**GQA, "heads": 12, "hidden": 48}, kv_heads=4)
     yield "three ranks 12/4", lambda: check_group(groups, odd, THREE, even_sizes)
     spec = SHAPES["gqa 8/2"]
-    yield "rows recompute", lambda: check_rows(groups, spec, torch.float64, recompute=True, reshard_after_forward=False)
+    yield (
+        "rows recompute",
+        lambda: check_rows(groups, spec, torch.float64, recompute=AGAIN, reshard_after_forward=False),
+    )
     yield "rows float32", lambda: check_rows(groups, spec, torch.float32)
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     yield "rows bfloat16", lambda: check_rows(groups, spec, torch.float32, mp_policy=policy)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.models.data import BLOCK, item_tokens, packed_batch, token_unit
-from planner.models.exchange import WHOLE, Whole, even_sizes
+from planner.models.exchange import WHOLE, Whole, contiguous, even_sizes
 from planner.specs.model import Decoder, Vit
 
 DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
@@ -19,8 +19,8 @@ class Shard(Whole):
     def __init__(self, start, stop):
         self.start, self.stop = start, stop
 
-    def span(self, tokens):
-        return self.start, self.stop
+    def held(self, lengths):
+        return contiguous(lengths, self.start, self.stop)
 
 
 def shards(sizes):

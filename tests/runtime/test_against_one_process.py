@@ -2,7 +2,6 @@
 
 import pytest
 import torch.distributed as dist
-from torch.distributed.fsdp import FSDPModule
 
 from planner.launch.processes import launch
 from planner.launch.worker import joined
@@ -37,7 +36,6 @@ CASES = {  # world size → name → the module, its layout, one step's rows eac
         "bf16": (DECODER, {"zero": 3}, [MIXED], "bf16"),
         "gpipe": (DECODER, {"zero": 3}, [MIXED], "float64"),
         "recompute": (DECODER, {"zero": 3, "recompute": "full"}, [MIXED], "float64"),
-        "older torch": (DECODER, {"zero": 3}, [MIXED], "float64"),
         "gpt": (GPT, {"zero": 3}, [MIXED], "float64"),
         "vit": (VIT, {"zero": 3}, [MIXED], "float64"),
         "vit float32": (VIT, {"zero": 3}, [MIXED], "float32"),
@@ -54,7 +52,6 @@ CASES = {  # world size → name → the module, its layout, one step's rows eac
 }
 TOLERANCE = {"float64": (1e-12, 1e-12), "float32": (1e-6, 1e-5), "bf16": (1e-2, 5e-2)}
 STEPS = 4
-NEWER = ("set_force_sum_reduction_for_comms", "set_custom_all_gather", "set_custom_reduce_scatter")
 
 
 def plan_for(size, name):
@@ -85,10 +82,7 @@ def worlds(worker):
         results = {}
         for name in CASES[dist.get_world_size()]:
             options = RunOptions(steps=STEPS, verify=True, seed=5, learning_rate=3e-3)
-            with pytest.MonkeyPatch.context() as patch:
-                for feature in NEWER if name == "older torch" else ():
-                    patch.delattr(FSDPModule, feature)
-                results[name] = train(worker, plan_for(worker.world_size, name), options)
+            results[name] = train(worker, plan_for(worker.world_size, name), options)
         return results
 
 

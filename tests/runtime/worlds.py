@@ -1,0 +1,58 @@
+"""Plans made up for tests of the runtime, trained in worlds that stay warm from one plan to the next."""
+
+from planner.launch.processes import launch
+from planner.launch.worker import joined
+from planner.plan.legal import require_legal
+from planner.plan.model import Group, Layout, Plan, Step, group_name
+from planner.runtime.options import RunOptions
+from planner.runtime.runnable import require_runnable
+from planner.runtime.worker import train
+from planner.specs.base import Layers, Ranks
+from planner.specs.model import Decoder
+from tests.plans import plan_of, uses
+
+DECODER = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
+
+
+def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, vpp=1, **layout) -> Plan:
+    """A module over all ranks by `layout` (mesh and what else a Layout says).
+
+    `rows`: of each micro-batch, its groups as tuples of ranks; None: two micro-batches for each data-parallel block.
+    `splits`: group → its split; else Ulysses over its ranks on one stage, tp aside.
+    """
+    mesh = layout.pop("mesh")
+    pp, tp = mesh.get("pp", 1), mesh.get("tp", 1)
+    rows = rows or [[tuple(range(size))]] * 3
+    groups, items, placed = {}, {}, []
+    for row in rows:
+        placed.append({})
+        for ranks in map(Ranks, row):
+            name = group_name(ranks)
+            degree = len(ranks) // (pp * tp)
+            split = (splits or {}).get(tuple(ranks), {"ulysses": degree} if degree > 1 else {})
+            groups[name] = Group(ranks=ranks, split=split)
+            new = range(len(items), len(items) + 2)
+            items |= {item: 4 * (2 + item * 5 % 11) for item in new}
+            placed[-1][name] = (*new,)
+    each = spec.layers // (pp * vpp)
+    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp * vpp)) if pp > 1 else ()
+    whole = Layout(ranks=Ranks(range(size)), mesh=mesh, stages=stages, **{"dtype": "float64", **layout})
+    sync = "micro_batch" if whole.zero == 3 else "step"
+    step = Step(sync=sync, micro_batches=tuple(placed), order={"llm": order} if order else {})
+    plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, step)
+    require_legal(plan, "made up")
+    return plan
+
+
+def trained(worker, plans: dict[str, Plan], options: RunOptions):
+    """Every plan, in one world."""
+    with joined(worker, timeout_s=60):
+        return {name: train(worker, plan, options) for name, plan in plans.items()}
+
+
+def run_all(size: int, plans: dict[str, Plan], options: RunOptions | None = None):
+    """Plan → what its run measured, on the first rank."""
+    options = options or RunOptions(steps=2, verify=True, seed=5, learning_rate=3e-3)
+    for plan in plans.values():
+        require_runnable(plan, options)
+    return launch(trained, size, plans, options)[0]
