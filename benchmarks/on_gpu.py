@@ -8,17 +8,18 @@ import argparse
 import platform
 import random
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from planner import files, pipeline
+from benchmarks import on_gpu_layouts as layouts
+from benchmarks.on_gpu_jobs import one_rank_job, run
+from benchmarks.on_gpu_session import Session
+from planner import files
 from planner.launch.processes import launch
 from planner.launch.worker import Worker, joined
 from planner.profiling import ProfileOptions, device_name, profile
@@ -29,58 +30,13 @@ from planner.profiling.sharded import COMPUTED
 from planner.runtime import RunOptions
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.inputs import Options, resolve
-from planner.specs.job import Dtype, Job, LayoutWish, Limits
+from planner.specs.job import Dtype, LayoutWish
 from planner.specs.model import Model, Module
 from planner.specs.profile import Fit, Profile
-from planner.specs.workload import Mix, Part, Workload
-from planner.units import MS, duration, percent
+from planner.units import MS, percent
 
 SEED = 0
 ROUNDS = 5
-
-
-@dataclass(slots=True)
-class Session:
-    """Where results go, and what there is so far."""
-
-    folder: Path
-    scratch: Path  # for files that only this program reads
-    kind: Literal["cpu", "cuda"]
-    quick: bool
-    device: str
-    results: dict[str, Any] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def profile_path(self) -> Path:
-        return self.folder / f"{self.device}.yaml"
-
-    @property
-    def dtype(self) -> Dtype:
-        return "bf16" if self.kind == "cuda" else "float32"
-
-    def part(self, name: str, run: Callable[["Session"], Any]) -> None:
-        """Run one part, and write down what came of it."""
-        self.say(f"\n{name}")
-        began = time.monotonic()
-        try:
-            result = run(self)
-        except Exception as error:
-            result = {"failed": str(error), "traceback": traceback.format_exc()}
-            self.say(f"  FAILED: {error}")
-            if error.__cause__:
-                result["cause"] = str(error.__cause__)
-        self.results[name] = {"seconds": round(time.monotonic() - began, 2), "result": result}
-        self.say(f"  ({duration(time.monotonic() - began)}; {duration(time.monotonic() - self.began)} in all)")
-        files.write_text(self.folder / "raw.json", files.json_text(self.results))
-        files.write_text(self.folder / "summary.txt", "\n".join(self.lines) + "\n")
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-        print(line, flush=True)
 
 
 # ------------------------------------------------------------------------------------------------- speed of the device
@@ -217,76 +173,26 @@ def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece])
 # --------------------------------------------------------------------------------------------------------------- plans
 
 
-def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int, median_tokens: int) -> Path:
-    """A job for one rank of this device, whose rows are a mix of lengths."""
-    folder = session.scratch
-    cluster = Cluster(
-        format=Cluster.FORMAT,
-        name=f"one-{session.device}",
-        source="one rank, alone",
-        ranks=(RankKind(kind=session.device, count=1, per_node=1),),
-        levels=(Level(name="device", ranks=1, gb_per_s=1.0, latency_us=1.0),),
-    )
-    job = Job(
-        format=Job.FORMAT,
-        name=f"{model.name}-one-rank",
-        model=f"./{model.name}.yaml",
-        cluster="./cluster.yaml",
-        profile=str(session.profile_path.resolve()),
-        workload=Workload(
-            lengths=Mix(parts=(Part(weight=1.0, median=median_tokens, sigma=0.8),)),
-            batch_rows=24,
-            max_tokens=tokens,
-            round_to=4,
-        ),
-        layout=layout,
-        degrees=(1,),
-        limits=Limits(tokens_per_rank=tokens),
-    )
-    files.write(folder / f"{model.name}.yaml", model)
-    files.write(folder / "cluster.yaml", cluster)
-    files.write(folder / f"{job.name}.yaml", job)
-    return folder / f"{job.name}.yaml"
-
-
-def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
-    """Solve a job and run its plan: predicted beside measured."""
-    plan = pipeline.decide(resolve(files.read(job, Job), job, Options())).plan
-    ran = pipeline.run(plan, options, lambda step: session.say(f"  step {step.step}: {duration(step.seconds)}"))
-    pipeline.write_measured_trace(session.folder / "trace.json", ran)
-    session.say(f"  predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}")
-    for kind in ran.kinds:
-        if kind.predicted or kind.measured:
-            session.say(f"    {kind.name:<36} {duration(kind.predicted):>10} {duration(kind.measured):>10}")
-    if ran.verified:
-        session.say(f"  loss differs by {ran.verified.loss_rel_err:.1e}, gradients by {ran.verified.grad_rel_err:.1e}")
-    return {
-        "predicted_step_seconds": ran.predicted_step_seconds,
-        "step_seconds": ran.step_seconds,
-        "tokens_per_second": ran.tokens_per_second,
-        "losses": ran.losses,
-        "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in ran.kinds],
-        "verified": ran.verified and {"loss": ran.verified.loss_rel_err, "gradients": ran.verified.grad_rel_err},
-    }
-
-
 def correct(session: Session, name: str) -> dict[str, Any]:
     """A tiny model in float32, held against one process."""
     job = one_rank_job(session, library.read(name, Model)[0], LayoutWish(zero=3, dtype="float32"), 1024, 200)
     return run(session, job, RunOptions(steps=2, verify=True))
 
 
-def timed(session: Session) -> dict[str, Any]:
-    """A few layers of the profiled decoder, trained for some steps."""
+def few_layers(session: Session) -> Model:
+    """Some layers of the profiled decoder, priced like all of them."""
     whole = decoder(session)
     ((module, spec),) = whole.modules.items()
     few = changed(whole, name=f"{whole.name}-4-layers", modules={module: changed(spec, layers=4)})
     known = files.read(session.profile_path, Profile)
     alias = {f"{few.name}/{module}": known.modules[f"{whole.name}/{module}"]}  # costs are per layer
     files.write(session.scratch / "profile.yaml", changed(known, modules=known.modules | alias))
-    tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
-    job = one_rank_job(session, few, LayoutWish(zero=3, dtype=session.dtype), tokens, middle)
-    files.write(job, changed(files.read(job, Job), profile="./profile.yaml"))
+    return few
+
+
+def timed(session: Session) -> dict[str, Any]:
+    """They train for some steps."""
+    job = layouts.job_of(session, few_layers(session), LayoutWish(zero=3, dtype=session.dtype))
     return run(session, job, RunOptions(steps=6))
 
 
@@ -309,7 +215,11 @@ def everything(session: Session) -> None:
     session.part("sizes that the profile never saw", unseen)
     session.part("a tiny decoder is right", lambda s: correct(s, "tiny-decoder"))
     session.part("a tiny vision tower is right", lambda s: correct(s, "tiny-vit"))
+    session.part("kernels are right", layouts.kernels)
+    session.part("every kind of layer is right", layouts.right)
     session.part("train a few layers of the decoder", timed)
+    session.part("recompute", lambda s: layouts.recomputed(s, few_layers(s)))
+    session.part("offload", lambda s: layouts.offloaded(s, few_layers(s)))
 
 
 if __name__ == "__main__":

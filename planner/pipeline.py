@@ -37,7 +37,7 @@ from planner.why import static as best_static
 from planner.why import why_not as against
 
 if TYPE_CHECKING:
-    from planner.runtime import Planned, Progress, RunOptions, Verified
+    from planner.runtime import Ended, Planned, Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 DEFAULTS = Options()
@@ -198,6 +198,7 @@ class Ran:
     planned: "tuple[Planned, ...]"  # the steps that were planned while it lasted
     verified: "Verified | None"
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
+    ended: "Ended" = "steps"  # why it was over
 
 
 def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
@@ -233,6 +234,7 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         planned=tuple(step.planned for step in result.steps if step.planned),
         verified=result.verify,
         peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
+        ended=result.ended,
     )
 
 

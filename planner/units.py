@@ -1,5 +1,7 @@
 """Units: SI inside (seconds, bytes, bytes per second), GiB and ms for people and in files."""
 
+import re
+
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
 MS, US = 1e-3, 1e-6
@@ -17,6 +19,21 @@ def duration(seconds: float) -> str:
     if abs(seconds) >= 1e-3:
         return f"{seconds * 1e3:.1f} ms"
     return f"{seconds * 1e6:.0f} µs"
+
+
+def seconds_in(text: str) -> float:
+    """The other way round, as a person says it: `90s`, `10m`, `1h30m`, `2d`; a number alone is seconds.
+
+    Raises ValueError.
+    """
+    units = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+    number = r"\d+(?:\.\d+)?"
+    if re.fullmatch(number, text):
+        return float(text)
+    match = re.fullmatch("".join(f"(?:({number}){unit})?" for unit in units), text)
+    if not match or not any(match.groups()):
+        raise ValueError(f"`{text}` is no duration")
+    return sum(float(each) * unit for each, unit in zip(match.groups(), units.values(), strict=True) if each)
 
 
 def signed(seconds: float, least: float = 1e-9) -> str:

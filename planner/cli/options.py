@@ -9,6 +9,7 @@ import typer
 from planner.cli.complete import job_names, model_names
 from planner.errors import InputError
 from planner.specs.base import Ranks
+from planner.units import seconds_in
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 ModelName = Annotated[str, typer.Argument(help="A shipped model, or a model file.", autocompletion=model_names)]
@@ -19,6 +20,15 @@ TraceRanks = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; text for people goes to stderr.")]
 Seed = Annotated[int, typer.Option(help="Of sampled lengths and synthetic data.", min=0)]
 Effort = Annotated[int, typer.Option(help="1 (quick) to 4 (thorough); counted in work, not in seconds.", min=1, max=4)]
+
+
+class ScheduleName(str, Enum):
+    constant = "constant"
+    cosine = "cosine"
+    linear = "linear"
+
+
+CONSTANT = ScheduleName.constant
 
 
 class DtypeName(str, Enum):
@@ -42,3 +52,13 @@ def given_ranks(text: str | None, size: int) -> Ranks | None:
     if ranks[-1] >= size:
         raise InputError(f"there is no rank {ranks[-1]}", where="--trace-ranks", fix=f"ranks are 0 to {size - 1}")
     return ranks
+
+
+def given_seconds(text: str | None) -> float | None:
+    """A duration such as `10m`, or none given. Raises InputError."""
+    if text is None:
+        return None
+    try:
+        return seconds_in(text)
+    except ValueError as error:
+        raise InputError(str(error), where="--max-time", fix="such as 90s, 10m or 1h30m") from error

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Dtype, Json, PlanFile, Seed
+from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, given_seconds
+
+INTERRUPTED = 130
 
 
 def run(
@@ -13,16 +15,28 @@ def run(
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; the plan's own when left out.", min=1)] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare loss and gradients with one process.")] = False,
     dtype: Dtype = None,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW.", min=0.0)] = 1e-3,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.", min=0.0)] = 1e-3,
+    schedule: Annotated[ScheduleName, typer.Option(help="Of the learning rate, after its warm-up.")] = CONSTANT,
+    warmup: Annotated[int, typer.Option(help="Steps in which the learning rate rises.", min=0)] = 0,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of all gradients together.")] = None,
+    betas: Annotated[tuple[float, float], typer.Option(help="Of AdamW.")] = (0.9, 0.999),
+    weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0.0)] = 0.01,
+    max_time: Annotated[str | None, typer.Option(help="The run's; such as 90s, 10m, 1h30m.")] = None,
+    metrics: Annotated[Path | None, typer.Option(help="Add a JSON line for each step to this file.")] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Write the measured steps here; `simulate --measured` reads it.")
     ] = None,
     job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder of tokens (tokens.npy, offsets.npy); without it items are synthetic.")
+    ] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
 ) -> None:
     """Train with a plan: predicted beside measured.
+
+    Ctrl-C ends the run behind the step it is in, and what was trained is reported; a second one ends it at once.
 
     Real processes on this machine; under torchrun: torchrun --nproc-per-node N -m planner.runtime PLAN.
     """
@@ -30,10 +44,20 @@ def run(
     from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
-    from planner.runtime import RunOptions
+    from planner.runtime import RunOptions, Training
 
     read = pipeline.read_plan(plan)
-    options = RunOptions(steps, verify, dtype.value if dtype else None, seed, learning_rate, plan.parent)
+    options = RunOptions(
+        steps=steps,
+        verify=verify,
+        dtype=dtype.value if dtype else None,
+        seed=seed,
+        training=Training(learning_rate, schedule.value, warmup, clip, betas, weight_decay),
+        max_seconds=given_seconds(max_time),
+        metrics=metrics.absolute() if metrics else None,
+        base=plan.parent,
+        data=data.absolute() if data else None,
+    )
     with progress.training(read) as on_progress:
         ran = pipeline.run(read, options, on_progress, job)
     if trace:
@@ -41,3 +65,5 @@ def run(
     render.emit(json, summary.ran(ran), *tables.ran(ran, trace))
     if not no_ledger:
         ledger_runs.note(ran)
+    if ran.ended == "interrupt":
+        raise typer.Exit(INTERRUPTED)

@@ -227,6 +227,9 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         f" measured (median of {len(result.losses)}), {duration(result.predicted_step_seconds)} predicted; ",
         f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
     )
+    if result.ended != "steps":
+        why = {"time": "its time was over", "interrupt": "interrupted"}[result.ended]
+        yield Text(f"ended after {len(result.losses)} steps: {why}", style="yellow")
     if result.planned:
         yield planning_line(result)
     if result.verified:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from planner.costs.comm import Network
 from planner.costs.cost import Cost
 from planner.costs.lines import Line, Ring
+from planner.costs.recomputing import Mixed
 from planner.plan.task import Split
 from planner.specs.base import Ranks
 from planner.specs.job import Dtype
@@ -28,6 +29,7 @@ class Part(NamedTuple):
     ranks: Ranks
     split: Split
     forward: bool
+    again: Mixed = ()
 
 
 def exchange_line(part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, network: Network) -> tuple[Line, Cost]:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from planner.costs.recomputing import costs_of_layers, mixed
 from planner.costs.static.layouts import setup_of
 from planner.costs.static.states import gathered_bytes, states
 from planner.plan.model import Layout
@@ -49,7 +50,8 @@ def token_cap(
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
     free = memory_cap(device, limits) - state_bytes(module, layout, accounting)
-    per_token = activation_bytes(costs, module.layers, True, 1.0)
+    layers = range(module.layers)
+    per_token = activation_bytes(costs_of_layers(costs, mixed(layout, module, layers)), len(layers), True, 1.0)
     return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS
 
 

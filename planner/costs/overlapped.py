@@ -6,7 +6,8 @@ where the layout is static. Measured fits cannot be parted: a switch of what is 
 
 from dataclasses import replace
 
-from planner.costs.static.costs import exposed, static_costs
+from planner.costs.recomputing import layered_costs, mixed, typical
+from planner.costs.static.costs import exposed
 from planner.costs.static.layouts import SCHEMES, Batch, machine_of, setup_of
 from planner.costs.static.setup import Setup
 from planner.errors import InputError
@@ -34,6 +35,22 @@ def overlapped(plan: Plan, number: int, overlap: Overlap) -> Plan:
     return changed(plan, uses=changed(plan.uses, prices=prices))
 
 
+def by_layers(plan: Plan) -> Prices:
+    """The prices of a plan; where its layers recompute unlike each other, with rates' prices of each kind of them: a
+    layout that was changed by hand has prices for layers that are all alike.
+    """
+    old, modules = plan.uses.prices, dict(plan.uses.prices.modules)
+    for name, layout in plan.layouts.items():
+        words = {how for how, _ in mixed(layout, plan.uses.models[name], range(plan.uses.models[name].layers))}
+        for kind in kinds(plan.uses.cluster) if words else ():
+            entry = f"{name}@{kind}" if f"{name}@{kind}" in modules else name
+            costs = modules.get(entry)
+            if costs and costs.by == "rates" and not words <= {"none", *costs.recomputing}:
+                made = repriced(plan, 0, (name, layout, kind), costs, old.timing)
+                modules[entry] = changed(made, exposed=costs.exposed, spread=costs.spread)
+    return changed(old, modules=modules) if modules != old.modules else old
+
+
 def repriced(
     plan: Plan, number: int, which: tuple[str, Layout, str], costs: ModuleCosts, timing: Timing
 ) -> ModuleCosts:
@@ -42,11 +59,12 @@ def repriced(
     if costs.by != "rates":
         return costs
     machine = machine_of(uses.cluster, uses.devices[kind], uses.prices.rates.get(kind), timing)
+    spec, accounting = uses.models[name], uses.prices.accounting
     if not costs.exposed:
-        return static_costs(uses.models[name], setup_of(layout), machine, uses.prices.accounting)
+        return layered_costs(spec, layout, setup_of(layout), machine, accounting)
     setup = static_setup(plan, number, name)
-    again = static_costs(uses.models[name], setup, machine, uses.prices.accounting)
-    return changed(again, exposed=exposed(uses.models[name], setup, machine), spread=costs.spread)
+    again = layered_costs(spec, layout, setup, machine, accounting)
+    return changed(again, exposed=exposed(spec, typical(setup, layout, spec), machine), spread=costs.spread)
 
 
 def static_setup(plan: Plan, number: int, module: str) -> Setup:

@@ -1,5 +1,6 @@
 """The price table a plan carries: what was measured or published for its modules, and what rates give for the rest."""
 
+from planner.costs.recomputing import layered_costs
 from planner.costs.static.costs import exposed, static_costs
 from planner.costs.static.layouts import machine_of, setup_of
 from planner.costs.static.setup import Setup
@@ -45,7 +46,7 @@ def module_costs(inputs: Inputs, module: str, layout: Layout, kind: str) -> Modu
     if known:
         return known
     machine = machine_of(inputs.cluster, inputs.devices[kind], inputs.rates.get(kind), inputs.timing)
-    return static_costs(inputs.model.modules[module], setup_of(layout), machine, inputs.accounting)
+    return layered_costs(inputs.model.modules[module], layout, setup_of(layout), machine, inputs.accounting)
 
 
 def static_entry(inputs: Inputs, module: str, setup: Setup, kind: str) -> ModuleCosts:

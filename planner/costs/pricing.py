@@ -11,6 +11,9 @@ from planner.costs.comm import Network
 from planner.costs.cost import FREE, Cost
 from planner.costs.exchange import Part, exchange_line, ring_line
 from planner.costs.lines import Line, compute_line, summed, weights_line
+from planner.costs.overlapped import by_layers
+from planner.costs.recomputing import Mixed, costs_of_layers, mixed
+from planner.costs.reduced import copies, exchange_cost
 from planner.costs.static.assumed import complete
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
@@ -19,7 +22,7 @@ from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster, kind_of
 from planner.specs.kinds import entries, entry, kinds
 from planner.specs.model import Module, Vit
-from planner.specs.parameters import end_parameters, of_layers, parameters
+from planner.specs.parameters import parameters
 from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES
 from planner.units import MS, US
@@ -47,10 +50,8 @@ class Pricing:
     def priced(self, task: Task) -> Cost:
         if task.phase in ("F", "B", "I", "W"):
             return self.compute(task)
-        if task.phase == "gather":
-            return self.sharded(task, "all_gather", layer_times=2 if task.micro_batch is not None else 1)
-        if task.phase == "sync":
-            return self.sharded(task, "reduce_scatter", layer_times=1)
+        if task.phase in ("gather", "sync"):
+            return self.sharded(task)
         if task.phase == "update":
             return self.update(task)
         if task.phase == "send":
@@ -62,7 +63,8 @@ class Pricing:
         if not task.tokens:
             return FREE
         ends, forward = task.layers[-1] == self.models[task.module].layers - 1, task.phase == "F"
-        part = Part(task.module, len(task.layers), ends, task.ranks, task.split, forward)
+        again = self.again(task.module, task.layers)
+        part = Part(task.module, len(task.layers), ends, task.ranks, task.split, forward, again)
         whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
         kind = max(whole, key=lambda each: whole[each].value)
         if task.phase in ("F", "B"):
@@ -100,10 +102,18 @@ class Pricing:
             raise InputError(message, where="uses.prices.modules", fix=fix)
         return found
 
+    def again(self, module: str, layers: Sequence[int]) -> Mixed:
+        """What these layers make again in backward, where layers of the module differ."""
+        return mixed(self.layouts[module], self.models[module], layers)
+
+    def layer_costs(self, module: str, kind: str, layers: Sequence[int]) -> ModuleCosts:
+        """What a module with only these layers would cost on ranks of a kind."""
+        return costs_of_layers(self.costs(module, kind), self.again(module, layers))
+
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
         """All layers and ends of a module on a group of one kind, one pass; and the source of what it sends."""
-        kind = kind_of(self.cluster, ranks[0])
-        return self.part(Part(module, self.models[module].layers, True, ranks, split, forward), kind)
+        kind, layers = kind_of(self.cluster, ranks[0]), range(self.models[module].layers)
+        return self.part(Part(module, len(layers), True, ranks, split, forward, self.again(module, layers)), kind)
 
     def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
         if (part, kind) not in self.lines:
@@ -112,7 +122,8 @@ class Pricing:
 
     def part_line(self, part: Part, kind: str) -> tuple[Line, Cost]:
         """Compute, shared out; then what a group has to exchange for it."""
-        costs, spec, layout = self.costs(part.module, kind), self.models[part.module], self.layouts[part.module]
+        spec, layout = self.models[part.module], self.layouts[part.module]
+        costs = costs_of_layers(self.costs(part.module, kind), part.again)
         ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
         line = compute_line(costs, part.layers, part.ends, part.forward, ways)
         network, sources = self.network(part.ranks, kind), []
@@ -129,22 +140,14 @@ class Pricing:
             return line, Cost(0.0, costs.source, costs.spread)
         return line, summed(*sources) if len(sources) > 1 else sources[0] if sources else FREE
 
-    def sharded(self, task: Task, kind: str, layer_times: int) -> Cost:
-        """Collectives over the parameters of the task's layers: one per layer and pass, and one for the ends.
-
-        The ends stay gathered from forward to backward, as FSDP2 keeps its root.
-        """
+    def sharded(self, task: Task) -> Cost:
+        """Collectives over the parameters of the task's layers, unless they are priced with the rest of a step."""
         of_kinds = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
         if all(costs.exposed for costs in of_kinds):
             return self.unhidden(task, of_kinds)
         if all(costs.sharding == "included" for costs in of_kinds):
             return FREE
-        module, layout = self.models[task.module], self.layouts[task.module]
-        ends = end_parameters(module) if task.layers[-1] == module.layers - 1 else 0
-        calls = layer_times * len(task.layers) + (1 if ends else 0)
-        moved = (layer_times * of_layers(module, task.layers) + ends) * BYTES[layout.dtype]
-        held = moved / layout.mesh.get("tp", 1)
-        return self.collective(kind, held, calls, task.ranks)
+        return exchange_cost(task, self.models[task.module], self.layouts[task.module], self.collective)
 
     def unhidden(self, task: Task, of_kinds: Sequence[ModuleCosts]) -> Cost:
         """What is left of all a step's exchanges: it stands where gradients are reduced."""
@@ -166,7 +169,7 @@ class Pricing:
         """The optimizer's pass over the parameters that a rank updates."""
         module, layout = self.models[task.module], self.layouts[task.module]
         share = len(task.layers) / module.layers / layout.mesh.get("tp", 1)
-        ways = len(task.ranks) / layout.mesh.get("tp", 1) if layout.zero else 1
+        ways = len(task.ranks) / layout.mesh.get("tp", 1) / copies(layout) if layout.zero else 1
         updated = parameters(module).total * share / ways
         each = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
         seconds = [c.exposed.update_ms * MS if c.exposed else updated * c.update_ns_per_parameter * 1e-9 for c in each]
@@ -193,7 +196,7 @@ def slowest(costs: Iterable[Cost]) -> Cost:
 
 def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError when it does not price all that it lays out."""
-    pricing = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)
+    pricing = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, by_layers(plan))
     for module, layout in plan.layouts.items():
         for kind in pricing.kinds(layout.ranks):
             pricing.costs(module, kind)

@@ -12,6 +12,7 @@ from planner.costs.memory import token_cap
 from planner.costs.offload import Offloading, offloading
 from planner.costs.pricing import Pricing
 from planner.plan.model import Uses
+from planner.plan.sharing import reduces
 from planner.plan.task import Phase, Split, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
@@ -167,7 +168,8 @@ def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None
     device = uses.devices[min(kinds)]
     if len(kinds) > 1 or not device.host_gb_per_s:
         return None
-    return offloading(pricing.costs(module, min(kinds)), device, pricing.models[module].layers, ends=True)
+    layers = range(pricing.models[module].layers)
+    return offloading(pricing.layer_costs(module, min(kinds), layers), device, len(layers), ends=True)
 
 
 def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
@@ -192,7 +194,7 @@ def step_seconds(pricing: Pricing, module: str) -> float:
     layout = pricing.layouts[module]
     layers = Layers(range(pricing.models[module].layers))
     phases: list[Phase] = ["update"]
-    if layout.zero < 3 and layout.mesh.get("dp", 1) > 1:
+    if layout.zero < 3 and reduces(layout, pricing.models[module]):
         phases += ["sync", "gather"] if layout.zero else ["sync"]
     return sum(pricing.price(Task(module, layers, phase, None, "all", layout.ranks)).value for phase in phases)
 

@@ -28,6 +28,17 @@ class Channels:
         self.due: dict[int, deque[tuple[str, Callable[[], Tensor]]]] = {}
         self.coming: dict[int, deque[tuple[str, Tensor, dist.Work]]] = {}
 
+    def connect(self) -> None:
+        """A byte over each channel, in one order on all ranks: NCCL makes a communicator at its first message, and both
+        ends wait for that.
+        """
+        byte = torch.zeros(1, dtype=torch.uint8, device=self.device)
+        for (source, target), group in self.groups.items():
+            if self.rank == source:
+                dist.send(byte, target, group=group)
+            elif self.rank == target:
+                dist.recv(byte, source, group=group)
+
     def expect(self, source: int, messages: Iterable[tuple[str, Callable[[], Tensor]]]) -> None:
         """What a rank will send in this step, in its order: each message's name, and what makes memory for it."""
         self.due[source], self.coming[source] = deque(messages), deque()

@@ -6,18 +6,18 @@ result or its failure. The rendezvous store lives here, on a port the system cho
 
 import multiprocessing
 import os
-import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from planner.launch.failures import Failure, death, describe, failed
+from planner.launch.interrupts import interrupts_ignored, interrupts_passed_on
 from planner.launch.worker import Kind, from_environment
 
 Entry = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
@@ -88,10 +88,12 @@ def launch(
     on_message: OnMessage = lambda _rank, _message: None,
     kind: Kind = "cpu",
     threads: int | None = None,
+    heed: bool = False,
 ) -> list[Any]:
     """Run `entry(worker, *args)` in `world_size` processes of this machine: their results, by rank.
 
-    The first worker to fail ends all others, and the error says which it was and in which task.
+    The first worker to fail ends all others, and the error says which it was and in which task. Ctrl-C kills them; with
+    `heed` it is passed on to them once, and they end with a result when they see fit.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -107,7 +109,8 @@ def launch(
     try:
         for rank in range(world_size):
             children.append(start_child(rank, world, Body(entry, args, kind, threads)))
-        watch(children, on_message)
+        with interrupts_passed_on(lambda: living(children)) if heed else nullcontext():
+            watch(children, on_message)
     finally:
         stop(children)
     return [child.result for child in children]
@@ -125,19 +128,6 @@ def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
     return Child(rank, process, ours)
 
 
-@contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C goes to every process of a terminal; a child born in here does not hear it, and dies with its parent."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def watch(children: Sequence[Child], on_message: OnMessage) -> None:
     """Until all have finished or one has failed: then wait a little for a better explanation, and raise it."""
     while any(child.running for child in children):
@@ -149,6 +139,10 @@ def watch(children: Sequence[Child], on_message: OnMessage) -> None:
             failures = [child.failure for child in children if child.failure]
         if failures:
             raise failed(failures)
+
+
+def living(children: Sequence[Child]) -> list[int | None]:
+    return [child.process.pid for child in children if child.process.is_alive()]
 
 
 def listen(children: Sequence[Child], on_message: OnMessage, timeout_s: float | None) -> None:

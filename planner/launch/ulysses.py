@@ -6,7 +6,7 @@ sizes of the pieces are all the collective needs to know, and no tensor is padde
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.groups import Groups
 from planner.launch.meter import Meter
-from planner.models.attention import Masking, packed_attention
-from planner.models.exchange import WHOLE, Exchange, Span, contiguous
+from planner.models.attention import packed_attention
+from planner.models.pieces import Masking
+from planner.specs.dealing import Span, contiguous
 
 
 class Ulysses:
@@ -26,8 +26,14 @@ class Ulysses:
     Key/value heads that are fewer than the ranks are repeated: up to the least common multiple of the two.
     """
 
-    def __init__(self, group: dist.ProcessGroup, sizes: Sequence[int], meter: Meter) -> None:
-        self.group, self.sizes, self.meter = group, tuple(sizes), meter
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        sizes: Sequence[int],
+        meter: Meter,
+        attention: Callable[..., Tensor] = packed_attention,  # over the tokens of the whole group, for some heads
+    ) -> None:
+        self.group, self.sizes, self.meter, self.attention = group, tuple(sizes), meter, attention
         self.degree, self.index = dist.get_world_size(group), dist.get_rank(group)
         if len(self.sizes) != self.degree:
             raise ValueError(f"{len(self.sizes)} shards for a group of {self.degree} ranks")
@@ -38,21 +44,26 @@ class Ulysses:
             raise ValueError(f"the shards hold {stops[-1]} tokens, the documents {tokens}")
         return contiguous(lengths, stops[self.index] - self.sizes[self.index], stops[self.index])
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
+    ) -> Tensor:
         q, k, v = self.seq_to_heads(q, k, v)
-        return self.heads_to_seq(packed_attention(q, k, v, cu_seqlens, masking))
+        own = None if sinks is None else sinks.chunk(self.degree)[self.index]
+        return self.heads_to_seq(self.attention(q, k, v, cu_seqlens, masking, own))
 
     def seq_to_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[t, H, D] each to [T, h, D] each: every token, some heads."""
-        heads, kv_heads = q.shape[1] // self.degree, math.lcm(k.shape[1], self.degree) // self.degree
-        copies = kv_heads * self.degree // k.shape[1]
+        """[t, H, D] each to [T, h, D] each, v of a width of its own: every token, some heads."""
+        kv_heads = math.lcm(k.shape[1], self.degree)
+        copies = kv_heads // k.shape[1]
         if copies > 1:
             k, v = k.repeat_interleave(copies, 1), v.repeat_interleave(copies, 1)
-        parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1) for x in (q, k, v)]
-        sent = torch.cat(parts, 2).flatten(0, 1)  # [degree * t, heads of one rank, D]
+        shapes = [(x.shape[1] // self.degree, x.shape[2]) for x in (q, k, v)]
+        parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1).flatten(2) for x in (q, k, v)]
+        sent = torch.cat(parts, 2).flatten(0, 1)  # [degree * t, numbers of one rank's heads]
         mine = [self.sizes[self.index]] * self.degree
-        received = self.exchange(sent, mine, list(self.sizes))  # [T, heads of this rank, D]
-        q, k, v = torch.split(received, [heads, kv_heads, kv_heads], 1)
+        received = self.exchange(sent, mine, list(self.sizes))  # [T, numbers of this rank's heads]
+        split = torch.split(received, [heads * width for heads, width in shapes], 1)
+        q, k, v = (torch.unflatten(x, 1, shape) for x, shape in zip(split, shapes, strict=True))
         return q, k, v
 
     def heads_to_seq(self, out: Tensor) -> Tensor:
@@ -89,8 +100,3 @@ class _AllToAll(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         back = ctx.exchange.all_to_all(gradient.contiguous(), ctx.received, ctx.sent)
         return back, None, None, None
-
-
-def exchange_over(groups: Groups, ranks: Sequence[int], sizes: Sequence[int], meter: Meter) -> Exchange:
-    """How these ranks share a packed batch whose shards have these sizes."""
-    return Ulysses(groups[ranks], sizes, meter) if len(ranks) > 1 else WHOLE

@@ -1,20 +1,43 @@
 """What a model is called with: this rank's shard of a packed batch, and where the documents of the whole end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from planner.models.auxiliary import Auxiliary
+from planner.models.dispatch import HERE, Dispatch
 from planner.models.exchange import WHOLE, Exchange
+from planner.models.held import Part
 from planner.models.tensor import ALONE, Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Outputs of encoders in place of the embeddings of some tokens."""
+
+    rows: Tensor  # [k] int64: which of this rank's rows between layers
+    values: Tensor  # [k, hidden]
+
+    def within(self, x: Tensor) -> Tensor:
+        """Embeddings x [s, hidden] with them in it."""
+        return x.index_copy(0, self.rows, self.values.to(x.dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """t tokens on this rank, of T in its group. Documents are packed one after the other, without padding."""
 
-    inputs: Tensor  # [t] tokens, or [t, pixels of a patch]
-    targets: Tensor  # [t] next tokens, or [t / merge^2, out] vectors
+    inputs: Tensor  # [t] tokens, or [t, pixels of a patch], or [t, 5, mels]: the frames that a token sees
+    targets: Tensor  # [t] next tokens, or [t / token_unit, out] vectors
     positions: Tensor  # [t] place of each token in its document, from 0
     cu_seqlens: Tensor  # [documents + 1] int32 in host memory: where each document starts; the last is T
     exchange: Exchange = WHOLE  # over the ranks that share the documents
     tensor: Tensors = ALONE  # over those that share the matrices: each has these t tokens, and works on some of them
+    features: Features | None = None
+    dispatch: Dispatch = HERE  # over the ranks that have a layer's experts together
+    slices: tuple[Tensor, ...] = ()  # parts of the rows, in each of which experts have a capacity; (): all are one
+    auxiliary: Auxiliary = field(default_factory=Auxiliary)  # losses that its layers add
+
+    def among(self, part: Part) -> Tensors:
+        """The ranks that have matrices of which this rank has such a part; nobody else, when it is the whole."""
+        return self.tensor if part.of > 1 else ALONE

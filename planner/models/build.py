@@ -7,12 +7,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner.errors import InputError
+from planner.models.audio import AudioNetwork
 from planner.models.decoder import DecoderNetwork
 from planner.models.held import WHOLE_MODULE, Held, Split, splits_of
 from planner.models.network import Network
+from planner.models.rotary import rotary_dim
 from planner.models.seeding import generator_for
 from planner.models.vit import VitNetwork
-from planner.specs.model import Audio, Decoder, Module, Vit, head_dim
+from planner.specs.model import Decoder, Module, Vit, latent_of
 
 CPU = torch.device("cpu")
 
@@ -30,42 +32,25 @@ def build(
     with torch.device("meta"):  # torch would fill the weights here, at length and in vain
         if isinstance(spec, Decoder):
             network = DecoderNetwork(spec, dtype, held)
-        else:
-            assert isinstance(spec, Vit)
+        elif isinstance(spec, Vit):
             network = VitNetwork(spec, dtype, held)
+        else:
+            network = AudioNetwork(spec, dtype, held)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
 def unsupported(spec: Module) -> str | None:
     """Why this shape can be planned but not run, for a person."""
-    if isinstance(spec, Audio):
-        return "audio encoders cannot be run yet"
-    if isinstance(spec, Vit) and spec.window is not None:
-        return "attention within windows cannot be run yet, only attention over the whole image"
-    if isinstance(spec, Decoder) and unsupported_parts(spec):
-        return unsupported_parts(spec)
-    if spec.bias == "attention":
-        return "biases of attention without any of the MLP cannot be run yet, only of q, k, v or of all"
-    if spec.positions == "rope" and head_dim(spec) % 2:
-        return f"rotary positions turn pairs of numbers, and head_dim {head_dim(spec)} is odd"
+    if spec.positions == "rope" and rotary_dim(spec) % 2:
+        name = "rope_dim" if latent_of(spec) else "head_dim"
+        return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
     return None
-
-
-def unsupported_parts(spec: Decoder) -> str | None:
-    """The first part of this decoder that the zoo's layer does not have, for a person."""
-    reasons = (
-        (spec.moe, "mixtures of experts cannot be run yet, only dense MLPs"),
-        (spec.latent, "latent attention cannot be run yet, only grouped heads of keys and values"),
-        (spec.window, "attention within a sliding window cannot be run yet, only over all tokens before"),
-        (spec.qk_norm, "norms of queries and keys cannot be run yet"),
-        (spec.sinks, "attention sinks cannot be run yet"),
-    )
-    return next((reason for part, reason in reasons if part), None)
 
 
 @torch.no_grad()
 def init_weights(model: nn.Module, seed: int) -> None:
-    """Normal matrices of variance 1 / width, norms of one, biases of zero: by the name of each, drawn in float32.
+    """Normal matrices of variance 1 / width, norms of one, biases of zero, sinks as scores are: by the name of each,
+    drawn in float32.
 
     The whole of a parameter is drawn on every rank, one at a time, and a shard keeps its part:
     so the weights depend on neither the sharding nor the dtype.
@@ -87,10 +72,13 @@ def first_values(name: str, parameter: Tensor, splits: Sequence[Split], seed: in
     for split in splits:
         shape[split.dim] *= split.part.of
     values = torch.empty(shape, dtype=torch.float32, device=parameter.device)
-    if parameter.dim() == 1:
-        values.fill_(0.0 if name.endswith("bias") else 1.0)
+    if name.endswith("bias"):
+        values.fill_(0.0)
+    elif parameter.dim() == 1 and not name.endswith("sinks"):
+        values.fill_(1.0)
     else:
-        values.normal_(0.0, shape[-1] ** -0.5, generator=generator_for(parameter.device, seed, name))
+        deviation = 1.0 if parameter.dim() == 1 else shape[-1] ** -0.5
+        values.normal_(0.0, deviation, generator=generator_for(parameter.device, seed, name))
     for split in splits:
         values = values.narrow(split.dim, split.part.span(shape[split.dim])[0], parameter.shape[split.dim])
     return values

@@ -1,53 +1,103 @@
-"""Synthetic items, the same on every rank, drawn block by block so that a rank draws only its own shard."""
+"""Items as a rank's shard of a packed batch, from wherever they come.
+
+Synthetic ones are the same on every rank, and drawn block by block so that a rank draws only its own shard.
+"""
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from planner.errors import InputError
+from planner.models.audio import SEEN, STRIDE, within_clip
 from planner.models.batch import Batch
-from planner.models.exchange import WHOLE, Exchange, Span
+from planner.models.exchange import WHOLE, Exchange
 from planner.models.seeding import generator_for
 from planner.models.vit import patch_width
-from planner.specs.model import Decoder, Module, Vit
+from planner.specs.dealing import Span
+from planner.specs.model import Audio, Decoder, Module, Vit
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
 SKEW = 3.0  # tokens are vocab * u^3: skewed like text, so that a model has something to learn
+IGNORED = -100  # the target of a token after which none comes; torch's cross entropy passes over it
+
+Documents = Sequence[tuple[int, int]]  # (item, its tokens), in the order of a group's batch
+
+
+class Source(Protocol):
+    """Where the contents of items come from."""
+
+    def check(self, spec: Module, documents: Documents) -> None:
+        """Raises InputError where an item is not there, or is not as long as the plan says."""
+
+    def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of an item from token `first` to before `last`: see Batch. In host memory."""
+
+    def targets(self, spec: Module, item: int, tokens: int) -> int:
+        """Over how many tokens of an item the loss is summed."""
+
+
+class Synthetic:
+    """Drawn by seed and item: every token is followed by one more."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def check(self, spec: Module, documents: Documents) -> None:
+        """Whatever a plan asks for is there."""
+
+    def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        return item_tokens(spec, item, span, self.seed)
+
+    def targets(self, spec: Module, item: int, tokens: int) -> int:
+        return tokens
 
 
 def packed_batch(
-    spec: Module,
-    documents: Sequence[tuple[int, int]],  # (item, its tokens), in the order of the group's batch
-    seed: int,
-    *,
-    exchange: Exchange = WHOLE,
-    device: torch.device = CPU,
+    spec: Module, documents: Documents, seed: int, *, exchange: Exchange = WHOLE, device: torch.device = CPU
+) -> Batch:
+    """Of synthetic items."""
+    return batch_from(Synthetic(seed), spec, documents, exchange=exchange, device=device)
+
+
+def batch_from(
+    source: Source, spec: Module, documents: Documents, *, exchange: Exchange = WHOLE, device: torch.device = CPU
 ) -> Batch:
     """This rank's shard of the packed documents. None of them: an idle rank's batch."""
+    source.check(spec, documents)
     lengths = [length for _, length in documents]
     ends = list(accumulate(lengths, initial=0))
     held = exchange.held(lengths)
     check_batch(spec, documents, held)
-    spans = [(documents[document][0], first, last) for document, first, last in held] or [(0, 0, 0)]
-    parts = [item_tokens(spec, item, span, seed) for item, *span in spans]
+    spans = [(documents[document], (first, last)) for document, first, last in held] or [((0, 0), (0, 0))]
+    parts = [contents(source, spec, *span) for span in spans]
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
         targets=torch.cat([targets for _, targets in parts]).to(device),
-        positions=torch.cat([torch.arange(first, last) for _, first, last in spans]).to(device),
+        positions=torch.cat([torch.arange(*span) for _, span in spans]).to(device),
         cu_seqlens=torch.tensor(ends, dtype=torch.int32),
         exchange=exchange,
     )
 
 
+def contents(source: Source, spec: Module, document: tuple[int, int], span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Inputs and targets of part of a document."""
+    item, tokens = document
+    inputs, targets = source.item(spec, item, span)
+    return (within_clip(inputs, span, tokens) if isinstance(spec, Audio) else inputs), targets
+
+
 def token_unit(spec: Module) -> int:
     """Shards and items are whole multiples of this many tokens: merged patches stay together."""
+    if isinstance(spec, Audio):
+        return spec.pool
     return spec.merge**2 if isinstance(spec, Vit) else 1
 
 
-def check_batch(spec: Module, documents: Sequence[tuple[int, int]], held: Sequence[Span] = ()) -> None:
+def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
     """Refuse what the model would get wrong or fail on without a word."""
     unit = token_unit(spec)
     for item, length in documents:
@@ -61,22 +111,27 @@ def check_batch(spec: Module, documents: Sequence[tuple[int, int]], held: Sequen
     for _, first, last in held:
         if first % unit or last % unit:
             raise InputError(
-                f"a shard from patch {first} to {last} cuts through merged patches",
+                f"a shard from token {first} to {last} cuts through tokens that are merged",
                 fix=f"split the group's batch at multiples of {unit}",
             )
 
 
 def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets of one item from token `first` to before `last`: tokens and the next, patches and vectors."""
+    """Inputs and targets of one item from token `first` to before `last`: tokens and the next, or patches, or each
+    token's mel frames [n, 5, mels], and vectors.
+    """
     first, last = span
     if isinstance(spec, Decoder):
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
         tokens = (spec.vocab * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below vocab
         return tokens[:-1], tokens[1:]
-    assert isinstance(spec, Vit)  # no other module can be built
-    patches = uniform_rows(("patches", seed, item), first, last, patch_width(spec))
+    if isinstance(spec, Vit):
+        inputs = uniform_rows(("patches", seed, item), first, last, patch_width(spec))
+    else:  # of a sound without begin or end; SEEN more frames, so that there is one whole token's
+        frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
+        inputs = frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
     unit = token_unit(spec)
-    return 2 * patches - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.out)
+    return 2 * inputs - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.out)
 
 
 def uniform_rows(names: tuple[str | int, ...], first: int, last: int, width: int) -> Tensor:

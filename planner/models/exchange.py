@@ -4,19 +4,13 @@ The models know only this protocol: attention needs whole documents, everything 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
-from planner.models.attention import Masking, packed_attention
-
-
-class Span(NamedTuple):
-    """Consecutive tokens of one document."""
-
-    document: int
-    first: int
-    last: int  # the one after
+from planner.models.attention import packed_attention
+from planner.models.pieces import Masking
+from planner.specs.dealing import Span
 
 
 class Exchange(Protocol):
@@ -25,8 +19,13 @@ class Exchange(Protocol):
     def held(self, lengths: Sequence[int]) -> list[Span]:
         """The tokens of this rank, in their order on it, of documents of these lengths."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
-        """q [t, H, D], k [t, Hkv, D] and v [t, Hkv, Dv] of this rank's tokens to [t, H, Dv]; `cu_seqlens` of all T."""
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
+    ) -> Tensor:
+        """q [t, H, D], k [t, Hkv, D] and v [t, Hkv, Dv] of this rank's tokens to [t, H, Dv]; `cu_seqlens` of all T.
+
+        `sinks` [H]: a logit beside each of a head's scores.
+        """
 
 
 class Whole:
@@ -35,28 +34,10 @@ class Whole:
     def held(self, lengths: Sequence[int]) -> list[Span]:
         return [Span(document, 0, length) for document, length in enumerate(lengths)]
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
-        return packed_attention(q, k, v, cu_seqlens, masking)
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
+    ) -> Tensor:
+        return packed_attention(q, k, v, cu_seqlens, masking, sinks)
 
 
 WHOLE = Whole()
-
-
-def contiguous(lengths: Sequence[int], start: int, stop: int) -> list[Span]:
-    """Tokens `start` to before `stop` of the packed documents."""
-    spans, begin = [], 0
-    for document, length in enumerate(lengths):
-        first, last = max(start - begin, 0), min(stop - begin, length)
-        if first < last:
-            spans.append(Span(document, first, last))
-        begin += length
-    return spans
-
-
-def even_sizes(tokens: int, ranks: int, unit: int = 1) -> tuple[int, ...]:
-    """Contiguous shards that differ by at most one unit of tokens, the larger first."""
-    units, rest = divmod(tokens, unit)
-    if rest:
-        raise ValueError(f"{tokens} tokens do not divide into units of {unit}")
-    each, more = divmod(units, ranks)
-    return tuple(unit * (each + (index < more)) for index in range(ranks))

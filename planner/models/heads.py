@@ -1,36 +1,63 @@
-"""Grouped-query attention over packed documents: projections token by token, and heads over the batch's exchange."""
+"""Grouped-query attention over packed documents: projections token by token, and heads over the batch's exchange.
+
+The ranks of a tensor-parallel block share out the query heads; where they cannot share out the heads of keys and
+values, each has the matrices of these whole, and uses of them what its query heads read.
+"""
 
 import torch
 from torch import Tensor, nn
 
-from planner.models.attention import Masking
 from planner.models.batch import Batch
-from planner.models.held import Held
-from planner.models.linear import linear
+from planner.models.held import Held, Split
+from planner.models.key_heads import key_heads, key_projection
+from planner.models.linear import column, row
+from planner.models.norms import norm
+from planner.models.pieces import Masking
+from planner.models.recompute import follow
 from planner.models.rotary import Rotary, rotate
 from planner.specs.layers import windowed
 from planner.specs.model import Decoder, Module, head_dim, kv_heads
 
 
 class Attention(nn.Module):
-    """x [t, hidden] to the same."""
+    """x [s, hidden] to the same."""
 
     def __init__(self, spec: Module, layer: int, dtype: torch.dtype, held: Held) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = spec.heads, kv_heads(spec), head_dim(spec)
+        part, self.head_dim = held.tp, head_dim(spec)
+        self.part, self.heads = part, part.size(spec.heads)
+        self.kv_heads = len(key_heads(spec.heads, kv_heads(spec), part))
         self.masking = Masking(isinstance(spec, Decoder), windowed(spec, layer))
-        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        self.query = linear(spec.hidden, queries, spec.bias != "none", dtype)
-        self.key = linear(spec.hidden, keys, spec.bias != "none", dtype)
-        self.value = linear(spec.hidden, keys, spec.bias != "none", dtype)
-        self.output = linear(queries, spec.hidden, spec.bias == "all", dtype)
+        queries, bias = spec.heads * self.head_dim, spec.bias != "none"
+        self.query = column(spec.hidden, queries, bias, dtype, part)
+        self.key = key_projection(spec, bias and spec.bias != "all_but_key", dtype, part)
+        self.value = key_projection(spec, bias, dtype, part)
+        self.output = row(queries, spec.hidden, output_bias(spec), dtype, part)
+        normed = isinstance(spec, Decoder) and spec.qk_norm
+        self.query_norm = norm(spec, dtype, self.head_dim) if normed else None
+        self.key_norm = norm(spec, dtype, self.head_dim) if normed else None
+        self.sinks = sinks(spec, dtype, self.heads)
+        self.splits = {} if self.sinks is None else {"sinks": (Split(0, part, "tp"),)}
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
+        tensor = batch.among(self.part)
+        x = follow(tensor.gather, x)
         tokens = len(x)
         q = self.query(x).view(tokens, self.heads, self.head_dim)
         k = self.key(x).view(tokens, self.kv_heads, self.head_dim)
         v = self.value(x).view(tokens, self.kv_heads, self.head_dim)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
-        out = batch.exchange.attend(q, k, v, batch.cu_seqlens, self.masking)
-        return self.output(out.reshape(tokens, self.heads * self.head_dim))  # type: ignore[no-any-return]
+        out = batch.exchange.attend(q, k, v, batch.cu_seqlens, self.masking, self.sinks)
+        return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
+
+
+def output_bias(spec: Module) -> bool:
+    return spec.bias not in ("none", "qkv")
+
+
+def sinks(spec: Module, dtype: torch.dtype, heads: int) -> nn.Parameter | None:
+    """One logit for each of these heads, beside the scores of all keys (arXiv 2508.10925)."""
+    return nn.Parameter(torch.empty(heads, dtype=dtype)) if isinstance(spec, Decoder) and spec.sinks else None

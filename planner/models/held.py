@@ -40,6 +40,10 @@ class Held:
     def holds(self, layer: int) -> bool:
         return self.layers is None or layer in self.layers
 
+    def part(self, width: int) -> Part:
+        """Of a matrix of this width. What does not divide, every rank of tp has whole, and uses for its own rows."""
+        return Part() if width % self.tp.of else self.tp
+
 
 WHOLE_MODULE = Held()
 

@@ -1,4 +1,4 @@
-"""The MLP of a dense layer, token by token."""
+"""The MLP of a dense layer, token by token, its width parted over the ranks of a tensor-parallel block."""
 
 import torch
 import torch.nn.functional as F
@@ -6,20 +6,22 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.held import Held
-from planner.models.linear import linear
+from planner.models.linear import column, row
 from planner.specs.model import Module
 
 
 class Mlp(nn.Module):
-    """SwiGLU (arXiv:2002.05202) when gated, else GELU. x [t, hidden] to the same."""
+    """SwiGLU (arXiv:2002.05202) when gated, else GELU. x [s, hidden] to the same."""
 
     def __init__(self, spec: Module, width: int, dtype: torch.dtype, held: Held) -> None:
         super().__init__()
-        bias = spec.bias == "all"
-        self.gate = linear(spec.hidden, width, bias, dtype) if spec.gated else None
-        self.up = linear(spec.hidden, width, bias, dtype)
-        self.down = linear(width, spec.hidden, bias, dtype)
+        bias, self.part = spec.bias in ("all", "all_but_key"), held.part(width)
+        self.gate = column(spec.hidden, width, bias, dtype, self.part) if spec.gated else None
+        self.up = column(spec.hidden, width, bias, dtype, self.part)
+        self.down = row(width, spec.hidden, bias, dtype, self.part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        tensor = batch.among(self.part)
+        x = tensor.gather(x)
         wide = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
-        return self.down(wide)  # type: ignore[no-any-return]
+        return self.down(wide, tensor)  # type: ignore[no-any-return]

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from planner.models.batch import Batch
 from planner.models.held import WHOLE_MODULE, Held
 from planner.models.layer import Layer
-from planner.models.rotary import Rotary, rotary_table
+from planner.models.offload import through
+from planner.models.rotary import BASE, Rotary, rotary_dim, rotary_table
 from planner.specs.base import Layers
-from planner.specs.model import Module, head_dim
+from planner.specs.model import Decoder, Module
 
 
 class Network(nn.Module, ABC):
@@ -19,6 +20,8 @@ class Network(nn.Module, ABC):
 
     Every layer, and then the whole, can be wrapped by `fully_shard`.
     """
+
+    feeds = False  # whether another module reads its outputs, in place of a loss
 
     def __init__(self, spec: Module, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
         super().__init__()
@@ -39,7 +42,8 @@ class Network(nn.Module, ABC):
         """What every layer needs to know about positions."""
         if self.spec.positions != "rope":
             return None
-        return rotary_table(batch.positions, head_dim(self.spec), x.dtype)
+        base = self.spec.rope_base if isinstance(self.spec, Decoder) else BASE
+        return rotary_table(batch.positions, rotary_dim(self.spec), x.dtype, base)
 
     def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
         """From the input of `layers` (None: of all that are held), which the first layer makes itself, to their output,
@@ -50,7 +54,6 @@ class Network(nn.Module, ABC):
             x = self.start(batch)
         rotary = self.rotary(x, batch)
         numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
-        for number in numbers:
-            x = self.layers[number](x, rotary, batch)
+        x = through([self.layers[number] for number in numbers], x, rotary or (), rotary, batch)
         ends = self.last and (layers is None or layers[-1] == self.spec.layers - 1)
         return self.finish(x, batch) if ends else x

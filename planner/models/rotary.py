@@ -3,17 +3,25 @@
 import torch
 from torch import Tensor
 
+from planner.specs.model import Module, head_dim, latent_of
+
 Rotary = tuple[Tensor, Tensor]  # cosines and sines, [t, 1, D / 2] each
 
-BASE = 10000.0
+BASE = 10000.0  # where a spec says none
 
 
-def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype) -> Rotary:
+def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = BASE) -> Rotary:
     """The angles of every token and frequency, computed in float64, kept in float32 or better."""
     steps = torch.arange(0, head_dim, 2, dtype=torch.float64, device=positions.device)
-    angles = positions[:, None, None].double() * BASE ** (-steps / head_dim)
+    angles = positions[:, None, None].double() * base ** (-steps / head_dim)
     kept = torch.promote_types(dtype, torch.float32)
     return angles.cos().to(kept), angles.sin().to(kept)
+
+
+def rotary_dim(spec: Module) -> int:
+    """Numbers of a head's query and key that turn."""
+    latent = latent_of(spec)
+    return latent.rope_dim if latent else head_dim(spec)
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:

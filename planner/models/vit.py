@@ -4,18 +4,17 @@ Positions are the places of patches in their image, in one dimension: the work o
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.batch import Batch
+from planner.models.encoder import EncoderNetwork
 from planner.models.held import WHOLE_MODULE, Held
-from planner.models.layer import norm
-from planner.models.linear import linear
-from planner.models.network import Network
+from planner.models.linear import column, linear, row
+from planner.models.norms import norm
 from planner.specs.model import Vit
 
 
-class VitNetwork(Network):
+class VitNetwork(EncoderNetwork):
     def __init__(self, spec: Vit, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
         super().__init__(spec, dtype, held)
         self.wide = spec.hidden * spec.merge**2
@@ -24,24 +23,23 @@ class VitNetwork(Network):
         if not self.last:
             return
         self.norm = norm(spec, dtype)
+        self.part = held.part(self.wide)
         self.projector = nn.Sequential(
-            linear(self.wide, self.wide, True, dtype),
+            column(self.wide, self.wide, True, dtype, self.part),
             nn.GELU(),
-            linear(self.wide, spec.out, True, dtype),
+            row(self.wide, spec.out, True, dtype, self.part),
         )
 
     def start(self, batch: Batch) -> Tensor:
-        return self.patch(batch.inputs.to(self.patch.weight.dtype))  # type: ignore[no-any-return]
+        return self.patch(batch.tensor.mine(batch.inputs).to(self.patch.weight.dtype))  # type: ignore[no-any-return]
 
-    def tokens(self, x: Tensor) -> Tensor:
-        """Each merge x merge patches, which lie side by side in the batch, as one token [t / merge^2, out]."""
-        merged = self.norm(x).reshape(x.numel() // self.wide, self.wide)
-        return self.projector(merged)  # type: ignore[no-any-return]
-
-    def finish(self, x: Tensor, batch: Batch) -> Tensor:
-        tokens = self.tokens(x)
-        kept = torch.promote_types(tokens.dtype, torch.float32)
-        return F.mse_loss(tokens.to(kept), batch.targets.to(kept), reduction="sum")
+    def tokens(self, x: Tensor, batch: Batch) -> Tensor:
+        """Each merge x merge patches, which lie side by side in the batch, as one token [s / merge^2, out]."""
+        tensor = batch.among(self.part)
+        x = tensor.gather(self.norm(x))
+        first, middle, last = self.projector
+        wide = middle(first(x.reshape(x.numel() // self.wide, self.wide)))
+        return last(wide, tensor)  # type: ignore[no-any-return]
 
 
 def patch_width(spec: Vit) -> int:

@@ -1,10 +1,11 @@
-"""Batch after batch of a job's data, over and over: of a file all rows are kept, of what is sampled one block."""
+"""Batch after batch of a job's data, over and over: of a file all rows are kept, of all else one block."""
 
 from planner.specs.inputs import Inputs
 from planner.specs.lengths import MAX_ROWS, Batch, make_batch, read_lengths, read_rows
+from planner.specs.token_rows import OFFSETS, open_offsets, row_lengths
 from planner.specs.workload import LengthsFile
 
-BLOCK = 64  # batches that are sampled at once: all before them are drawn again, since a seed gives the whole sequence
+BLOCK = 64  # batches that are read at once; of a sample all before them are drawn again: a seed gives the sequence
 
 
 class Batches:
@@ -16,13 +17,17 @@ class Batches:
         self.rows: dict[int, int] = {}  # row → length
         end = MAX_ROWS
         self.total: int | None = None  # batches in the data; None: more than anyone trains
-        if "lengths" in inputs.sources:
-            lengths = self.workload.lengths
+        lengths, source = self.workload.lengths, inputs.sources.get("lengths")
+        self.folder = source.parent if source and source.name == OFFSETS else None
+        if self.folder:
+            self.offsets = open_offsets(self.folder)
+            end = min(end, len(self.offsets) - 1)
+        elif source:
             column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
-            self.rows = dict(enumerate(read_lengths(inputs.sources["lengths"], column)))
+            self.rows = dict(enumerate(read_lengths(source, column)))
             end = len(self.rows)
         self.period = (end - self.first_row) // self.workload.batch_rows
-        if self.rows:
+        if source:
             self.total = self.period
 
     def row(self, number: int) -> int:
@@ -39,5 +44,8 @@ class Batches:
     def sample(self, row: int) -> None:
         size = self.workload.batch_rows * BLOCK
         begin = self.first_row + (row - self.first_row) // size * size
-        drawn = read_rows(self.workload, min(begin + size, MAX_ROWS), self.seed, self.base)
-        self.rows = dict(enumerate(drawn[begin:], begin))
+        if self.folder:
+            drawn = row_lengths(self.offsets, self.folder, begin, begin + size)
+        else:
+            drawn = read_rows(self.workload, min(begin + size, MAX_ROWS), self.seed, self.base)[begin:]
+        self.rows = dict(enumerate(drawn, begin))

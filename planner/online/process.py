@@ -13,7 +13,8 @@ from planner.errors import PlannerError, RunFailed
 from planner.files.lock import held, hold
 from planner.files.slots import Slots
 from planner.launch.failures import describe
-from planner.launch.processes import die_with_parent, interrupts_ignored
+from planner.launch.interrupts import interrupts_ignored
+from planner.launch.processes import die_with_parent
 from planner.online.ahead import Ahead
 from planner.online.origin import inputs_of
 from planner.plan.model import Plan

@@ -44,8 +44,8 @@ def places_of(step: Step) -> list[Place]:
 
 
 def units(encoder: Work, row: tuple[Cell, ...]) -> list[tuple[Cell, ...]]:
-    """Cells whose tasks stay together: under ZeRO-3 the whole row, which has one gather and one sync."""
-    return [row] if encoder.layout.zero == 3 and row else [(c,) for c in row]
+    """Cells whose tasks stay together: the whole row where all ranks meet in it, as in ZeRO-3's one gather and sync."""
+    return [row] if encoder.meets and row else [(c,) for c in row]
 
 
 def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
@@ -95,7 +95,7 @@ def cut(task: Task, named: list[set[int]]) -> list[Task]:
 
 def unit_tasks(encoder: Work, stage: int, phase: Phase, unit: tuple[Cell, ...]) -> list[Task]:
     """The unit's tasks on a stage; under ZeRO-3 with the row's gather or sync."""
-    if encoder.layout.zero == 3:
+    if encoder.meets:
         return slot_tasks(encoder, stage, phase, unit[0].row)
     return [task for c in unit for task in cell_tasks(encoder, stage, phase, c)]
 

@@ -43,7 +43,7 @@ def closing_tasks(work: Work, slots: Sequence[Sequence[Slot]] | None) -> list[Ta
         last = final_passes(slots[place]) if slots else {}
         if slots and slots[place] and not last:
             continue
-        replicated = work.layout.mesh.get("dp", 1) > 1 and work.layout.zero < 3
+        replicated = work.reduced and work.layout.zero < 3
         update = collective(work, place, "update", None)
         if replicated:
             tasks.append(collective(work, place, "sync", None).waiting_for(*backward_ids(work, place, last)))

@@ -1,29 +1,29 @@
 """Is this plan legal? Needs no costs and trusts no solver: the worker runs it too, before anything is launched.
 
 Every finding says where, what is wrong and what would fix it. The laws: names exist; every item is worked on exactly
-once; groups, splits, shares and meshes are possible; token caps hold; the kind of sync suits the ZeRO stage; no tasks
-wait for each other in a circle.
+once; outputs of encoders fit the tokens they stand for; groups, splits, shares and meshes are possible; token caps hold;
+the kind of sync suits the ZeRO stage; no tasks wait for each other in a circle.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from math import ceil, prod
+from math import ceil
 
 from planner.errors import InputError
 from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
+from planner.plan.feeding import feed_laws
+from planner.plan.layout_laws import layout_laws
 from planner.plan.merge import check_waits
-from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
+from planner.plan.model import Assignment, Group, Piece, Plan, Step, assignments
 from planner.plan.names import Violation, names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
 from planner.specs.cluster import kind_of
-from planner.specs.layers import experts_of
 from planner.specs.model import Module
 from planner.specs.shapes import resident_layers
 
 __all__ = ["Violation", "require_legal", "violations"]
-MESH_DIMS, EXPERT_DIMS = ("dp", "pp", "tp"), ("ep", "etp")
 
 
 def violations(plan: Plan) -> list[Violation]:
@@ -31,7 +31,7 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # what follows looks names up
         return found
-    found, spread = [*item_laws(plan)], Spread(plan)
+    found, spread = [*item_laws(plan), *feed_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -44,58 +44,6 @@ def require_legal(plan: Plan, name: str) -> None:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise InputError(
             f"illegal plan: {found[0].message}{more}", where=f"{name} ({found[0].where})", fix=found[0].fix
-        )
-
-
-def layout_laws(plan: Plan) -> Iterator[Violation]:
-    """Meshes fill their ranks; stages cut the layers into consecutive ranges."""
-    for name, layout in plan.layouts.items():
-        where = f"layouts.{name}"
-        if any(rank >= plan.size for rank in layout.ranks):
-            yield Violation(where, f"rank {layout.ranks[-1]} does not exist, there are {plan.size}", "use lower ranks")
-        for dim in layout.mesh:
-            if dim not in MESH_DIMS:
-                yield Violation(where, f"no dim of a mesh is called `{dim}`", f"one of {', '.join(MESH_DIMS)}")
-        size = prod(layout.mesh.values())
-        if size != len(layout.ranks):
-            yield Violation(
-                where, f"the mesh holds {size} ranks, the layout has {len(layout.ranks)}", "make them equal"
-            )
-        if name in plan.uses.models:
-            yield from stage_laws(layout, plan.uses.models[name], where)
-            yield from split_of_module_laws(layout, plan.uses.models[name], where)
-
-
-def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Heads are shared out over tp; experts have a mesh of their own over a stage's ranks, which shares them out."""
-    tp = layout.mesh.get("tp", 1)
-    if module.heads % tp:
-        yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
-    moe, ep, etp = experts_of(module), layout.experts.get("ep", 1), layout.experts.get("etp", 1)
-    for dim in layout.experts:
-        if dim not in EXPERT_DIMS:
-            yield Violation(where, f"no dim of the experts is called `{dim}`", f"one of {', '.join(EXPERT_DIMS)}")
-    if moe is None and ep * etp > 1:
-        yield Violation(where, "the module has no experts to spread", "leave `experts` out")
-    elif moe and (moe.experts % ep or moe.ffn % etp):
-        message = f"{moe.experts} experts of width {moe.ffn} do not spread over ep = {ep}, etp = {etp}"
-        yield Violation(where, message, "an ep that divides the experts, an etp that divides their width")
-    held = prod(size for dim, size in layout.mesh.items() if dim != "pp")
-    if held % (ep * etp):
-        message = f"a stage has {held} ranks, the experts' mesh holds {ep * etp}"
-        yield Violation(where, message, "let ep x etp divide them")
-
-
-def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Chunks of layers for each pipeline rank, as many as for any other; of one rank, a single one."""
-    stages = layout.mesh.get("pp", 1)
-    several = len(layout.stages) > 1 and stages == 1
-    if len(layout.stages) % stages or several or (stages > 1 and not layout.stages):
-        fix = "name one range of layers per stage, or as many for each" if stages > 1 else "name no stages"
-        yield Violation(where, f"{len(layout.stages)} stages for pp = {stages}", fix)
-    elif layout.stages and [i for stage in layout.stages for i in stage] != list(range(module.layers)):
-        yield Violation(
-            where, f"the stages do not cover layers 0-{module.layers - 1} in order", "cover each layer once"
         )
 
 

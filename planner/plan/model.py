@@ -6,7 +6,8 @@ file.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -109,15 +110,39 @@ class Prediction(Spec):
 
 
 class Layout(Spec):
-    """How one module is spread over ranks."""
+    """How one module is spread over ranks.
+
+    `dp` ranks shard states among each other as the ZeRO stage says, and `replica` counts whole copies of these shards
+    (HSDP, arXiv 2304.11277 §3.2.2): gradients are reduce-scattered over dp, then all-reduced over replica.
+    """
 
     ranks: Ranks
     mesh: dict[str, RankCount]  # ordered dims → sizes, slowest first; their product is the number of ranks
     experts: dict[str, RankCount] = {}  # mesh of the experts over a stage's ranks: ep, etp; the rest are replicas
     stages: tuple[Layers, ...] = ()  # layers of each pipeline stage, or of each chunk; empty: one stage holds all
     zero: Zero = 0
-    recompute: Recompute = "none"
+    recompute: Recompute | dict[str | Index, Recompute] = "none"  # of all layers; or by ranges of them, others: none
     dtype: Dtype = "bf16"
+    # bf16: cast once, exchanged by all-to-all, and summed in float32 (MegaScale-MoE, arXiv 2505.11432)
+    gradients: Literal["float32", "bf16"] = "float32"
+    # of tokens to experts: a copy to each; or all tokens to all ranks, which take theirs, and a reduce-scatter behind
+    dispatch: Literal["all_to_all", "all_gather"] = "all_to_all"
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks of one position of pp and tp, each with data of its own: all that share a gradient."""
+        return self.mesh.get("dp", 1) * self.mesh.get("replica", 1)
+
+    def recompute_of(self, layer: int) -> Recompute:
+        """What a layer makes again in its backward."""
+        return next(iter(self.recomputes((layer,))))
+
+    def recomputes(self, layers: Iterable[int]) -> dict[Recompute, int]:
+        """How many of these layers make the same again, by what that is, in the order in which they come."""
+        if not isinstance(self.recompute, dict):
+            return {self.recompute: len([*layers])}
+        said = {layer: how for named, how in self.recompute.items() for layer in Layers.from_file(named)}
+        return dict(Counter(said.get(layer, "none") for layer in layers))
 
 
 class Group(Spec):

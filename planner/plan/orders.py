@@ -7,6 +7,7 @@ from planner.plan.model import Piece, Plan, Step, assignments
 from planner.plan.names import Violation
 from planner.plan.schedules import FORWARD_ONLY, Slot
 from planner.plan.schedules.explicit import printed
+from planner.plan.words import recompute_text
 from planner.plan.work import module_work
 
 
@@ -68,9 +69,10 @@ def passes_wrong(f: int | None, b: int | None, i: int | None, w: int | None) -> 
 
 def cut_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violation]:
     """Where backward is in two, activations wait for W: they are neither made again nor brought back only for I."""
-    recompute = plan.layouts[module].recompute
-    if recompute != "none":
-        message = f"recompute {recompute} makes activations again in I, and they would be kept for W all the same"
+    layout = plan.layouts[module]
+    if {*layout.recomputes(range(plan.uses.models[module].layers))} - {"none"}:
+        how = recompute_text(layout)
+        message = f"recompute {how} makes activations again in I, and they would be kept for W all the same"
         yield Violation(where, message, "recompute: none, or B in place of I and W")
     entries = (entry for row in step.micro_batches for a in assignments(plan, row) for entry in a.entries)
     if any(isinstance(entry, Piece) and entry.offload for entry in entries):

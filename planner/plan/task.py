@@ -1,5 +1,6 @@
 """The task: what runtime and simulator execute. Derived from a plan, never stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -28,6 +29,14 @@ class Split(NamedTuple):
 
     ulysses: int = 1  # ranks in a sub-group
     ring: int = 1  # sub-groups
+
+    def blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """The sub-groups."""
+        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
+
+    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Ranks in the same place of each sub-group."""
+        return [ranks[place :: self.ulysses] for place in range(self.ulysses)]
 
 
 @dataclass(frozen=True, slots=True)

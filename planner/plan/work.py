@@ -5,8 +5,8 @@ A stage is a chunk of consecutive layers; chunk c lies on pipeline rank c mod pp
 A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gather the parameters (ZeRO-3), compute on
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
 reduction. Where backward is in two, I receives and sends, as the gradient of the inputs is all that other stages need,
-and takes the gathered parameters; W needs neither, and the reduction follows it. Idle ranks get a task without tokens,
-so that collectives match on every rank.
+and takes the gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage meet in
+every micro-batch (plan/sharing.py), idle ones get a task without tokens, so that collectives match on every rank.
 """
 
 from collections.abc import Container, Sequence
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.schedules import CHUNKED, Slot
 from planner.plan.schedules.explicit import slots_of
+from planner.plan.sharing import meets, reduces
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 
@@ -42,6 +43,8 @@ class Work:
     layout: Layout
     stages: tuple[Layers, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    meets: bool = False  # whether all ranks of a stage take part in every micro-batch
+    reduced: bool = False  # whether gradients are summed over ranks of a stage
     held: dict[tuple[int, Ranks], Ranks] = field(default_factory=dict)  # what `stage_ranks` has found
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
@@ -71,15 +74,15 @@ def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()
     """What `step` assigns of `module`. `others`: ranks whose cells are left out, since those of another group tell
     what they do (plan/alike.py).
     """
-    layout = plan.layouts[module]
-    stages = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
-    rows = []
+    layout, spec = plan.layouts[module], plan.uses.models[module]
+    stages = layout.stages or (Layers(range(spec.layers)),)
+    rows, met = [], meets(layout, spec)
     for number, row in enumerate(step.micro_batches):
         placed = [(a, plan.groups[a.group]) for a in assignments(plan, row) if a.module == module]
         cells = [cell(number, *each, plan.uses.items[module]) for each in placed if each[1].ranks[0] not in others]
-        idle = idle_cells(number, layout, [group.ranks for _, group in placed])
+        idle = idle_cells(number, layout, [group.ranks for _, group in placed]) if met else []
         rows.append((*cells, *(c for c in idle if c.ranks[0] not in others)))
-    return Work(module, layout, stages, tuple(rows))
+    return Work(module, layout, stages, tuple(rows), met, reduces(layout, spec))
 
 
 def cell(row: int, assignment: Assignment, group: Group, sizes: dict[int, int]) -> Cell:
@@ -99,8 +102,8 @@ def cell(row: int, assignment: Assignment, group: Group, sizes: dict[int, int]) 
 
 
 def idle_cells(row: int, layout: Layout, held: list[Ranks]) -> list[Cell]:
-    """Under ZeRO-3 every rank takes part in every gather: a cell without items for each rank that has none."""
-    if layout.zero < 3 or not held:
+    """Where all ranks meet in every micro-batch: a cell without items for each rank that has none."""
+    if not held:
         return []
     busy = {rank for ranks in held for rank in ranks}
     idle = [rank for rank in layout.ranks if rank not in busy]

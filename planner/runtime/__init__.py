@@ -1,7 +1,20 @@
 """A plan on real processes: its tasks executed, timed, and checked against one process. Importing it loads no torch."""
 
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import Measured, Planned, RunResult, StepResult, Verified
+from planner.runtime.result import Ended, Measured, Planned, RunResult, StepResult, Verified
 from planner.runtime.run import run
+from planner.runtime.training import Schedule, Training
 
-__all__ = ["Measured", "Planned", "Progress", "RunOptions", "RunResult", "StepResult", "Verified", "run"]
+__all__ = [
+    "Ended",
+    "Measured",
+    "Planned",
+    "Progress",
+    "RunOptions",
+    "RunResult",
+    "Schedule",
+    "StepResult",
+    "Training",
+    "Verified",
+    "run",
+]

@@ -7,7 +7,7 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,13 +19,15 @@ from planner.plan.model import Plan
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
 from planner.runtime.runnable import require_machine, require_runnable
+from planner.runtime.training import Schedule, Training
 from planner.specs.job import Dtype
+from planner.units import seconds_in
 
 
 def main() -> int:
     arguments = vars(parser().parse_args())
     try:
-        run_rank(arguments.pop("plan"), RunOptions(**arguments))
+        run_rank(arguments.pop("plan"), options_in(arguments))
     except PlannerError as error:
         if not isinstance(error, InputError) or os.environ.get("RANK", "0") == "0":  # which all ranks meet alike
             print(f"error: {error}", file=sys.stderr)
@@ -41,9 +43,32 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int)
     made.add_argument("--verify", action="store_true")
     made.add_argument("--dtype", choices=get_args(Dtype))
+    made.add_argument("--data", type=Path, help="a folder of tokens; else synthetic items")
     made.add_argument("--seed", type=int)
-    made.add_argument("--learning-rate", type=float)
+    made.add_argument("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION", help="such as 90s, 1h30m")
+    made.add_argument("--metrics", type=Path, metavar="FILE", help="a JSON line for each step is added to it")
+    training_options(made)
     return made
+
+
+def training_options(made: argparse.ArgumentParser) -> None:
+    """What `Training` says, under its names."""
+    made.add_argument("--learning-rate", type=float)
+    made.add_argument("--schedule", choices=get_args(Schedule))
+    made.add_argument("--warmup", type=int, metavar="STEPS")
+    made.add_argument("--clip", type=float, metavar="NORM")
+    made.add_argument("--betas", type=float, nargs=2)
+    made.add_argument("--weight-decay", dest="decay", type=float)
+
+
+def options_in(given: dict[str, Any]) -> RunOptions:
+    """What was given; the rest is as usual."""
+    names = {field.name for field in fields(Training)}
+    said = {name: value for name, value in given.items() if name in names}
+    if "betas" in said:
+        said["betas"] = tuple(said["betas"])
+    others = {name: value for name, value in given.items() if name not in names}
+    return RunOptions(**others, training=Training(**said))
 
 
 def run_rank(path: str, options: RunOptions) -> None:
@@ -82,6 +107,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "ranks": result.ranks,
         "step_seconds": [step.seconds for step in result.steps],
         "losses": [step.loss for step in result.steps],
+        "ended": result.ended,
         "peak_bytes": result.steps[-1].peak_bytes,
         "planned": [step.planned and asdict(step.planned) for step in result.steps],
         "verify": asdict(result.verify) if result.verify else None,

@@ -1,18 +1,20 @@
 """What a rank works on in one micro-batch: its share of the items of its group, and with whom it shares them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
-from planner.launch.ulysses import exchange_over
+from planner.launch.sequence import Sharing, exchange_over
+from planner.launch.tensor import block_of
 from planner.models.batch import Batch
-from planner.models.data import packed_batch, token_unit
-from planner.models.exchange import even_sizes
+from planner.models.data import Source, batch_from, token_unit
+from planner.models.dispatch import Dispatch
+from planner.plan.catalogue import sharing
+from planner.plan.mesh import groups_over
 from planner.plan.model import Layout
 from planner.plan.task import Task
-from planner.runtime.catalogue import sharing
 from planner.specs.model import Module
 
 
@@ -24,12 +26,15 @@ class Loader:
     layout: Layout
     groups: Groups
     meter: Meter  # of everything that its exchanges send
-    seed: int
+    source: Source
+    dispatch: Dispatch  # to the experts of its layers
 
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Of a forward; without items, that of an idle rank."""
-        ranks = sharing(self.layout, task.ranks, self.groups.rank)
-        sizes = even_sizes(task.tokens, len(ranks), token_unit(self.spec))
-        exchange = exchange_over(self.groups, ranks, sizes, self.meter)
+        ranks, unit = sharing(self.layout, task.ranks, self.groups.rank), token_unit(self.spec)
+        exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.sizes, unit), self.meter)
         documents = [*zip(task.items, task.sizes, strict=True)]
-        return packed_batch(self.spec, documents, self.seed, exchange=exchange, device=device)
+        batch = batch_from(self.source, self.spec, documents, exchange=exchange, device=device)
+        block = groups_over(self.layout, ("tp",))[self.groups.rank]
+        tensor = block_of(self.groups, block, len(batch.positions), unit, self.meter)
+        return replace(batch, tensor=tensor, dispatch=self.dispatch)

@@ -1,43 +1,5 @@
-"""Which process groups a plan needs: those of its meshes, and those that share sequences."""
+"""Moved to `planner.plan.catalogue`."""
 
-from collections.abc import Iterator
+from planner.plan.catalogue import EXPERT_GROUPS, MESH_GROUPS, catalogue, sequence_groups, sharing
 
-from planner.plan.mesh import coordinates, expert_groups_over, groups_over
-from planner.plan.model import Layout, Plan, assignments
-from planner.plan.work import stage_ranks
-from planner.specs.base import Ranks
-
-MESH_GROUPS: tuple[tuple[str, ...], ...] = (("dp",), ("replica",), ("tp",))
-EXPERT_GROUPS: tuple[tuple[str, ...], ...] = (("edp",), ("ep",), ("etp",), ("ep", "etp"))
-
-
-def catalogue(plan: Plan) -> set[Ranks]:
-    """Of all ranks: every rank creates every group."""
-    found: set[Ranks] = set()
-    for name, layout in plan.layouts.items():
-        for dims in MESH_GROUPS:
-            found.update(groups_over(layout, dims).values())
-        for dims in EXPERT_GROUPS if layout.experts else ():
-            found.update(expert_groups_over(layout, dims).values())
-        found.update(stage_ranks(layout, stage) for stage in range(layout.mesh.get("pp", 1)))
-        found.update(sequence_groups(plan, name, layout))
-    return found
-
-
-def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
-    """On each stage the ranks of a group that have the same part of the matrices."""
-    rows = (row for step in plan.steps for row in step.micro_batches)
-    named = {a.group for row in rows for a in assignments(plan, row) if a.module == module}
-    for name in plan.groups if plan.then else named:  # steps that are planned while the run lasts may use any
-        ranks = set(plan.groups[name].ranks) & set(layout.ranks)
-        for stage in range(layout.mesh.get("pp", 1)):
-            held = Ranks(sorted(ranks & set(stage_ranks(layout, stage))))
-            yield from (sharing(layout, held, rank) for rank in held)
-
-
-def sharing(layout: Layout, held: Ranks, rank: int) -> Ranks:
-    """Of a group's ranks on one stage, those that share out its tokens with this one: with the same part of tp."""
-    if layout.mesh.get("tp", 1) == 1:
-        return held
-    own = coordinates(layout, rank)["tp"]
-    return Ranks(other for other in held if coordinates(layout, other)["tp"] == own)
+__all__ = ["EXPERT_GROUPS", "MESH_GROUPS", "catalogue", "sequence_groups", "sharing"]

@@ -13,12 +13,16 @@ import torch
 from torch.profiler import record_function
 
 from planner.launch.meter import Meter
+from planner.models.offload import Mover
 from planner.plan.task import Phase, Task
 from planner.runtime.clock import Call, Mark
+from planner.runtime.edges import Edges
 from planner.runtime.flight import Flight, Key, key_of
 from planner.runtime.local import Local, empty
+from planner.runtime.norm import Clipped, Norm
 from planner.runtime.records import Meeting, Pass
 from planner.runtime.transfers import Transfers
+from planner.runtime.wires import on_edge
 
 
 @dataclass(slots=True)
@@ -36,24 +40,29 @@ class Noted:
 class RankStep:
     """One step on one rank. It travels to the first rank."""
 
-    loss: float  # of its own tokens, over the tokens of all
+    loss: float  # of its own targets, over the targets of all
     seconds: float
     passes: tuple[Pass, ...]
     items: tuple[tuple[str, int], ...]  # of each module, that its groups ended, if it is the first rank of them
     tokens: int  # that it held itself
     peak_bytes: int | None
+    clipped: Clipped | None = None  # of all ranks
 
 
 class Executor:
     """One rank: its chunks of modules, their optimizers, and what happens for each phase of a task."""
 
-    def __init__(self, local: Local, optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-        self.local, self.optimizers = local, optimizers
+    def __init__(self, local: Local, optimizers: Mapping[str, torch.optim.Optimizer], norm: Norm | None = None) -> None:
+        self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.mover = Mover(local.worker.device)
         self.transfers = Transfers(local.channels, local.meter, local.worker.rank)
+        self.edges = Edges(local.plan, local.channels, local.meter, local.computed)
         self.execute: dict[Phase, Callable[[Task], None]] = {
             "F": self.forward,
             "B": self.backward,
+            "I": self.backward,
+            "W": self.backward_of_weights,
             "send": self.send,
             "recv": self.receive,
             "gather": self.gather,
@@ -67,7 +76,10 @@ class Executor:
         self.prepare(tasks, own)
         held = sum(self.flight(task).rows for task in own if task.phase == "F" and self.local.ends(task))
         self.clock.start()
-        noted = [self.run(task) for task in own if not inside(task)]
+        doing = [task for task in own if not inside(task)]
+        noted = [self.run(task) for task in doing if not closes(task)]
+        clipped = self.norm.settle() if self.norm else None
+        noted += [self.run(task) for task in doing if closes(task)]
         self.local.channels.close()
         seconds = self.clock.stop()
         return RankStep(
@@ -77,16 +89,25 @@ class Executor:
             items=tuple((task.module, item) for task in own if self.leads(task) for item in task.items),
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
+            clipped=clipped,
         )
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
         """What a step begins with."""
-        self.tokens = sum(task.tokens for task in tasks if task.phase == "F" and self.local.ends(task))
+        ending = [task for task in tasks if task.phase == "F" and self.local.ends(task)]
+        self.targets = max(1, sum(self.local.targets(task) for task in ending))  # of all ranks
         forwards = [task for task in own if task.phase == "F"]
         self.flights: dict[Key, Flight] = {
             self.key(task): Flight(self.local.loaders[task.module].batch(task, self.worker.device)) for task in forwards
         }
-        self.transfers.expect(tasks, lambda recv: empty(self.local.stage(recv), self.flight(recv).rows))
+        for flight in self.flights.values():
+            flight.batch.auxiliary.scale = 1 / self.targets
+        for task in own:
+            if task.phase in ("F", "B", "I"):
+                self.flight(task).expect(task, self.mover)
+        self.edges.lay(tasks, self.flights)
+        memory = lambda recv: empty(self.local.stage(recv), self.flight(recv).rows)  # noqa: E731
+        self.transfers.expect(tasks, memory, self.edges.coming)
         self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
@@ -134,7 +155,7 @@ class Executor:
                 syncs=meetings.get("sync", ()),
                 blocking=self.worker.kind == "cpu",
                 opens=inner.get(("gather", at), "") if note.task.phase == "F" else "",
-                closes=inner.get(("sync", at), "") if note.task.phase == "B" else "",
+                closes=inner.get(("sync", at), "") if note.task.phase in ("B", "W") else "",
                 together=note.task.phase in ("gather", "sync"),
             )
 
@@ -143,24 +164,38 @@ class Executor:
 
     def forward(self, task: Task) -> None:
         stage, flight = self.local.stage(task), self.flight(task)
-        if flight.input is None and task.layers[0]:  # an idle rank: nobody sent anything
+        flight.begin()
+        if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: nobody sent anything
             flight.input = empty(stage, 0).requires_grad_()
         x = flight.input if flight.output is None else flight.output
-        flight.output = stage.network(flight.batch, x, task.layers)
+        with flight.keeping():
+            flight.output = stage.network(flight.batch, x, task.layers)
+        self.loss += flight.batch.auxiliary.total(task.layers)
         if self.local.ends(task):
-            flight.output = flight.output / self.tokens
+            flight.output = flight.output / self.targets
             self.loss += flight.output.detach()
 
     def backward(self, task: Task) -> None:
+        """The whole of it, or of inputs alone."""
         flight = self.flight(task)
         assert flight.output is not None, "its forward comes first"
         if flight.gradient is None and flight.output.dim():  # an idle rank: nothing came back
             flight.gradient = torch.zeros_like(flight.output)
-        torch.autograd.backward(flight.output, flight.gradient)
+        with self.local.stage(task).backward(whole=task.phase == "B"):
+            torch.autograd.backward(flight.output, flight.gradient)
         flight.land()
 
+    def backward_of_weights(self, task: Task) -> None:
+        store = self.flight(task).store
+        assert store is not None, "its I comes first"
+        store.add_up()
+        self.local.stage(task).pile_up()
+
     def send(self, task: Task) -> None:
-        """Activations to the next stage, or their gradients to the one before."""
+        """Activations to the next stage, or their gradients to the one before; outputs to another module, or theirs."""
+        if on_edge(task):
+            self.edges.send(task)
+            return
         flight = self.flight(task)
         x = flight.output if task.of == "F" else flight.input.grad if flight.input is not None else None
         assert x is not None, "what is sent was computed before"
@@ -169,6 +204,9 @@ class Executor:
             flight.input = None
 
     def receive(self, task: Task) -> None:
+        if on_edge(task):
+            self.edges.receive(task)
+            return
         flight, x = self.flight(task), self.transfers.receive(task)
         if task.of == "F":
             flight.input = x.requires_grad_()
@@ -194,6 +232,11 @@ class Executor:
 def inside(task: Task) -> bool:
     """Whether FSDP2 does this task inside others: the collectives of a micro-batch."""
     return task.phase in ("gather", "sync") and task.micro_batch is not None
+
+
+def closes(task: Task) -> bool:
+    """Whether it needs the gradients of all modules: an update, or what gathers its parameters."""
+    return task.micro_batch is None and task.phase in ("update", "gather")
 
 
 def place(task: Task) -> tuple[str, int, int | None]:

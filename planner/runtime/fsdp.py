@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
+from planner.runtime import rounded
 from planner.runtime.clock import Clock
 from planner.specs.job import Dtype
 
@@ -36,31 +37,43 @@ def precision(dtype: Dtype) -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
 
 
-def measure(unit: Any, clock: Clock) -> None:
-    """Time what FSDP2 sends."""
+def measure(unit: Any, clock: Clock, rounds: bool) -> None:
+    """Time what FSDP2 sends. `rounds`: gradients travel in bfloat16."""
     unit.set_custom_all_gather(Gather(clock))
-    unit.set_custom_reduce_scatter(Sync(clock))
+    unit.set_custom_reduce_scatter(RoundedSync(clock) if rounds else Sync(clock))
 
 
-def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock) -> None:
+def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock, rounds: bool) -> None:
     """Behind each reduction, over the ranks that hold the same shards."""
-    unit.set_all_reduce_hook(replicas_sum(replicas, clock))
+    unit.set_all_reduce_hook(replicas_sum(replicas, clock, rounds))
 
 
-def replicas_sum(group: dist.ProcessGroup, clock: Clock) -> Callable[[Tensor], None]:
-    ranks = dist.get_world_size(group)
+def replicas_sum(group: dist.ProcessGroup, clock: Clock, rounds: bool) -> Callable[[Tensor], None]:
+    ranks, add = dist.get_world_size(group), rounded.all_reduce if rounds else all_reduce
 
     def hook(gradient: Tensor) -> None:
-        with clock.call("sync", 2 * gradient.nbytes * (ranks - 1) // ranks):
-            dist.all_reduce(gradient, group=group)
+        size = gradient.element_size()
+        there = rounded.TRAVELS.itemsize if rounds else size
+        with clock.call("sync", (there + size) * gradient.numel() * (ranks - 1) // ranks):
+            add(gradient, group)
 
     return hook
+
+
+def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
+    dist.all_reduce(gradient, group=group)
+
+
+def keep(units: Iterable[FSDPModule], kept: bool) -> None:
+    """Whether gradients stay unreduced after the next backwards."""
+    for unit in units:
+        unit.set_requires_gradient_sync(not kept, recurse=False)
 
 
 def hold(units: Iterable[FSDPModule], held: bool) -> None:
     """Whether parameters stay gathered, and gradients unreduced, after the next backwards."""
     for unit in units:
-        unit.set_requires_gradient_sync(not held, recurse=False)
+        keep([unit], held)
         unit.set_reshard_after_backward(not held, recurse=False)
 
 
@@ -68,13 +81,34 @@ def reduce(root: FSDPModule, units: Iterable[FSDPModule]) -> None:
     """The gradients that have piled up, in units that are gathered; zeros of a rank that had no pass."""
     state: Any = fully_shard.state(root)  # type: ignore[attr-defined]
     state._lazy_init()  # where no pass came before
-    for unit in units:
-        unit.set_reduce_scatter_unused_params(True)
     hold(units, False)
     for each in state._state_ctx.all_states:
         for group in reversed(parameter_groups(each)):
+            pile_up_group(group)
+            fill(group)
             group.post_backward()
     state._root_post_backward_final_callback()
+
+
+def pile_up(units: Iterable[FSDPModule]) -> None:
+    """New gradients onto the sums so far, which are in float32 where they are themselves in bf16."""
+    for unit in units:
+        for group in parameter_groups(fully_shard.state(unit)):  # type: ignore[attr-defined]
+            pile_up_group(group)
+
+
+def pile_up_group(group: Any) -> None:
+    for parameter in group.fsdp_params:
+        parameter.accumulate_unsharded_grad_if_needed()
+        parameter.to_accumulated_grad_if_needed()
+
+
+def fill(group: Any) -> None:
+    """Zeros where a parameter has no gradient: those of a unit are reduced together, in one dtype."""
+    for parameter in group.fsdp_params:
+        if parameter.unsharded_accumulated_grad is None and parameter.unsharded_param.grad is None:
+            zeros = torch.zeros_like(parameter.unsharded_param, dtype=parameter.reduce_dtype)
+            parameter.unsharded_accumulated_grad = zeros
 
 
 def parameter_groups(state: Any) -> Sequence[Any]:
@@ -116,3 +150,19 @@ class Sync(Buffers):
     ) -> Any:
         with self.clock.call("sync", input_tensor.nbytes - output_tensor.nbytes):
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+
+
+class RoundedSync(Buffers):
+    """The same with half the bytes."""
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        sent = input_tensor.numel() - output_tensor.numel()
+        with self.clock.call("sync", sent * rounded.TRAVELS.itemsize):
+            rounded.reduce_scatter(output_tensor, input_tensor, group)

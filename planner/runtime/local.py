@@ -1,23 +1,30 @@
 """What one rank has of a plan: its chunks of every module, what loads them, and the ways to other ranks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 
 from planner.launch.channels import Channels, Pair
+from planner.launch.experts import dispatch_over
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
 from planner.launch.worker import Worker
+from planner.models.fed import Fed
+from planner.models.tokens import source_of
+from planner.plan.catalogue import catalogue
 from planner.plan.expand import expand
+from planner.plan.feeding import fed_tokens
 from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.plan.work import Work, module_work
 from planner.runtime.batches import Loader
-from planner.runtime.catalogue import catalogue
 from planner.runtime.clock import Clock
+from planner.runtime.fsdp import COMPUTED
 from planner.runtime.options import RunOptions
+from planner.runtime.settle import settle
 from planner.runtime.stage import Stage
+from planner.runtime.wires import on_edge, wires
 from planner.specs.base import Layers
 
 
@@ -26,8 +33,11 @@ class Local:
 
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: Clock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, Meter()
+        self.options = options
+        self.source = source_of(options.data, options.seed)
+        self.sources = {name: Fed(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = Groups(catalogue(plan))
-        self.channels = Channels(pairs(expand(plan)), worker.device)
+        self.channels = Channels(pairs(plan), worker.device)
         self.stages: dict[str, list[Stage]] = {}
         self.loaders: dict[str, Loader] = {}
         self.fed = {edge.source: edge.target for edge in plan.edges}  # module → the module that reads its outputs
@@ -37,9 +47,17 @@ class Local:
             spec, dtype = plan.uses.models[name], options.dtype or layout.dtype
             chunks = own_chunks(module_work(plan, plan.steps[0], name), worker.rank)
             self.stages[name] = [Stage(spec, layout, layers, dtype, clock) for layers in chunks]
-            self.loaders[name] = Loader(spec, layout, self.groups, self.meter, options.seed)
+            dispatch = dispatch_over(layout, self.groups, self.meter)
+            self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
+                stage.network.feeds = name in self.fed
                 stage.materialise(self.groups, options.seed)
+
+    @property
+    def computed(self) -> dict[str, torch.dtype]:
+        """Of each module, also of those on other ranks alone: the dtype of activations."""
+        dtypes = {name: self.options.dtype or layout.dtype for name, layout in self.plan.layouts.items()}
+        return {name: COMPUTED[dtype] for name, dtype in dtypes.items()}
 
     def stage(self, task: Task) -> Stage:
         """Whose layers the task works on."""
@@ -49,10 +67,16 @@ class Local:
         return self.stages[task.module]
 
     def settle(self, module: str) -> None:
-        """Gradients that no sync has brought into their place, as those of a rank that shares its states with none."""
-        for stage in self.stages[module]:
+        """Gradients that no sync has brought into their place, as those of a rank that shares its states with none, and
+        those of parameters that ranks with parts of one module have alike. Before the update; again it does nothing.
+        """
+        stages = self.stages[module]
+        for stage in stages:
             if not stage.reduced:
                 stage.reduce()
+        if not stages[0].settled:
+            settle(stages, self.groups, self.meter)
+            stages[0].settled = True
 
     @property
     def all_stages(self) -> Iterator[Stage]:
@@ -66,6 +90,12 @@ class Local:
         """Whether the pass gives a loss."""
         return task.module not in self.fed and self.concludes(task)
 
+    def targets(self, task: Task) -> int:
+        """Over how many tokens the loss of a forward's items is summed."""
+        spec = self.plan.uses.models[task.module]
+        source = self.sources[task.module]
+        return sum(source.targets(spec, *item) for item in zip(task.items, task.sizes, strict=True))
+
     def concludes(self, task: Task) -> bool:
         """Whether the pass goes through the last layer of its module."""
         return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
@@ -76,9 +106,22 @@ def own_chunks(work: Work, rank: int) -> list[Layers]:
     return [layers for number, layers in enumerate(work.stages) if rank in work.stage_ranks(number, everyone)]
 
 
-def pairs(tasks: Iterable[Task]) -> set[Pair]:
-    """Who sends to whom: in a pipeline, each rank to the one in its place on the next stage."""
-    return {pair for task in tasks if task.phase == "send" for pair in zip(task.ranks, task.peers, strict=False)}
+def pairs(plan: Plan) -> set[Pair]:
+    """Who sends to whom in any step: in a pipeline, each rank to the one in its place on the next stage."""
+    found: set[Pair] = set()
+    for number in range(len(plan.steps)):
+        tasks = expand(plan, number)
+        for task in tasks:
+            if task.phase == "send" and not on_edge(task):
+                found.update(zip(task.ranks, task.peers, strict=True))
+        crossing = {wire.pair(of) for of_cell in wires(plan, tasks).values() for wire in of_cell for of in "FB"}
+        found |= {pair for pair in crossing if pair[0] != pair[1]}
+    return found
+
+
+def fed_items(plan: Plan, module: str) -> dict[int, int]:
+    """Of a module's items, how many tokens encoders make."""
+    return {item: tokens for (reader, item), tokens in fed_tokens(plan).items() if reader == module}
 
 
 def empty(stage: Stage, rows: int) -> torch.Tensor:

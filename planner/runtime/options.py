@@ -5,6 +5,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.plan.model import Plan
+from planner.runtime.training import USUAL, Training
 from planner.specs.job import Dtype
 
 
@@ -14,8 +15,11 @@ class RunOptions:
     verify: bool = False  # hold the plan's first pass against one process
     dtype: Dtype | None = None  # None: the plan's
     seed: int = 0  # of weights and items
-    learning_rate: float = 1e-3  # of AdamW
+    training: Training = USUAL  # how weights are updated
+    max_seconds: float | None = None  # the run ends behind the first step that is over after so long; None: it has all
+    metrics: Path | None = None  # a line for each step is added to this file
     base: Path = Path()  # where the plan lies: from there its folder of further steps is named
+    data: Path | None = None  # a folder of tokens, of which item i is row i (models/tokens.py); None: synthetic items
 
     def count(self, plan: Plan) -> int:
         """How many steps the run has. Raises InputError when nothing says it."""
@@ -37,6 +41,6 @@ class Progress:
 
     step: int  # from 1
     of: int
-    loss: float  # per token
+    loss: float  # per token that has a target
     tokens: int
     seconds: float

@@ -1,22 +1,27 @@
-"""The oracle: the same weights and items in one process, item by item, on the first rank."""
+"""The oracle: the same weights and items in one process, a pack of items at a time, on the first rank."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from planner.errors import RunFailed
+from planner.models.auxiliary import Auxiliary
+from planner.models.batch import Batch, Features
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
+from planner.models.data import batch_from
 from planner.models.network import Network
+from planner.plan.feeding import Item, feeding
 from planner.plan.task import Task
 from planner.runtime import whole
 from planner.runtime.executor import RankStep
 from planner.runtime.fsdp import STORED
 from planner.runtime.local import Local
 from planner.runtime.options import RunOptions
+from planner.runtime.packs import Pack, packs
 from planner.runtime.result import Verified
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
@@ -26,14 +31,18 @@ class Reference:
     """Every rank takes part in gathering; the first compares. Weights are never less precise than float32."""
 
     def __init__(self, local: Local, options: RunOptions) -> None:
-        self.local, self.seed = local, options.seed
+        self.local = local
         self.begun = False
         self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
+        self.fed: dict[Item, list[Item]] = defaultdict(list)  # by reader, in the order in which they stand in it
+        for item, place in feeding(local.plan).items():
+            self.fed[place.target].append(item)
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
             init_weights(self.models[name], options.seed)
+            self.models[name].feeds = name in local.fed
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -54,9 +63,10 @@ class Reference:
         ended = [task for task in tasks if task.phase == "F" and self.local.concludes(task)]
         require_once(ended, [task for task in ended if self.local.ends(task)], ranks)
         want_loss, want = self.train(ended)
-        loss = sum(rank.loss for rank in ranks)
-        named = {f"{module}.{name}": gradient for module, of in found.items() for name, gradient in of.items()}
-        error, name = worst_error(named, want)
+        loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
+        named = {f"{module}.{name}": gradient / scale for module, of in found.items() for name, gradient in of.items()}
+        trained = any(task.phase == "update" for task in tasks)  # else there are no gradients
+        error, name = worst_error(named, want) if trained else (0.0, "")
         before = self.worst
         self.worst = Verified(
             steps=before.steps + 1,
@@ -67,23 +77,45 @@ class Reference:
         )
 
     def train(self, ended: Sequence[Task]) -> tuple[float, dict[str, Tensor]]:
-        """Loss per token and gradients, each item by itself."""
+        """Loss per target and gradients, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
-        tokens, total = sum(task.tokens for task in ended if self.local.ends(task)), 0.0
-        for task in ended:
-            model = self.models[task.module]
-            for item in zip(task.items, task.sizes, strict=True):
-                batch = packed_batch(model.spec, [item], self.seed, device=self.local.worker.device)
-                loss = model(batch) / tokens
+        targets, total = max(1, sum(self.local.targets(task) for task in ended if self.local.ends(task))), 0.0
+        ends = [*filter(self.local.ends, ended)]  # encoders work with the items that read them
+        for module, model in self.models.items():
+            of_module = [task for task in ends if task.module == module]
+            for pack in packs(model.spec, self.local.plan.layouts[module], of_module):
+                batch = self.batch(module, pack, 1 / targets)
+                loss = model(batch) / targets
                 loss.backward()
-                total += loss.item()
+                total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
         return total, {
             f"{module}.{name}": parameter.grad.cpu()
             for module, model in self.models.items()
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
         }
+
+
+    def batch(self, module: str, pack: Pack, scale: float) -> Batch:
+        """Items with the outputs of all encoder items that feed them."""
+        spec, device = self.models[module].spec, self.local.worker.device
+        batch = batch_from(self.local.sources[module], spec, pack.items, device=device)
+        slices = tuple(rows.to(device) for rows in pack.slices)
+        return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=self.features(module, pack, scale))
+
+    def features(self, module: str, pack: Pack, scale: float) -> Features | None:
+        """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
+        rows, values, start = [], [], 0
+        for item, tokens in pack.items:
+            at = start
+            for name, number in self.fed.get((module, item), ()):
+                size = self.local.plan.uses.items[name][number]
+                values.append(self.models[name](self.batch(name, Pack(((number, size),)), scale)))
+                rows.append(torch.arange(at, at + len(values[-1]), device=values[-1].device))
+                at += len(values[-1])
+            start += tokens
+        return Features(torch.cat(rows), torch.cat(values)) if values else None
 
 
 def worst_error(gradients: dict[str, Tensor], want: dict[str, Tensor]) -> tuple[float, str]:

@@ -1,6 +1,9 @@
 """What a run leaves behind."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Ended = Literal["steps", "time", "interrupt"]  # why a run was over
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,14 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    loss: float  # per token, over all ranks
+    loss: float  # per token that has a target, over all ranks
     tokens: int
     seconds: float  # of the slowest rank
     measured: tuple[Measured, ...]
     peak_bytes: tuple[int | None, ...]  # of each rank's tensors; None where torch does not count them: on the CPU
     planned: Planned | None = None  # None: before the run
+    learning_rate: float = 0.0
+    grad_norm: float | None = None  # before clipping; None: nobody asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,4 @@ class RunResult:
     ranks: int
     machine: str  # for labels
     torch: str  # its version
+    ended: Ended = "steps"

@@ -25,6 +25,8 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     require_runnable(plan, options)
     options.count(plan)
     kind = require_machine(plan, plan.size)
-    results = launch(body, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind)
+    results = launch(
+        body, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind, heed=True
+    )
     result: RunResult = results[0]
     return result

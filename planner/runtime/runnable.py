@@ -1,18 +1,15 @@
 """What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch."""
 
-import math
 from collections.abc import Iterator
 from typing import get_args
 
 from planner.errors import InputError
 from planner.launch.worker import Kind
-from planner.plan.model import Layout, Piece, Plan, Step, assignments
+from planner.plan.model import Plan
 from planner.runtime.options import RunOptions
+from planner.runtime.training import require_training
 from planner.specs.job import Dtype
-
-SIMULATE = "simulate it, or plan the job with data parallelism and sequence groups alone"
-UNKNOWN = ("tp", "ep", "etp")
-WHOLE = ("1f1b", "gpipe", "interleaved")  # schedules of forwards and whole backwards
+from planner.specs.layers import experts_of
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
@@ -21,7 +18,7 @@ def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why not."""
     require_options(options)
     require_known(plan)
-    require_models(plan)
+    require_models(plan, options)
 
 
 def require_options(options: RunOptions) -> None:
@@ -30,8 +27,12 @@ def require_options(options: RunOptions) -> None:
     known = get_args(Dtype)
     if options.dtype is not None and options.dtype not in known:
         raise InputError(f"no dtype is called `{options.dtype}`", where="dtype", fix=f"one of {', '.join(known)}")
-    if not 0 <= options.learning_rate < math.inf:
-        raise InputError(f"{options.learning_rate} is no learning rate", where="learning_rate", fix="such as 1e-3")
+    require_training(options.training)
+    if options.max_seconds is not None and not options.max_seconds > 0:
+        raise InputError(f"no run lasts {options.max_seconds} s", where="max_seconds", fix="such as 600")
+    if options.metrics is not None and not options.metrics.absolute().parent.is_dir():
+        fix = "make its folder, or name another"
+        raise InputError("the folder of the metrics is not there", where=str(options.metrics), fix=fix)
 
 
 def require_known(plan: Plan) -> None:
@@ -41,58 +42,35 @@ def require_known(plan: Plan) -> None:
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
-    if len(plan.layouts) > 1:
-        names = " and ".join(plan.layouts)
-        yield f"this runtime trains one module, the plan has {names}", "layouts", SIMULATE
     for name, layout in plan.layouts.items():
-        for message, fix in layout_refusals(layout):
-            yield message, f"layouts.{name}", fix
+        spec, etp = plan.uses.models[name], layout.experts.get("etp", 1)
+        if experts_of(spec) and spec.bias == "all" and spec.hidden % etp:
+            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
+            yield message, f"layouts.{name}.experts", "an etp that divides the hidden size"
     yield from group_refusals(plan)
-    for number, step in enumerate(plan.steps):
-        yield from order_refusals(step, f"steps[{number}].order")
-        for row in step.micro_batches:
-            entries = (entry for a in assignments(plan, row) for entry in a.entries)
-            if any(isinstance(entry, Piece) and entry.offload for entry in entries):
-                yield "activations cannot be offloaded yet", f"steps[{number}]", "set offload to 0"
-
-
-def layout_refusals(layout: Layout) -> Iterator[tuple[str, str]]:
-    other = [f"{dim}: {size}" for dim, size in {**layout.mesh, **layout.experts}.items() if dim in UNKNOWN and size > 1]
-    if other:
-        yield f"this runtime does not spread a module by {', '.join(other)} yet", SIMULATE
-    if any(layout.recompute_of(layer) == "selective" for stage in layout.stages for layer in stage):
-        yield "selective recompute cannot be run yet", "recompute: full, or none"
-
-
-def order_refusals(step: Step, where: str) -> Iterator[Refusal]:
-    """Passes that autograd makes whole here."""
-    for module, order in step.order.items():
-        lines = step.order_of(module) or ()
-        cut = order not in WHOLE if isinstance(order, str) else any(set(line) & {"I", "W"} for line in lines)
-        if cut:
-            yield "this runtime runs a forward and its whole backward", f"{where}.{module}", "order: 1f1b"
 
 
 def group_refusals(plan: Plan) -> Iterator[Refusal]:
     for name, group in plan.groups.items():
-        where = f"groups.{name}"
-        if group.split.get("ring", 1) > 1:
-            fix = "use degrees that the heads allow (list them in the job's `degrees`)"
-            yield "ring attention cannot be run yet, only ulysses", where, fix
         if group.share < 1:
-            yield f"the group holds a share of {group.share:g} of its devices", where, "give it whole devices"
+            message = f"the group holds a share of {group.share:g} of its devices"
+            yield message, f"groups.{name}", "give it whole devices"
 
 
-def require_models(plan: Plan) -> None:
-    """The model exists here, and can take every item."""
+def require_models(plan: Plan, options: RunOptions) -> None:
+    """The model exists here, and can take every item, of which the data has as much as the plan says."""
     from planner.models.build import unsupported
     from planner.models.data import check_batch
+    from planner.models.tokens import source_of
 
+    source = source_of(options.data, options.seed)
     for name, spec in plan.uses.models.items():
         reason = unsupported(spec) if name in plan.layouts else None
         if reason:
             raise InputError(reason, where=f"uses.models.{name}", fix="simulate it, or choose another model to run")
-        check_batch(spec, [*plan.uses.items.get(name, {}).items()])
+        items = [*plan.uses.items.get(name, {}).items()]
+        check_batch(spec, items)
+        source.check(spec, items)
 
 
 def plan_kind(plan: Plan) -> Kind:

@@ -7,6 +7,8 @@ units stay gathered through the step, gradients pile up on each rank, and one re
 with whole states on every rank. Gradients are sums over ranks; whoever computes a loss divides it by the tokens of all.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -39,14 +41,15 @@ class Stage:
         self.reduced = not self.once
         self.units: list[FSDPModule] = []
         self.shards: dict[str, nn.Parameter] = {}
-        self.experts = {name for name, splits in self.splits.items() if any(split.over != "tp" for split in splits)}
+        self.experts = expert_names(self.network)
+        self.piles = False  # whether gradients of other micro-batches wait for those of weights
+        self.settled = False  # whether gradients are summed over ranks with the same parameters (settle.py)
 
     def materialise(self, groups: Groups, seed: int) -> None:
         """Spread it over its ranks, and give it its first weights."""
         rank = self.clock.rank
-        for unit in [*self.network.layers.values(), self.network]:
-            for part in expert_units(unit):
-                self.spread(part, groups, expert_states(self.layout, rank))
+        for part in expert_units(self.network):
+            self.spread(part, groups, expert_states(self.layout, rank))
         for unit in [*self.network.layers.values(), self.network]:
             self.spread(unit, groups, states(self.layout, rank))
         self.network.to_empty(device=self.clock.device)
@@ -59,19 +62,33 @@ class Stage:
         """`over`: the ranks that share its states, and those that have the same of them."""
         shards, replicas = over
         fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, again=not self.once)
-        fsdp.measure(unit, self.clock)
+        rounds = self.layout.gradients == "bf16"
+        fsdp.measure(unit, self.clock, rounds)
         if len(replicas) > 1:
-            fsdp.add_up(unit, groups[replicas], self.clock)
+            fsdp.add_up(unit, groups[replicas], self.clock, rounds and len(shards) == 1)  # once
         self.units.append(unit)
 
     def hold(self) -> None:
         """At the begin of a step."""
-        self.reduced = not self.once
+        self.reduced, self.settled, self.piles = not self.once, False, False
         fsdp.hold(self.units, self.once)
 
-    def keep(self) -> None:
-        """Reduce nothing in the next backwards, since the gradients of weights come apart from them, or later."""
-        fsdp.hold(self.units, True)
+    @contextmanager
+    def backward(self, whole: bool) -> Iterator[None]:
+        """Around a backward; of one in two, around the first pass, behind which nothing is reduced."""
+        self.piles |= not whole
+        fsdp.keep(self.units, self.once or self.piles)
+        yield
+        fsdp.keep(self.units, self.once)
+        if whole and self.piles:
+            self.pile_up()
+
+    def pile_up(self) -> None:
+        """Gradients that came apart from any backward, and, by ZeRO-3, the reduction that follows one."""
+        if self.once:
+            fsdp.pile_up(self.units)
+        else:
+            fsdp.reduce(self.root, self.units)
 
     def reduce(self) -> None:
         """The gradients that piled up."""
@@ -127,9 +144,19 @@ def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
     return (alone, same) if layout.zero == 0 else (same, alone)
 
 
-def expert_units(unit: nn.Module) -> list[nn.Module]:
-    """Modules inside a unit whose parameters are experts."""
-    return [module for module in unit.modules() if getattr(module, "are_experts", False)] if unit else []
+def expert_units(network: nn.Module) -> list[nn.Module]:
+    """Modules whose parameters are experts."""
+    return [module for module in network.modules() if getattr(module, "are_experts", False)]
+
+
+def expert_names(network: nn.Module) -> set[str]:
+    """Parameters that lie in the mesh of the experts."""
+    return {
+        f"{prefix}.{name}"
+        for prefix, module in network.named_modules()
+        if getattr(module, "are_experts", False)
+        for name, _ in module.named_parameters()
+    }
 
 
 def whole(tensor: Any) -> Tensor:

@@ -1,13 +1,15 @@
 """Activations and their gradients between the stages of a pipeline, over channels whose shapes the plan knows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
 from planner.launch.channels import Channels
 from planner.launch.meter import Meter
 from planner.plan.task import Task
+from planner.runtime.wires import on_edge
 
+Coming = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 
 class Transfers:
     """One rank's ends. Each rank of a group sends to the one in its place on the other stage."""
@@ -15,12 +17,17 @@ class Transfers:
     def __init__(self, channels: Channels, meter: Meter, rank: int) -> None:
         self.channels, self.meter, self.rank = channels, meter, rank
 
-    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor]) -> None:
-        """Before a step: what will come, in the order in which it is sent. `memory`: for what a recv brings."""
+    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], coming: Coming) -> None:
+        """Before a step: what will come, in the order in which it is sent. `memory`: for what a recv brings; `coming`:
+        over an edge between modules, from whom, and memory for it.
+        """
         recvs = {task.after[0]: task for task in tasks if task.phase == "recv" and self.rank in task.ranks}
         due: dict[int, list[tuple[str, Callable[[], Tensor]]]] = {}
         for task in tasks:
-            if task.phase == "send" and task.id in recvs and self.rank in task.peers:
+            if task.phase == "send" and on_edge(task):
+                for source, make in coming(task):
+                    due.setdefault(source, []).append((task.id, make))
+            elif task.phase == "send" and task.id in recvs and self.rank in task.peers:
                 recv = recvs[task.id]
                 due.setdefault(self.source(recv), []).append((task.id, lambda recv=recv: memory(recv)))  # type: ignore[misc]
         for source, messages in due.items():

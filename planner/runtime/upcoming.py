@@ -53,6 +53,7 @@ def upcoming(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[Iterat
     inbox = Inbox(worker, plan, folder)
     with inbox.opened():
         yield inbox.steps(own, count)
+        inbox.settle()
 
 
 class Inbox:
@@ -64,6 +65,7 @@ class Inbox:
         self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
         self.failed = folder / FAILED
         self.seen = False  # that somebody plans
+        self.fetching: Fetching | None = None
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -80,10 +82,16 @@ class Inbox:
         yield from own[:-1]
         step = own[-1]
         for number in range(len(own), count):
-            fetching = Fetching(self, number)
+            self.fetching = Fetching(self, number)
             yield step
-            step = fetching.result()
+            step = self.fetching.result()
+        self.fetching = None
         yield step
+
+    def settle(self) -> None:
+        """A run that ends early still hears of the step that is on its way to all ranks."""
+        if self.fetching:
+            self.fetching.result()
 
     def fetch(self, number: int) -> Upcoming:
         """Take the step on the first rank, and have it on all."""

@@ -2,7 +2,7 @@
 
 The first passes through a sharded model, the first update and the first exchange over a group import modules of torch,
 choose kernels, get memory, make optimizer states and connect processes: seconds that no later step pays. So the ranks
-first run the first micro-batch of the plan, with an update that changes no weight, and each group exchanges a few
+first run the first micro-batch of the plan (where modules feed each other, its first step), with an update that changes no weight, and each group exchanges a few
 bytes. Gradients and optimizer states of it are dropped.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 
 from planner.launch.collectives import time_collective
+from planner.plan.catalogue import catalogue
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.runtime.catalogue import catalogue
 from planner.runtime.executor import Executor
 
 FEW_BYTES = 64
@@ -26,12 +26,16 @@ def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
     for ranks in sorted(ranks for ranks in catalogue(plan) if len(ranks) > 1):
         if rank in ranks:
             time_collective("all_to_all", groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1)
+    executor.local.channels.connect()
     first = tasks[0].micro_batch
-    few = [task for task in tasks if task.micro_batch in (first, None) and task.phase != "update"]
+    everything = bool(plan.edges)  # what feeds a micro-batch may lie in any other
+    few = [t for t in tasks if (everything or t.micro_batch in (first, None)) and t.phase != "update"]
     executor.step(few)
+    updated = {task.module for task in tasks if task.phase == "update"}
     for module, optimizer in executor.optimizers.items():
-        executor.local.settle(module)
-        idle_update(optimizer)
+        if module in updated:
+            executor.local.settle(module)
+            idle_update(optimizer)
 
 
 def idle_update(optimizer: torch.optim.Optimizer) -> None:

@@ -1,6 +1,8 @@
 """The life of one rank: join, shard the model, warm up, execute step after step; the first rank collects."""
 
 import os
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -10,13 +12,17 @@ from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.runtime.clock import Clock
+from planner.runtime.ending import Ending
 from planner.runtime.executor import Executor, RankStep
 from planner.runtime.local import Local
 from planner.runtime.machine import machine
+from planner.runtime.metrics import Note, noting
+from planner.runtime.norm import Norm
+from planner.runtime.optimizers import optimizers, set_rate
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
-from planner.runtime.result import Planned, RunResult, StepResult
+from planner.runtime.result import Ended, Planned, RunResult, StepResult
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
 
@@ -32,32 +38,48 @@ def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
 
 def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """Every step, in a world that has been joined."""
-    of = options.count(plan)
-    executor = prepare(worker, plan, options)
+    ending = Ending(worker, options.max_seconds)
+    return trained(prepare(worker, plan, options), options, ending)
+
+
+def trained(executor: Executor, options: RunOptions, ending: Ending) -> RunResult | None:
+    """Step by step, until there are no more, or all ranks agree to end."""
+    worker, plan = executor.worker, executor.local.plan
+    ended: Ended = "steps"
     warm_up(executor, plan, expand(plan))
     reference = Reference(executor.local, options) if options.verify else None
     verified_steps = len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
-    done = []
-    with upcoming(worker, plan, options) as steps:
+    of, done = options.count(plan), []
+    with upcoming(worker, plan, options) as steps, noted(worker, options) as note, ending.listening():
         for number, coming in enumerate(steps):
+            rate = options.training.rate(number, of)
+            set_rate(executor.optimizers, rate)
             step = one_step(executor, coming, reference if number < verified_steps else None)
             if step:
-                done.append(step)
+                done.append(replace(step, learning_rate=rate))
+                note(number + 1, done[-1])
                 worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
+            ended = ending.agreed()
+            if ended != "steps":
+                break
     if worker.rank:
         return None
     verified = reference.worst if reference else None
-    return RunResult(tuple(done), verified, plan.size, machine(worker.device, plan.size), torch.__version__)
+    return RunResult(tuple(done), verified, plan.size, machine(worker.device, plan.size), torch.__version__, ended)
 
 
 def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
     """Groups, models and optimizers, on every rank what it has of them."""
     one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
     local = Local(worker, plan, options, Clock(worker.device, worker.rank, one_machine))
-    optimizers = {
-        module: torch.optim.AdamW(local.parameters(module), lr=options.learning_rate) for module in local.stages
-    }
-    return Executor(local, optimizers)
+    watched = options.training.clip is not None or options.metrics is not None
+    norm = Norm(local, options.training.clip) if watched else None
+    return Executor(local, optimizers(local, options.training), norm)
+
+
+def noted(worker: Worker, options: RunOptions) -> AbstractContextManager[Note]:
+    """Where the first rank notes what steps came to."""
+    return noting(options.metrics if worker.rank == 0 else None)
 
 
 def one_step(executor: Executor, coming: Upcoming, reference: Reference | None) -> StepResult | None:
@@ -78,6 +100,7 @@ def one_step(executor: Executor, coming: Upcoming, reference: Reference | None) 
         seconds=max(rank.seconds for rank in ranks),
         measured=tuple(records([rank.passes for rank in ranks])),
         peak_bytes=tuple(rank.peak_bytes for rank in ranks),
+        grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planned=None if coming.planned_s is None else Planned(coming.planned_s, waited),
     )
 

@@ -16,7 +16,8 @@ from planner.specs.profile import Device, Profile
 from planner.specs.rates import Rates
 from planner.specs.software import Software
 from planner.specs.timing import Timing
-from planner.specs.workload import LengthsFile, Workload
+from planner.specs.token_rows import OFFSETS
+from planner.specs.workload import LengthsFile, TokensFolder, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,11 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     sources |= found
     workload = job.workload
     if options.lengths:
-        column = workload.lengths.column if isinstance(workload.lengths, LengthsFile) else "tokens"
-        workload = replace_lengths(job, str(Path(options.lengths).absolute()), column)
+        workload = replace_lengths(job, Path(options.lengths).absolute())
     if isinstance(workload.lengths, LengthsFile):
         sources["lengths"] = base / workload.lengths.path
+    if isinstance(workload.lengths, TokensFolder):
+        sources["lengths"] = base / workload.lengths.path / OFFSETS
     return Inputs(
         job=job,
         model=model,
@@ -105,8 +107,13 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     )
 
 
-def replace_lengths(job: Job, path: str, column: str) -> Workload:
-    return changed(job.workload, lengths=LengthsFile(path=path, column=column))
+def replace_lengths(job: Job, path: Path) -> Workload:
+    """From a folder of tokens, or a file in which the column is called as in the job's own."""
+    if path.is_dir() or path.name == OFFSETS:
+        return changed(job.workload, lengths=TokensFolder(path=str(path if path.is_dir() else path.parent)))
+    lengths = job.workload.lengths
+    column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
+    return changed(job.workload, lengths=LengthsFile(path=str(path), column=column))
 
 
 def choose_module(job: Job, model: Model, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a workload: document lengths from a file, a distribution or a mix, batch by batch."""
+"""Rows of a workload: document lengths from a file, a folder of tokens, a distribution or a mix, batch by batch."""
 
 import csv
 import gzip
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs.distributions import sample, sample_mix
-from planner.specs.workload import Distribution, LengthsFile, Workload
+from planner.specs.token_rows import open_offsets, row_lengths
+from planner.specs.workload import Distribution, LengthsFile, TokensFolder, Workload
 
 MAX_LENGTH = 10**9
 MAX_ROWS = 2**24  # of the data: all rows up to the last one asked for are drawn
@@ -61,11 +62,13 @@ def make_batch(workload: Workload, rows: list[int], start: int) -> Batch:
 
 
 def read_rows(workload: Workload, count: int, seed: int, base: Path) -> list[int]:
-    """The first `count` rows or more."""
+    """The first `count` rows or more; fewer where the data ends."""
     lengths = workload.lengths
     if isinstance(lengths, LengthsFile):
-        path = Path(lengths.path)
-        return read_lengths(path if path.is_absolute() else base / path, lengths.column)
+        return read_lengths(base / lengths.path, lengths.column)
+    if isinstance(lengths, TokensFolder):
+        folder = base / lengths.path
+        return row_lengths(open_offsets(folder), folder, 0, count)
     if isinstance(lengths, Distribution):
         return sample(lengths.name, count, seed)
     return sample_mix(lengths.parts, count, seed)

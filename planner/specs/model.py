@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Count, Index, LayerCount, Name, Spec
+from planner.specs.base import Amount, Count, Index, LayerCount, Name, Positive, Spec
 from planner.specs.parts import Experts, Latent
 
 Norm = Literal["rms", "layer"]
@@ -33,6 +33,8 @@ class Decoder(Spec, kw_only=True, tag_field="kind", tag="decoder"):
     full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
     qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
     sinks: bool = False  # one learned logit a head, which takes attention from all tokens (arXiv 2508.10925)
+    rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 turns by base^(-2i/D) a token
+    norm_eps: Amount = 1e-5  # added to the mean square, or the variance, that a norm divides by
 
     def __post_init__(self) -> None:
         check_heads(self)
@@ -62,6 +64,7 @@ class Vit(Spec, kw_only=True, tag_field="kind", tag="vit"):
     positions: Literal["rope"] = "rope"
     window: Count | None = None  # patches in an attention window; None: the whole image
     full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
+    norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:
         check_heads(self)
@@ -85,6 +88,7 @@ class Audio(Spec, kw_only=True, tag_field="kind", tag="audio"):
     pool: Count = 1  # neighbouring tokens averaged into one output token
     out: Count  # width of the output tokens: the hidden size of the module that reads them
     positions: Literal["sinusoidal"] = "sinusoidal"  # a fixed table
+    norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:
         check_heads(self)

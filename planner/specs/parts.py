@@ -1,6 +1,8 @@
 """Parts that a decoder may have in place of the plain ones: experts for its MLP, latent attention for its heads."""
 
-from planner.specs.base import Count, Index, Spec
+from typing import Literal
+
+from planner.specs.base import Amount, Count, Index, Positive, Spec
 
 
 class Experts(Spec, kw_only=True):
@@ -16,6 +18,12 @@ class Experts(Spec, kw_only=True):
     dense_layers: Index = 0  # first layers, which have the dense MLP
     router_bias: bool = False  # one number an expert, learned, or moved to balance them (arXiv 2408.15664)
     every: Count = 1  # of the layers after them, each `every`-th has experts, counted from 1
+    # What of its choices an expert keeps, per rank's slice of tokens: ceil(capacity·tokens·topk/experts); None: all
+    # of them (dropless). The rest of a token's choices are as if they had not been made (arXiv 2006.16668).
+    capacity: Positive | None = None
+    balance: Amount = 0.0  # weight of the load-balance loss (arXiv 2101.03961, eq. 4); 0: none
+    scores: Literal["softmax", "sigmoid"] = "softmax"  # what makes probabilities of the router's logits
+    normalised: bool = True  # the weights of the experts chosen are divided by their sum
 
     def __post_init__(self) -> None:
         if self.topk > self.experts:

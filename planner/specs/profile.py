@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
+from planner.specs.job import Recompute
 from planner.specs.rates import Rates
 
 
@@ -49,6 +50,7 @@ class ModuleCosts(Spec):
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
     layer: Passes
+    recomputing: dict[Recompute, Passes] = {}  # a layer that makes this again in backward, where layers differ in it
     ends: Passes | None = None
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape

@@ -1,4 +1,7 @@
-"""Where the lengths come from: a file, a named distribution, or a mix. A batch is the next `batch_rows` rows."""
+"""Where the lengths come from: a file, a folder of tokens, a named distribution, or a mix.
+
+A batch is the next `batch_rows` rows.
+"""
 
 from typing import Annotated
 
@@ -12,6 +15,12 @@ class LengthsFile(Spec, tag_field="from", tag="file"):
 
     path: str
     column: str = "tokens"
+
+
+class TokensFolder(Spec, tag_field="from", tag="tokens"):
+    """The rows of a folder of tokens (specs/token_rows.py), with which `planner run --data` trains."""
+
+    path: str  # from the job's file
 
 
 class Distribution(Spec, tag_field="from", tag="distribution"):
@@ -35,7 +44,7 @@ class Mix(Spec, tag_field="from", tag="mix"):
 
 
 class Workload(Spec):
-    lengths: LengthsFile | Distribution | Mix
+    lengths: LengthsFile | TokensFolder | Distribution | Mix
     batch_rows: RowCount
     max_tokens: Count  # longer rows are dropped from their batch, and the plan names them
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens

@@ -23,7 +23,7 @@ def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
             return (
                 sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
             )
-        of_kinds = [pricing.costs(task.module, kind) for kind in pricing.kinds(task.ranks)]
+        of_kinds = [pricing.layer_costs(task.module, kind, task.layers) for kind in pricing.kinds(task.ranks)]
         last = task.layers[-1] == plan.uses.models[task.module].layers - 1
         return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
 

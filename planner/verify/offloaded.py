@@ -30,4 +30,4 @@ def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
     devices = plan.uses.devices
     kind = min(pricing.kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
     ends = task.layers[-1] == plan.uses.models[task.module].layers - 1
-    return offloading(pricing.costs(task.module, kind), devices[kind], len(task.layers), ends)
+    return offloading(pricing.layer_costs(task.module, kind, task.layers), devices[kind], len(task.layers), ends)

@@ -126,8 +126,8 @@ def pipeline(plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[
 
 def parts(plan: Plan) -> bool:
     """Whether a backward may be in two: where activations are kept, not made again."""
-    (layout,) = plan.layouts.values()
-    return layout.recompute == "none"
+    ((module, layout),) = plan.layouts.items()
+    return set(layout.recomputes(range(plan.uses.models[module].layers))) == {"none"}
 
 
 def as_phase(task: Task, phase: Phase) -> Task:

@@ -3,6 +3,7 @@
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, assignments
+from planner.plan.words import layout_text
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job, LayoutWish
@@ -21,6 +22,12 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
             "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
             where=f"layouts ({what})",
             fix="ask about a plan that `planner solve` made from a job of one module",
+        )
+    if len(layout.recomputes(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
+        raise InputError(
+            f"no job asks for this layout ({layout_text(layout)}), so it cannot be re-solved",
+            where=f"layouts.{name}",
+            fix="let all layers recompute the same, and leave `gradients` out",
         )
     return name, layout
 
@@ -105,7 +112,7 @@ def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
         ),
         profile=plan.uses.prices.profile,
         strategy=plan.made.strategy,
-        layout=LayoutWish(zero=layout.zero, recompute=layout.recompute, dtype=layout.dtype),
+        layout=LayoutWish(zero=layout.zero, recompute=layout.recompute_of(0), dtype=layout.dtype),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         limits=plan.uses.limits,

@@ -14,8 +14,9 @@ from planner.launch.ulysses import exchange_over
 from planner.launch.worker import joined
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch, token_unit
-from planner.models.exchange import WHOLE, even_sizes
+from planner.models.exchange import WHOLE
 from planner.models.held import Held
+from planner.specs.dealing import even_sizes
 from planner.specs.model import Decoder, Vit
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}

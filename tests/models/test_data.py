@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.models.data import BLOCK, item_tokens, packed_batch, token_unit
-from planner.models.exchange import WHOLE, Whole, contiguous, even_sizes
+from planner.models.exchange import WHOLE, Whole
+from planner.specs.dealing import contiguous, even_sizes
 from planner.specs.model import Decoder, Vit
 
 DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
@@ -68,7 +69,7 @@ def test_even_sizes(tokens, ranks, unit):
     ("spec", "documents", "exchange", "says"),
     [
         (VIT, [(5, 6)], WHOLE, "item 5 has 6 tokens"),
-        (VIT, [(5, 8)], Shard(0, 6), "cuts through merged patches"),
+        (VIT, [(5, 8)], Shard(0, 6), "cuts through tokens that are merged"),
         (DECODER, [(5, 0)], WHOLE, "item 5 has 0 tokens"),
         (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)], WHOLE,
          "3 learned positions"),

@@ -10,6 +10,7 @@ from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_runnable
+from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.simulate import Timeline
 from planner.simulate.timeline import Event
@@ -81,7 +82,7 @@ def worlds(worker):
     with joined(worker, timeout_s=60):
         results = {}
         for name in CASES[dist.get_world_size()]:
-            options = RunOptions(steps=STEPS, verify=True, seed=5, learning_rate=3e-3)
+            options = RunOptions(steps=STEPS, verify=True, seed=5, training=Training(learning_rate=3e-3))
             results[name] = train(worker, plan_for(worker.world_size, name), options)
         return results
 

@@ -1,5 +1,7 @@
 """What cannot be run is refused before anything is launched, with the reason and a way out."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from planner.errors import InputError
 from planner.plan.model import Group, Layout, Piece, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.runnable import require_runnable
+from planner.runtime.training import Training
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import RankKind
 from planner.specs.model import Decoder, Vit
@@ -72,7 +75,14 @@ def test_it_is_not_refused(plan):
     [
         ({"steps": 0}, "0 steps"),
         ({"dtype": "int8"}, "dtype is called `int8`"),
-        ({"learning_rate": float("nan")}, "rate"),
+        ({"training": Training(learning_rate=float("nan"))}, "rate"),
+        ({"training": Training(schedule="square")}, "no schedule is called `square`"),
+        ({"training": Training(warmup=-1)}, "warm-up"),
+        ({"training": Training(clip=0.0)}, "a norm of 0.0"),
+        ({"training": Training(betas=(0.9, 1.0))}, "betas"),
+        ({"training": Training(decay=-0.1)}, "decay by -0.1"),
+        ({"max_seconds": 0.0}, "no run lasts 0.0 s"),
+        ({"metrics": Path("nowhere") / "metrics.jsonl"}, "folder of the metrics"),
     ],
 )
 def test_impossible_options(options, says):

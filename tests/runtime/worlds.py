@@ -6,6 +6,7 @@ from planner.plan.legal import require_legal
 from planner.plan.model import Group, Layout, Plan, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_runnable
+from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Decoder
@@ -52,7 +53,7 @@ def trained(worker, plans: dict[str, Plan], options: RunOptions):
 
 def run_all(size: int, plans: dict[str, Plan], options: RunOptions | None = None):
     """Plan → what its run measured, on the first rank."""
-    options = options or RunOptions(steps=2, verify=True, seed=5, learning_rate=3e-3)
+    options = options or RunOptions(steps=2, verify=True, seed=5, training=Training(learning_rate=3e-3))
     for plan in plans.values():
         require_runnable(plan, options)
     return launch(trained, size, plans, options)[0]

@@ -32,6 +32,7 @@ CASES = [
     (DENSE, 8, (8192, 512, 512, 8192, 700, 700, 8192, 90, 8192, 90, 700, 700), "tp: 1, cp: 1, pp: 2, zero: 1"),
     (DENSE, 8, (8192, 512, 512, 8192, 700), "tp: 1, cp: 1, pp: 2, zero: 3"),
     (EXPERTS, 16, (4096,) * 32, "tp: 1, cp: 1, pp: 2, ep: 8, zero: 1, recompute: none, micro_batch: 1"),
+    (EXPERTS, 16, (8192, 512, 512, 8192, 700), "tp: 1, cp: 1, pp: 4, ep: 4, zero: 1"),
     (EXPERTS, 16, (4096,) * 32, "tp: 2, cp: 1, pp: 4, ep: 4, vpp: 3, zero: 1, recompute: full, micro_batch: 1"),
 ]
 

@@ -130,3 +130,17 @@ def test_nodes_hold_ranks_of_one_kind():
     assert [node_of(cluster, rank) for rank in range(10)] == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
     assert not crosses(cluster, Ranks((0, 3)))
     assert crosses(cluster, Ranks((4, 6)))
+
+
+@pytest.mark.parametrize("fields", [{"recompute": {0: "full"}}, {"gradients": "bf16"}], ids=["recompute", "gradients"])
+def test_a_layout_that_no_job_asks_for_is_not_solved_again(wide, fields):
+    by_hand = changed(wide, layouts={"llm": changed(wide.layouts["llm"], **fields)})
+    with pytest.raises(InputError, match="no job asks for this layout") as caught:
+        inputs_of(of_step(by_hand, 0))
+    assert caught.value.where == "layouts.llm"
+
+
+def test_a_word_that_ranges_of_layers_spell_is_solved_again(wide):
+    layers = wide.uses.models["llm"].layers
+    by_hand = changed(wide, layouts={"llm": changed(wide.layouts["llm"], recompute={f"0-{layers - 1}": "full"})})
+    assert inputs_of(of_step(by_hand, 0)).job.layout.recompute == "full"

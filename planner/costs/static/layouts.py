@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.costs.static.assumed import complete
 from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Again, Precision, Scheme, Setup
+from planner.costs.static.setup import Again, Dispatch, Precision, Scheme, Setup
 from planner.costs.static.wires import Wires
 from planner.plan.model import Layout
 from planner.specs.cluster import Cluster
@@ -15,6 +15,7 @@ from planner.specs.timing import Timing
 
 PRECISIONS: dict[Dtype, Precision] = {"bf16": "bf16", "fp8": "fp8", "float32": "float32", "float64": "float32"}
 SCHEMES: dict[str, Scheme] = {"gpipe": "gpipe", "zb_h1": "zero_bubble", "zb_h2": "zb_h2"}  # others: by the chunks
+DISPATCHES: dict[str, Dispatch] = {"all_to_all": "copies", "all_gather": "tokens"}
 SELECTIVE: frozenset[Again] = frozenset({"norm", "mlp"})  # what is cheap to make again and large to keep
 
 
@@ -31,8 +32,12 @@ ONE = Batch(seq=4096.0)  # where only states are asked for, or costs per token
 
 
 def setup_of(layout: Layout, batch: Batch = ONE, cp: int = 1) -> Setup:
-    """`cp`: ranks of a group over which a sequence is split, which the layout counts among its replicas."""
-    mesh, experts, (full, again) = layout.mesh, layout.experts, recomputed(layout.recompute)
+    """`cp`: ranks of a group over which a sequence is split, which the layout counts among its replicas.
+
+    Where layers differ in what they recompute, it is of those that recompute nothing (costs/recomputing.py).
+    """
+    mesh, experts = layout.mesh, layout.experts
+    full, again = recomputed("none" if isinstance(layout.recompute, dict) else layout.recompute)
     pp = mesh.get("pp", 1)
     return Setup(
         ranks=len(layout.ranks),
@@ -46,10 +51,13 @@ def setup_of(layout: Layout, batch: Batch = ONE, cp: int = 1) -> Setup:
         ep=experts.get("ep", 1),
         etp=experts.get("etp", 1),
         zero=layout.zero,
+        shard=mesh.get("dp", 1) if mesh.get("replica", 1) > 1 else 0,
         full=full,
         again=again,
         precision=PRECISIONS[layout.dtype],
         scheme="interleaved" if len(layout.stages) > pp else "1f1b",
+        dispatch=DISPATCHES[layout.dispatch],
+        compressed=layout.gradients == "bf16",
     )
 
 

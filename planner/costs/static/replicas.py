@@ -16,6 +16,7 @@ from planner.specs.model import Module
 from planner.specs.parameters import expert_parameters, parameters
 from planner.units import GB, MS
 
+BF16 = 2.0  # bytes of an element
 UPDATE_BYTES = (
     30.0  # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights
 )
@@ -53,13 +54,22 @@ def exchanged(part: Held, setup: Setup, machine: Machine) -> Exchanged:
     shard = shards(setup, part.replicas)
     copies, wires = part.replicas / shard, machine.wires
     gradients = part.count * machine.timing.gradient_bytes
-    scattered = wires.gather(gradients, shard, part.stride)
+    scattered = scatter(gradients, shard, part.stride, setup, machine)
     between = wires.all_reduce(gradients / shard, copies, part.stride * shard)
-    whole = wires.all_reduce(gradients, part.replicas, part.stride)
+    whole = wires.gather(gradients, part.replicas, part.stride)
+    whole = whole + scatter(gradients, part.replicas, part.stride, setup, machine)
     gathered = wires.gather(part.count * setup.element, shard, part.stride)
     there = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, whose exchange would wait all the same
     sharded = setup.zero > 0
     return Exchanged(there * np.where(sharded, scattered + between, whole), there * np.where(sharded, gathered, 0.0))
+
+
+def scatter(size_bytes: Number, size: Number, stride: Number, setup: Setup, machine: Machine) -> Number:
+    """Gradients to the ranks that sum them: around a ring that sums on its way, or in bf16 to each at once."""
+    if setup.compressed:
+        narrow = size_bytes * BF16 / machine.timing.gradient_bytes
+        return machine.wires.all_to_all(narrow, size, stride)
+    return machine.wires.gather(size_bytes, size, stride)
 
 
 def unhidden(module: Module, setup: Setup, machine: Machine, compute: tuple[Number, Number]) -> Number:

@@ -15,8 +15,9 @@ Precision = Literal["bf16", "fp8", "fp16", "float32"]
 Scheme = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "zb_h2"]  # zero_bubble: ZB-H1, as most mean by it
 # What selective recomputation makes again in backward: attention's matrix, norms, the MLP's inner activations, experts.
 Again = Literal["attention", "norm", "mlp", "moe"]
-# A token goes to its experts once for each of them, or once to each node that has any (DeepEP, HybridEP).
-Dispatch = Literal["copies", "nodes"]
+# A token goes to its experts once for each of them, or once to each node that has any (DeepEP, HybridEP); or every rank
+# gathers all tokens and takes those of its experts (MegaScale-MoE).
+Dispatch = Literal["copies", "nodes", "tokens"]
 Exchange = Literal["tp", "ep"]
 
 
@@ -42,6 +43,7 @@ class Setup:
     precision: Precision = "bf16"
     scheme: Scheme = "1f1b"
     dispatch: Dispatch = "copies"
+    compressed: bool = False  # gradients are cast to bf16, exchanged by all-to-all, and summed in float32
     hides: frozenset[Exchange] = frozenset()  # exchanges that are made to run beside compute
     balanced: bool = True  # every expert has as many tokens as any other
     adapters: bool = False  # only low-rank adapters are trained: no gradients of the other weights
@@ -72,7 +74,16 @@ class Setup:
         return self.micro_batch * self.seq / self.cp
 
 
-KINDS = ("again", "precision", "scheme", "dispatch", "hides", "balanced", "adapters")  # what no array can hold
+KINDS = (
+    "again",
+    "precision",
+    "scheme",
+    "dispatch",
+    "compressed",
+    "hides",
+    "balanced",
+    "adapters",
+)  # what no array can hold
 
 
 def arrays(setups: list[Setup]) -> Setup:

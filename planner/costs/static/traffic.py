@@ -67,16 +67,24 @@ def hop(setup: Setup, machine: Machine, size_bytes: Number, calls: Number) -> Nu
 
 
 def experts(module: Module, kind: LayerKind, setup: Setup, machine: Machine) -> tuple[Number, Number]:
-    """Tokens to their experts and back, by all-to-all over ep; gathered and reduced over etp."""
+    """Tokens to their experts and back, by all-to-all over ep; gathered and reduced over etp.
+
+    Or all tokens gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts a
+    token has, nor which (arXiv 2505.11432).
+    """
     if kind != "moe" or not isinstance(module, Decoder) or module.moe is None:
         return 0.0, 0.0
     own = np.where(setup.sequence_parallel, setup.tokens / setup.tp, setup.tokens)
-    size = own * module.moe.topk * module.hidden * setup.element
-    timing = machine.timing
+    timing, each = machine.timing, module.hidden * setup.element
+    size = own * module.moe.topk * each
     far = to_nodes(module.moe.topk, setup, machine) if setup.dispatch == "nodes" else 1.0
     spread = machine.wires.all_to_all(size, setup.ep, setup.etp, far=far)
     shared = machine.wires.gather(size * setup.etp, setup.etp, 1)
     shown = timing.ep_exposed * (timing.overlapped if "ep" in setup.hides else 1.0)
+    if setup.dispatch == "tokens":
+        ways = setup.ep * setup.etp
+        once = 2.0 * machine.wires.gather(own * ways * each, ways, 1) * shown
+        return once, once
     local = np.maximum(1.0, module.moe.experts / setup.ep)
     fullest = 1.0 if setup.balanced else 1.0 + timing.imbalance / np.sqrt(local)
     once = 2.0 * (spread + shared) * shown * fullest

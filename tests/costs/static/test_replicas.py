@@ -30,6 +30,20 @@ def test_sharding_moves_what_an_all_reduce_moves():
     assert float(sharded.reduce + sharded.gather) == pytest.approx(float(plain.reduce)) and float(plain.gather) == 0.0
 
 
+@pytest.mark.parametrize(("gradient_bytes", "share"), [(4.0, 0.5), (2.0, 1.0)])
+def test_gradients_in_bf16_take_half_of_float32_to_be_summed(gradient_bytes, share):
+    """Within a node, where an all-to-all moves what a ring does. What is all-reduced between shards stays as it was."""
+    machine, within = ideal(Timing(gradient_bytes=gradient_bytes)), replace(SETUP, ranks=8)
+    part, _ = held(LLAMA, within)
+    for zero, left in ((0, (1 + share) / 2), (1, share)):
+        full, half = (exchanged(part, replace(within, zero=zero, compressed=c), machine) for c in (False, True))
+        assert float(half.reduce) == pytest.approx(left * float(full.reduce)) and half.gather == full.gather
+    part, _ = held(LLAMA, SETUP)
+    full, half = (exchanged(part, replace(SETUP, shard=8, compressed=c), machine) for c in (False, True))
+    scattered = part.count * gradient_bytes * 7 / 8 / 300e9
+    assert float(full.reduce - half.reduce) == pytest.approx((1 - share) * scattered)
+
+
 def test_nothing_is_owed_by_one_replica():
     alone = replace(SETUP, ranks=8, tp=8, batch=8)
     assert float(unhidden(LLAMA, alone, shipped(), BUSY)) == 0.0

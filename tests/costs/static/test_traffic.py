@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from planner.costs.static.setup import Setup
 from planner.costs.static.traffic import experts, ring, stage_send, tensor, to_nodes
+from planner.specs.base import changed
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal
 
@@ -39,6 +40,30 @@ def test_experts_get_k_over_n_of_what_tensor_parallelism_moves(ep, tp):
     own = TOKENS / tp * 2 * MIXTRAL.hidden * 2
     assert float(forward) == float(backward) == pytest.approx(2 * own * (ep - 1) / ep / NEAR)
     assert experts(LLAMA, "dense", setup(), ideal()) == (0.0, 0.0)
+
+
+@given(ep=st.sampled_from([1, 2, 4]), etp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]))
+def test_gathered_tokens_move_one_over_k_of_copies_to_all_ranks_of_the_experts(ep, etp, tp):
+    """An all-gather of n ranks' tokens, and a reduce-scatter of as many outputs: 2·s·h/tp·(n − 1)."""
+    ways = ep * etp
+    spread = setup(ep=ep, etp=etp, tp=tp, dispatch="tokens")
+    forward, backward = experts(MIXTRAL, "moe", spread, ideal())
+    own = TOKENS / tp * MIXTRAL.hidden * 2
+    assert float(forward) == float(backward) == pytest.approx(2 * own * (ways - 1) / NEAR)
+
+
+@given(topk=st.integers(1, 8), ep=st.sampled_from([2, 4, 8]))
+def test_gathering_all_tokens_pays_where_a_token_has_more_experts_than_there_are_ranks(topk, ep):
+    """MegaScale-MoE (2505.11432): k/n of what is gathered is sent by copies."""
+    module = changed(MIXTRAL, moe=changed(MIXTRAL.moe, topk=topk))
+    copies, tokens = (float(experts(module, "moe", setup(ep=ep, dispatch=d), ideal())[0]) for d in ("copies", "tokens"))
+    assert copies / tokens == pytest.approx(topk / ep)
+
+
+def test_gathered_tokens_are_as_many_however_uneven_the_experts_are():
+    even, uneven = (setup(ep=4, dispatch="tokens", balanced=each) for each in (True, False))
+    machine = ideal(Timing(imbalance=0.5))
+    assert experts(MIXTRAL, "moe", even, machine) == experts(MIXTRAL, "moe", uneven, machine)
 
 
 def test_uneven_experts_take_longer_and_the_less_the_more_of_them_a_rank_has():

@@ -1,0 +1,147 @@
+"""What one GPU can show of the runtime's layouts and models: that each kind is right, and what recompute and offload
+do to memory and time, beside what the plan said.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.on_gpu_jobs import one_rank_job, prepared, run
+from benchmarks.on_gpu_session import Session
+from planner import files
+from planner.plan.model import Piece, Plan
+from planner.runtime import RunOptions
+from planner.specs.base import changed
+from planner.specs.job import Job, LayoutWish, Recompute
+from planner.specs.model import Audio, Decoder, Model, Module, Vit
+from planner.specs.parts import Experts, Latent
+from planner.units import GIB, duration, percent
+
+DECODER = Decoder(layers=4, hidden=128, heads=8, kv_heads=4, ffn=384, vocab=2048)
+KINDS: dict[str, Module] = {  # one of each kind of layer, small enough to be held against one process
+    "experts": changed(DECODER, moe=Experts(experts=8, topk=2, ffn=128, shared_ffn=128, dense_layers=1)),
+    "latent": changed(
+        DECODER, kv_heads=None, latent=Latent(q_rank=64, kv_rank=32, rope_dim=8, nope_dim=16, value_dim=16)
+    ),
+    "window": changed(DECODER, window=64, full_every=2, qk_norm=True),
+    "sinks": changed(DECODER, sinks=True, bias="qkv"),
+    "windowed-tower": Vit(
+        layers=2, hidden=128, heads=8, ffn=256, patch=4, merge=2, out=64, window=16, full_layers=(1,)
+    ),
+    "audio": Audio(layers=2, hidden=128, heads=8, ffn=256, mels=16, pool=2, out=64),
+}
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+RATIOS = (0.0, 0.5, 1.0)
+
+
+def right(session: Session) -> dict[str, Any]:
+    """Each kind of layer in float32 against one process, and in bf16 for some steps."""
+    found = {}
+    for name, spec in KINDS.items():
+        session.say(f"  {name}")
+        job = one_rank_job(session, model_of(name, spec), LayoutWish(zero=3, dtype="float32"), 1024, 200)
+        found[name] = run(session, job, RunOptions(steps=2, verify=True))
+        if session.kind == "cuda":
+            job = one_rank_job(session, model_of(name, spec), LayoutWish(zero=3, dtype="bf16"), 1024, 200)
+            found[f"{name} bf16"] = run(session, job, RunOptions(steps=3, verify=True))
+    return found
+
+
+def recomputed(session: Session, few: Model) -> list[dict[str, Any]]:
+    """The same steps with activations kept and made again: time and peak memory, predicted and measured."""
+    rows = []
+    for recompute in RECOMPUTES:
+        wish = LayoutWish(zero=3, dtype=session.dtype, recompute=recompute)
+        rows.append(compared(session, f"recompute {recompute}", prepared(session, job_of(session, few, wish))))
+    return rows
+
+
+def offloaded(session: Session, few: Model) -> list[dict[str, Any]]:
+    """The same steps with activations sent to the host: memory must fall, losses must stay."""
+    plan, rows = prepared(session, job_of(session, few, LayoutWish(zero=3, dtype=session.dtype))), []
+    for ratio in RATIOS:
+        rows.append(compared(session, f"offload {ratio:g}", with_offload(plan, ratio)))
+        same = max(abs(a / b - 1) for a, b in zip(rows[-1]["losses"], rows[0]["losses"], strict=True))
+        session.say(f"    losses differ by {same:.1e} from those without")
+    return rows
+
+
+def compared(session: Session, name: str, plan: Plan) -> dict[str, Any]:
+    from planner import pipeline
+
+    ran = pipeline.run(plan, RunOptions(steps=4), lambda _: None)
+    planned = plan.prediction.peak_memory_gib * GIB
+    session.say(
+        f"  {name:<20} predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}; peak "
+        f"predicted {planned / GIB:.2f}, measured {said(ran.peak_bytes)} GiB"
+    )
+    return {
+        "name": name,
+        "predicted_step_seconds": ran.predicted_step_seconds,
+        "step_seconds": ran.step_seconds,
+        "predicted_peak_bytes": planned,
+        "peak_bytes": ran.peak_bytes,
+        "losses": ran.losses,
+    }
+
+
+def said(peak_bytes: float | None) -> str:
+    return "no" if peak_bytes is None else f"{peak_bytes / GIB:.2f}"
+
+
+def with_offload(plan: Plan, ratio: float) -> Plan:
+    """Every item's activations offloaded alike."""
+
+    def pieces(entries: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(Piece(item=entry, offload=ratio) if ratio else entry for entry in entries)
+
+    steps = tuple(
+        changed(
+            step,
+            micro_batches=tuple(
+                {group: pieces(entries) for group, entries in row.items() if not isinstance(entries, dict)}
+                for row in step.micro_batches
+            ),
+        )
+        for step in plan.steps
+    )
+    return changed(plan, steps=steps)
+
+
+def job_of(session: Session, few: Model, wish: LayoutWish) -> Path:
+    """Of a model whose layers' costs lie in `profile.yaml`, beside the job."""
+    tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
+    job = one_rank_job(session, few, wish, tokens, middle)
+    files.write(job, changed(files.read(job, Job), profile="./profile.yaml"))
+    return job
+
+
+def model_of(name: str, spec: Module) -> Model:
+    return Model(format=Model.FORMAT, name=name, source="made for this benchmark", modules={"m": spec})
+
+
+def kernels(session: Session) -> dict[str, Any]:
+    """The variable-length kernel against one call per document, and grouped matrix products against a loop."""
+    import torch
+
+    from planner.models.attention import Masking, packed_attention, per_document
+
+    device = torch.device(session.kind)
+    lengths = (700, 20, 3000, 276)
+    ends = torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32)
+    generator = torch.Generator(device).manual_seed(0)
+    q, k, v = (
+        torch.randn(sum(lengths), heads, 64, device=device, generator=generator).bfloat16() for heads in (8, 2, 2)
+    )
+    found = {}
+    for name, masking in {
+        "causal": Masking(True),
+        "window": Masking(True, 256),
+        "whole": Masking(False),
+        "blocks": Masking(False, 64),
+    }.items():
+        got = packed_attention(q, k, v, ends, masking).float()
+        want = per_document(q.float(), k.float(), v.float(), ends, masking)
+        found[name] = ((got - want).norm() / want.norm()).item()
+        session.say(f"  attention, {name:<8} differs by {percent(found[name])} from float32, document by document")
+    return found

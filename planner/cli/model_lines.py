@@ -1,0 +1,46 @@
+"""What `planner import hf` does and answers."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from planner import files, hf
+from planner.cli import render
+from planner.specs.parameters import counts_text, parameters
+
+
+def import_model(file: Path, output: Path | None, json: bool) -> None:
+    """Write the model that a config.json describes; without `output`, on stdout."""
+    imported = hf.read(file)
+    if output is not None:
+        files.write(output, imported.model)
+        render.emit(json, summary(imported, output), *lines(imported, output))
+    elif json:
+        render.emit(True, summary(imported, None), *lines(imported, None))
+    else:
+        sys.stderr.writelines(f"{line}\n" for line in lines(imported, None))
+        render.raw(files.dump(imported.model))
+
+
+def summary(imported: hf.Imported, output: Path | None) -> dict[str, Any]:
+    return {
+        "model": imported.model,
+        "file": str(output) if output else None,
+        "parameters": {name: parameters(module).total for name, module in imported.model.modules.items()},
+        "source_parameters": imported.source_parameters,
+        "notes": [note._asdict() for note in imported.notes],
+    }
+
+
+def lines(imported: hf.Imported, output: Path | None) -> Iterator[str]:
+    """Each module with its parameters, and each difference to the source."""
+    for name, module in imported.model.modules.items():
+        yield f"{name}: {parameters(module).total:,} parameters: {counts_text(module)}"
+    for note in imported.notes:
+        by = f" ({abs(note.parameters):,} parameters)" if note.parameters else ""
+        yield f"{note.kind}: {note.what}{by}"
+    if any(note.parameters for note in imported.notes):
+        yield f"the source has {imported.source_parameters:,} parameters"
+    if output:
+        yield f"model written to {output}"

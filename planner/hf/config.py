@@ -1,0 +1,186 @@
+"""A config.json with its values asked for by name and kind: whatever nobody asked for is said at the end."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from planner import files
+from planner.errors import InputError
+
+MOST = 10**9  # as in a model's file
+LONGEST = 60  # characters of a value that a note quotes
+# Keys that say nothing of shapes or mathematics: names, tokens, files, first weights, and what generates or caches.
+ASIDE = {
+    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
+    "auto_map", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_proj_size",
+    "decoder_start_token_id", "dtype", "eos_token_id", "ep_size", "forced_decoder_ids", "gradient_checkpointing",
+    "id2label", "init_std", "initializer_factor", "initializer_range", "is_encoder_decoder", "label2id",
+    "mask_feature_length", "mask_feature_min_masks", "mask_feature_prob", "mask_time_length", "mask_time_min_masks",
+    "mask_time_prob", "max_length", "max_position_embeddings", "median_filter_width", "model_type",
+    "output_attentions", "output_hidden_states", "output_router_logits", "pad_token_id", "pretraining_tp",
+    "problem_type", "projection_dim", "reorder_and_upcast_attn", "return_dict", "rope_interleave",
+    "router_aux_loss_coef", "spatial_patch_size", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens", "task_specific_params",
+    "tokens_per_second", "torch_dtype", "transformers_version", "use_bfloat16", "use_cache",
+}  # fmt: skip
+
+
+class Note(NamedTuple):
+    """A difference between the source and the spec."""
+
+    kind: Literal["left out", "added", "assumed"]
+    what: str
+    parameters: int = 0  # that the source has more than the spec because of it
+
+
+@dataclass(slots=True)
+class Config:
+    """One mapping of a config.json, with what its kind of model assumes of absent keys."""
+
+    values: Mapping[str, Any]
+    name: str  # of the file
+    route: str = ""  # to this mapping: `text_config.`
+    defaults: dict[str, Any] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)  # shared by all mappings of a file
+    asked: set[str] = field(default_factory=set)
+    assumed: dict[str, int] = field(default_factory=dict)
+    parts: "list[Config]" = field(default_factory=list)
+
+    def part(self, key: str) -> "Config":
+        """The mapping under a key."""
+        value = self.value(key)
+        if not isinstance(value, dict):
+            raise self.wrong(key, "a mapping")
+        self.parts.append(Config(value, self.name, f"{self.route}{key}.", notes=self.notes))
+        return self.parts[-1]
+
+    def assume(self, **values: Any) -> "Config":
+        """Itself, with these for absent keys; earlier ones stand."""
+        self.defaults = values | self.defaults
+        return self
+
+    def assume_within(self, **values: Any) -> "Config":
+        """The same for a part of a file: those say of their shape what is unusual, whole files say all of it."""
+        return self.assume(**values) if self.route else self
+
+    def value(self, key: str) -> Any:
+        """As it stands there, or as is assumed."""
+        self.asked.add(key)
+        if key in self.values:
+            return self.values[key]
+        if key not in self.defaults:
+            raise self.refused(key, f"`{key}` is not said", "add it, or give the whole config.json")
+        return self.defaults[key]
+
+    def count(self, key: str, most: int = MOST) -> int:
+        """A whole number of at least 1."""
+        value = self.value(key)
+        if type(value) is not int or not 1 <= value <= most:
+            raise self.wrong(key, f"a whole number from 1 to {most:,}")
+        if key not in self.values and value > 1:
+            self.assumed[key] = value
+        return value
+
+    def count_or_none(self, key: str) -> int | None:
+        """None where there is none: null, 0, or an absent key."""
+        if key not in self.values and key not in self.defaults:
+            self.asked.add(key)
+            return None
+        return self.count(key) if self.value(key) not in (None, 0) else None
+
+    def number(self, key: str) -> float:
+        value = self.value(key)
+        if type(value) not in (int, float) or not 0 <= value <= 1e15:
+            raise self.wrong(key, "a number from 0 to 1e15")
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        value = self.value(key)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def word(self, key: str) -> str:
+        value = self.value(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, "a word")
+        return value
+
+    def numbers(self, key: str) -> list[int]:
+        """A list of whole numbers; null is an empty one."""
+        value = self.value(key) or []
+        if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+            raise self.wrong(key, "a list of whole numbers")
+        return value
+
+    def expect(self, key: str, fine: Collection[Any]) -> None:
+        """Note a value other than these."""
+        value = self.value(key)
+        if not any(value == each and type(value) is type(each) for each in fine):
+            self.leave_out(f"{self.route}{key} {quoted(value)}")
+
+    def leave_out(self, what: str, parameters: int = 0) -> None:
+        self.notes.append(Note("left out", what, parameters))
+
+    def add(self, what: str, parameters: int) -> None:
+        """`parameters`: that the spec has more."""
+        self.notes.append(Note("added", what, -parameters))
+
+    def wrong(self, key: str, wanted: str) -> InputError:
+        return self.refused(
+            key, f"{quoted(self.values.get(key, self.defaults.get(key)))} is not {wanted}", f"give {wanted}"
+        )
+
+    def refused(self, key: str, message: str, fix: str) -> InputError:
+        return InputError(message, where=f"{self.name} ({self.route}{key})", fix=fix)
+
+    def close(self) -> None:
+        """Note what was assumed, and what has a meaning and was not asked for: nothing is dropped without a word."""
+        if self.assumed:
+            said = ", ".join(f"{self.route}{key} {value}" for key, value in self.assumed.items())
+            self.notes.append(Note("assumed", f"as usual for this kind: {said}"))
+        for key, value in self.values.items():
+            if key not in self.asked and key not in ASIDE and value:
+                self.leave_out(f"{self.route}{key} {quoted(value)}")
+        for part in self.parts:
+            part.close()
+
+
+def quoted(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def read(path: Path) -> Config:
+    """The config.json at `path`, or in the folder there. Raises InputError."""
+    path = path / "config.json" if path.is_dir() else path
+    text = files.read_text(path)
+    try:
+        values = json.loads(text, object_pairs_hook=lambda pairs: once(pairs, str(path)))
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="mend the syntax there") from error
+    except (ValueError, RecursionError) as error:
+        fix = "give the config.json of a model"
+        raise InputError(
+            "this is no config.json: a number or its nesting is too long", where=str(path), fix=fix
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            "this is no config.json: not a mapping", where=str(path), fix="give the config.json of a model"
+        )
+    return Config(values, str(path))
+
+
+def once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """A mapping whose keys differ."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InputError(f"the key `{key}` stands twice", where=f"{name} ({key})", fix="remove one of the two")
+        found[key] = value
+    return found

@@ -1,0 +1,156 @@
+"""Decoders without experts: which keys of each family's config say what of a spec.
+
+Defaults are those that transformers takes for absent keys.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from planner.hf.config import Config, quoted
+from planner.hf.patterns import full_rule
+from planner.specs.model import Decoder
+
+MOST_LAYERS = 10_000  # as in a model's file
+SLIDING, FULL = "sliding_attention", "full_attention"
+USUAL: dict[str, Any] = {
+    "head_dim": None,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "rope_theta": 10000.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+    "layer_types": None,
+}
+SHAPE_4096: dict[str, Any] = {  # of llama and qwen2: what a text_config within another config may leave out
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}
+LLAMA = {**SHAPE_4096, "vocab_size": 32000, "intermediate_size": 11008}
+MISTRAL = {**SHAPE_4096, "vocab_size": 32000, "intermediate_size": 14336}
+QWEN2 = {**SHAPE_4096, "vocab_size": 151936, "intermediate_size": 22016}
+
+
+def llama(config: Config) -> Decoder:
+    fields = shape(config.assume(num_key_value_heads=None).assume_within(**LLAMA))
+    bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
+    if mlp_bias and bias == "none":
+        fix = "a spec has biases of attention, or of attention and MLP"
+        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", fix)
+    return built(config, {**fields, "bias": "all" if mlp_bias else bias})
+
+
+def mistral(config: Config) -> Decoder:
+    config.assume(num_key_value_heads=8).assume_within(**MISTRAL)
+    return built(config, {**shape(config), "window": config.count_or_none("sliding_window")})
+
+
+def qwen2(config: Config) -> Decoder:
+    config.assume(num_key_value_heads=32).assume_within(**QWEN2)
+    return built(config, {**shape(config), "bias": "qkv", **sliding(config, from_a_layer_on(config))})
+
+
+def qwen3(config: Config) -> Decoder:
+    config.assume(num_key_value_heads=32, head_dim=128).assume_within(**QWEN2)
+    fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True}
+    return built(config, {**fields, **sliding(config, from_a_layer_on(config))})
+
+
+def gpt2(config: Config) -> Decoder:
+    """GPT-2: learned positions, an MLP four times as wide, biases everywhere."""
+    config.assume(n_inner=None, activation_function="gelu_new", layer_norm_epsilon=1e-5, tie_word_embeddings=True)
+    config.assume(scale_attn_weights=True)
+    config.expect("activation_function", ("gelu",))
+    config.expect("scale_attn_weights", (True,))
+    hidden = config.count("n_embd")
+    fields = {
+        "layers": config.count("n_layer", MOST_LAYERS),
+        "hidden": hidden,
+        "heads": config.count("n_head"),
+        "ffn": config.count_or_none("n_inner") or 4 * hidden,
+        "vocab": config.count("vocab_size"),
+        "gated": False,
+        "norm": "layer",
+        "bias": "all",
+        "positions": "learned",
+        "max_positions": config.count("n_positions"),
+        "tied": config.flag("tie_word_embeddings"),
+        "norm_eps": config.number("layer_norm_epsilon"),
+    }
+    return built(config, fields)
+
+
+def shape(config: Config) -> dict[str, Any]:
+    """What Llama and all that came from it have in common."""
+    config.assume(**USUAL)
+    config.expect("hidden_act", ("silu", "swish"))
+    hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    kv_heads, head_dim = config.count_or_none("num_key_value_heads"), config.count_or_none("head_dim")
+    return {
+        "layers": config.count("num_hidden_layers", MOST_LAYERS),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": None if kv_heads == heads else kv_heads,
+        "head_dim": None if head_dim and head_dim * heads == hidden else head_dim,
+        "ffn": config.count("intermediate_size"),
+        "vocab": config.count("vocab_size"),
+        "tied": config.flag("tie_word_embeddings"),
+        "rope_base": rope_base(config),
+        "norm_eps": config.number("rms_norm_eps"),
+    }
+
+
+def rope_base(config: Config) -> float:
+    """Of rotary positions: at the top, or, since transformers 5, in a mapping of their own."""
+    key, where = "rope_theta", config
+    if config.values.get("rope_parameters"):
+        where = config.part("rope_parameters").assume(rope_theta=config.defaults["rope_theta"], rope_type="default")
+        if where.word("rope_type") != "default":
+            config.leave_out(f"rope_parameters {quoted(where.values)}")
+        where.asked |= {*where.values}
+    base = where.number(key)
+    if base < 1:
+        raise where.wrong(key, "a number from 1 to 1e15")
+    return base
+
+
+def attention_bias(config: Config) -> str:
+    return "attention" if config.flag("attention_bias") else "none"
+
+
+def from_a_layer_on(config: Config) -> Callable[[int], bool]:
+    """Qwen's rule where no list says it: the layers behind the first ones have windows."""
+    return lambda layer: layer >= (config.count_or_none("max_window_layers") or 0)
+
+
+def sliding(config: Config, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
+    """`window` and `full_every`; `has_window`: of a layer, where no list says it; `always`: nothing says not to."""
+    config.asked |= {"sliding_window", "layer_types", "max_window_layers"}
+    if not (always or config.flag("use_sliding_window")) or config.count_or_none("sliding_window") is None:
+        return {}
+    types, layers = config.value("layer_types"), config.count("num_hidden_layers", MOST_LAYERS)
+    if types is not None and not (isinstance(types, list) and {*map(str, types)} <= {SLIDING, FULL}):
+        raise config.wrong("layer_types", f"a list of {SLIDING} and {FULL}")
+    if types is not None and len(types) != layers:
+        raise config.wrong("layer_types", f"a list of {layers} layers")
+    full = [kind == FULL for kind in types] if types else [not has_window(layer) for layer in range(layers)]
+    every = full_rule(full)
+    if every is None:
+        key = "layer_types" if types else "max_window_layers"
+        raise config.refused(
+            key, "these layers with a window cannot be said", "all, or all but every k-th, may have one"
+        )
+    return {} if all(full) else {"window": config.count("sliding_window"), "full_every": every}
+
+
+def built(config: Config, fields: dict[str, Any]) -> Decoder:
+    """Raises InputError where the numbers do not fit each other."""
+    try:
+        return Decoder(**fields)
+    except ValueError as error:
+        what, _, fix = str(error).partition(" | ")
+        raise config.refused("hidden_size", what, fix) from error

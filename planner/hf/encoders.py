@@ -1,0 +1,151 @@
+"""Vision and audio encoders, and what theirs have that a spec's have not, counted in parameters."""
+
+from typing import Any
+
+from planner.hf.config import Config
+from planner.hf.decoders import MOST_LAYERS
+from planner.specs.model import Audio, Vit
+
+GELU = ("gelu",)
+QWEN_EPS = 1e-6  # Qwen's vision towers have it in their code
+
+
+def clip(config: Config, out: int | None = None) -> Vit:
+    """CLIP's (arXiv 2103.00020): a class token, learned positions, a norm before the layers."""
+    config.assume(hidden_act="quick_gelu", layer_norm_eps=1e-5)
+    module = plain_vit(config, out, usual_patch=32)
+    config.leave_out("a class token, and a norm before the first layer", 3 * module.hidden)
+    learned_positions(config, module, 1)
+    return module
+
+
+def siglip(config: Config, out: int | None = None) -> Vit:
+    """SigLIP's (arXiv 2303.15343): learned positions, and for a whole image's vector attention by one query."""
+    config.assume(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6, vision_use_head=True)
+    module = plain_vit(config, out, usual_patch=16)
+    hidden, ffn = module.hidden, module.ffn
+    config.leave_out("a bias of the patch embedding", hidden)
+    learned_positions(config, module, 0)
+    if config.flag("vision_use_head"):
+        attention, mlp = 4 * hidden**2 + 4 * hidden, 2 * hidden * ffn + ffn + hidden
+        config.leave_out("the pooling head", hidden + attention + 2 * hidden + mlp)
+    return module
+
+
+def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
+    """What both have in common; without a reader, the projector's output is as wide as the layers."""
+    config.assume_within(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
+    config.assume_within(patch_size=usual_patch, image_size=224).assume(num_channels=3)
+    config.expect("hidden_act", GELU)
+    module = Vit(
+        layers=config.count("num_hidden_layers", MOST_LAYERS),
+        hidden=config.count("hidden_size"),
+        heads=heads(config, "num_attention_heads", "hidden_size"),
+        ffn=config.count("intermediate_size"),
+        patch=config.count("patch_size"),
+        channels=config.count("num_channels"),
+        out=out or config.count("hidden_size"),
+        norm_eps=config.number("layer_norm_eps"),
+    )
+    if out is None:
+        config.add("the projector that each vit has", projector(module))
+    return module
+
+
+def learned_positions(config: Config, module: Vit, more: int) -> None:
+    count = (config.count("image_size") // module.patch) ** 2 + more
+    config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
+
+
+def projector(module: Vit) -> int:
+    """Parameters of a vit's own two linears."""
+    wide = module.hidden * module.merge**2
+    return wide * wide + wide + wide * module.out + module.out
+
+
+def qwen2_vision(config: Config, out: int | None = None) -> Vit:
+    """Qwen2-VL's (arXiv 2409.12191): any size of image, 2 x 2 patches to a token."""
+    config.assume(mlp_ratio=4, hidden_act="quick_gelu", temporal_patch_size=2, spatial_merge_size=2, embed_dim=1280)
+    config.expect("hidden_act", GELU)
+    width = config.count("embed_dim")
+    ratio = config.number("mlp_ratio")
+    return Vit(
+        layers=config.count("depth", MOST_LAYERS),
+        hidden=width,
+        heads=heads(config, "num_heads", "embed_dim"),
+        ffn=int(width * ratio),
+        out=config.count("hidden_size"),
+        **patches(config),
+        norm_eps=QWEN_EPS,
+    )
+
+
+def qwen2_5_vision(config: Config, out: int | None = None) -> Vit:
+    """Qwen2.5-VL's (arXiv 2502.13923): gated, and most layers attend within windows."""
+    config.assume(hidden_act="silu", temporal_patch_size=2, spatial_merge_size=2, window_size=112)
+    config.assume(fullatt_block_indexes=[7, 15, 23, 31])
+    config.expect("hidden_act", ("silu",))
+    side, rest = divmod(config.count("window_size"), config.count("patch_size"))
+    if rest or not side:
+        raise config.wrong("window_size", "a multiple of patch_size")
+    return Vit(
+        layers=config.count("depth", MOST_LAYERS),
+        hidden=config.count("hidden_size"),
+        heads=heads(config, "num_heads", "hidden_size"),
+        ffn=config.count("intermediate_size"),
+        gated=True,
+        norm="rms",
+        out=config.count("out_hidden_size"),
+        **patches(config),
+        window=side**2,
+        full_layers=tuple(sorted(config.numbers("fullatt_block_indexes"))),
+        norm_eps=QWEN_EPS,
+    )
+
+
+def patches(config: Config) -> dict[str, Any]:
+    channels = "in_chans" if "in_chans" in config.values else "in_channels"
+    config.assume(in_channels=3)
+    return {
+        "patch": config.count("patch_size"),
+        "frames": config.count("temporal_patch_size"),
+        "channels": config.count(channels),
+        "merge": config.count("spatial_merge_size"),
+    }
+
+
+def heads(config: Config, key: str, width: str) -> int:
+    count = config.count(key)
+    if config.count(width) % count:
+        raise config.wrong(key, f"a number of heads that divides {width}")
+    return count
+
+
+def whisper(config: Config) -> Audio:
+    """The encoder of Whisper (arXiv 2212.04356); its decoder is left out."""
+    module = audio(config)
+    width, ffn, layers = module.hidden, config.count("decoder_ffn_dim"), config.count("decoder_layers")
+    attention, mlp = 4 * width**2 + 3 * width, 2 * width * ffn + ffn + width
+    tables = config.count("vocab_size") + config.assume(max_target_positions=448).count("max_target_positions")
+    config.asked |= {"decoder_attention_heads", "tie_word_embeddings"}
+    config.leave_out("the decoder", layers * (2 * attention + mlp + 6 * width) + tables * width + 2 * width)
+    config.add("the projector that each audio encoder has", (width + 1) * width)
+    return module
+
+
+def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
+    """Without a reader, the projector's output is as wide as the layers."""
+    config.assume(activation_function="gelu", max_source_positions=1500)
+    config.expect("activation_function", GELU)
+    width, positions = config.count("d_model"), config.count("max_source_positions")
+    config.asked |= {"num_hidden_layers"}  # which repeats encoder_layers
+    config.leave_out(f"the fixed table of {positions} positions, which is computed", positions * width)
+    return Audio(
+        layers=config.count("encoder_layers", MOST_LAYERS),
+        hidden=width,
+        heads=heads(config, "encoder_attention_heads", "d_model"),
+        ffn=config.count("encoder_ffn_dim"),
+        mels=config.count("num_mel_bins"),
+        pool=pool,
+        out=out or width,
+    )

@@ -1,0 +1,143 @@
+"""Decoders with experts, with latent attention or not."""
+
+from typing import Any, Literal, get_args
+
+from planner.hf.config import Config
+from planner.hf.decoders import MOST_LAYERS, attention_bias, built, shape, sliding
+from planner.hf.patterns import sparse_rule
+from planner.specs.layers import kind_counts
+from planner.specs.model import Decoder
+from planner.specs.parts import Experts, Latent
+
+Scores = Literal["softmax", "sigmoid"]
+
+
+def mixtral(config: Config) -> Decoder:
+    config.assume(rms_norm_eps=1e-5, rope_theta=1e6, sliding_window=None, num_key_value_heads=8)
+    config.assume(num_local_experts=8, num_experts_per_tok=2)
+    fields = {**shape(config), "window": config.count_or_none("sliding_window")}
+    width = config.count("intermediate_size")
+    return built(config, {**fields, "moe": experts(config, "num_local_experts", width)})
+
+
+def qwen2_moe(config: Config) -> Decoder:
+    """Its shared expert has a gate of its own, which a spec does not know."""
+    config.assume(qkv_bias=True, num_key_value_heads=16)
+    fields = {**shape(config), "bias": "qkv" if config.flag("qkv_bias") else "none"}
+    fields |= sliding(config, lambda layer: layer % 2 == 0 and layer < (config.count_or_none("max_window_layers") or 0))
+    module = built(
+        config, {**fields, "moe": qwen_experts(config, config.count_or_none("shared_expert_intermediate_size"))}
+    )
+    if module.moe and module.moe.shared_ffn:
+        gates = module.hidden * kind_counts(module)["moe"]
+        config.leave_out("the sigmoid gate of the shared expert, one vector a layer", gates)
+    return module
+
+
+def qwen3_moe(config: Config) -> Decoder:
+    config.assume(num_key_value_heads=4)
+    fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True, **sliding(config, lambda layer: True)}
+    return built(config, {**fields, "moe": qwen_experts(config, None)})
+
+
+def gpt_oss(config: Config) -> Decoder:
+    """arXiv 2508.10925: biases in experts and router, sinks, every other layer with a window."""
+    config.assume(rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, attention_bias=True)
+    config.assume(num_key_value_heads=8)
+    if not config.flag("attention_bias"):
+        raise config.refused("attention_bias", "experts with biases beside attention without cannot be said", "true")
+    fields = {**shape(config), "bias": "all", "sinks": True}
+    fields |= sliding(config, lambda layer: layer % 2 == 0, always=True)
+    moe = experts(config, "num_local_experts", config.count("intermediate_size"), router_bias=True)
+    return built(config, {**fields, "moe": moe})
+
+
+def deepseek_v2(config: Config) -> Decoder:
+    config.assume(scoring_func="softmax", topk_method="greedy", norm_topk_prob=False, routed_scaling_factor=1.0)
+    return deepseek(config)
+
+
+def deepseek_v3(config: Config) -> Decoder:
+    config.assume(scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=2.5)
+    config.assume(n_group=8, topk_group=4)
+    return deepseek(config)
+
+
+def deepseek(config: Config) -> Decoder:
+    """Latent attention (arXiv 2405.04434); experts behind the first dense layers (arXiv 2401.06066)."""
+    config.assume(q_lora_rank=None, first_k_dense_replace=0, moe_layer_freq=1, n_shared_experts=None, n_group=None)
+    config.asked |= {"num_key_value_heads", "head_dim", "qk_head_dim"}  # which follow from the others
+    config.assume(num_key_value_heads=None)
+    latent = Latent(
+        q_rank=config.count_or_none("q_lora_rank") or 0,
+        kv_rank=config.count("kv_lora_rank"),
+        rope_dim=config.count("qk_rope_head_dim"),
+        nope_dim=config.count("qk_nope_head_dim"),
+        value_dim=config.count("v_head_dim"),
+    )
+    fields = {**shape(config), "kv_heads": None, "head_dim": None, "bias": attention_bias(config), "latent": latent}
+    return built(config, {**fields, "moe": deepseek_experts(config)})
+
+
+def deepseek_experts(config: Config) -> Experts | None:
+    if config.count_or_none("n_routed_experts") is None:
+        return None
+    width, shared = config.count("moe_intermediate_size"), config.count_or_none("n_shared_experts") or 0
+    first, step = config.count_or_none("first_k_dense_replace") or 0, config.count("moe_layer_freq")
+    layers = config.count("num_hidden_layers", MOST_LAYERS)
+    sparse = [layer >= first and layer % step == 0 for layer in range(layers)]
+    config.expect("routed_scaling_factor", (1, 1.0))
+    groups = config.count_or_none("n_group") or 1
+    if groups > 1:
+        config.leave_out(f"choosing experts from {config.value('topk_group')} of {groups} groups of them")
+    scores: Any = config.word("scoring_func")
+    if scores not in get_args(Scores):
+        raise config.wrong("scoring_func", "softmax or sigmoid")
+    return experts(
+        config,
+        "n_routed_experts",
+        width,
+        **rule(config, sparse, "first_k_dense_replace"),
+        shared_ffn=shared * width,
+        router_bias=config.word("topk_method") == "noaux_tc",
+        scores=scores,
+        normalised=config.flag("norm_topk_prob"),
+    )
+
+
+def qwen_experts(config: Config, shared: int | None) -> Experts | None:
+    """Experts in every k-th layer, but for those that are listed."""
+    config.assume(decoder_sparse_step=1, mlp_only_layers=None, norm_topk_prob=False)
+    key = "num_experts" if "num_experts" in config.values else "num_local_experts"
+    step, dense = config.count("decoder_sparse_step"), config.numbers("mlp_only_layers")
+    layers = config.count("num_hidden_layers", MOST_LAYERS)
+    sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+    if config.count_or_none(key) is None or not any(sparse):
+        return None
+    return experts(
+        config,
+        key,
+        config.count("moe_intermediate_size"),
+        **rule(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
+        shared_ffn=shared or 0,
+        normalised=config.flag("norm_topk_prob"),
+    )
+
+
+def rule(config: Config, sparse: list[bool], key: str) -> dict[str, int]:
+    """`dense_layers` and `every` of these layers. Raises InputError naming `key` where that cannot say it."""
+    found = sparse_rule(sparse) if any(sparse) else None
+    if found is None:
+        fix = "a spec has experts in every k-th layer behind the first dense ones"
+        raise config.refused(key, "these layers with experts cannot be said", fix)
+    return {"dense_layers": found[0], "every": found[1]}
+
+
+def experts(config: Config, key: str, width: int, **fields: Any) -> Experts:
+    if config.assume(output_router_logits=False).flag("output_router_logits"):
+        config.leave_out(f"router_aux_loss_coef {config.values.get('router_aux_loss_coef')}")
+    try:
+        return Experts(experts=config.count(key), topk=config.count("num_experts_per_tok"), ffn=width, **fields)
+    except ValueError as error:
+        what, _, fix = str(error).partition(" | ")
+        raise config.refused("num_experts_per_tok", what, fix) from error

@@ -1,0 +1,121 @@
+"""A decoder as the config.json of the family whose layers are made so: the inverse of reading it."""
+
+from typing import Any
+
+from planner.errors import InputError
+from planner.hf.decoders import FULL, SLIDING
+from planner.specs.layers import layer_kind, windowed
+from planner.specs.model import Decoder, Module, head_dim, kv_heads
+
+ARCHITECTURES = {
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+}
+ENDLESS = 2**20  # positions that a rotary model is said to take
+
+
+def to_config(module: Module) -> dict[str, Any]:
+    """What transformers reads. Raises InputError where no family that is written here has such layers."""
+    kind = family(module) if isinstance(module, Decoder) else None
+    if kind is None:
+        fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
+        raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
+    assert isinstance(module, Decoder)
+    head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
+    if kind == "gpt2":
+        return head | gpt2(module)
+    config = head | shape(module)
+    if kind == "llama":
+        config["mlp_bias"] = module.bias == "all"
+    if kind != "mistral" and kind != "mixtral" and kind != "qwen2":
+        config["attention_bias"] = module.bias != "none"
+    if kind in ("mistral", "mixtral"):
+        config["sliding_window"] = module.window
+    if kind in ("qwen2", "qwen3", "qwen3_moe"):
+        config |= windows(module)
+    return config | experts(module, kind)
+
+
+def family(module: Decoder) -> str | None:
+    """Whose layers these are."""
+    if module.latent or module.sinks or not says_how(module):
+        return None
+    if module.positions == "learned":
+        return "gpt2" if module.moe is None and module.window is None else None
+    if module.moe:
+        if module.qk_norm and not module.full_every and module.bias in ("none", "attention"):
+            return "qwen3_moe"
+        return "mixtral" if (module.bias, module.full_every, sparse(module).count(False)) == ("none", 0, 0) else None
+    if module.qk_norm:
+        return "qwen3" if module.bias in ("none", "attention") else None
+    if module.bias == "qkv":
+        return "qwen2"
+    if module.window is None:
+        return "llama"
+    return "mistral" if module.bias == "none" and not module.full_every else None
+
+
+def says_how(module: Decoder) -> bool:
+    """GPT's style of layers, or Llama's; experts that are plain."""
+    learned = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)
+    style = module.gated, module.norm, module.bias, module.qk_norm
+    moe = module.moe
+    plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
+    mixed = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    return style == learned[module.positions == "rope"] and plain and mixed
+
+
+def shape(module: Decoder) -> dict[str, Any]:
+    return {
+        "hidden_size": module.hidden,
+        "intermediate_size": module.ffn,
+        "num_hidden_layers": module.layers,
+        "num_attention_heads": module.heads,
+        "num_key_value_heads": kv_heads(module),
+        "head_dim": head_dim(module),
+        "hidden_act": "silu",
+        "rms_norm_eps": module.norm_eps,
+        "rope_theta": module.rope_base,
+        "tie_word_embeddings": module.tied,
+        "max_position_embeddings": ENDLESS,
+    }
+
+
+def gpt2(module: Decoder) -> dict[str, Any]:
+    return {
+        "n_embd": module.hidden,
+        "n_inner": module.ffn,
+        "n_layer": module.layers,
+        "n_head": module.heads,
+        "n_positions": module.max_positions,
+        "activation_function": "gelu",
+        "layer_norm_epsilon": module.norm_eps,
+        "tie_word_embeddings": module.tied,
+    }
+
+
+def windows(module: Decoder) -> dict[str, Any]:
+    kinds = [SLIDING if windowed(module, layer) else FULL for layer in range(module.layers)]
+    return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
+
+
+def sparse(module: Decoder) -> list[bool]:
+    return [layer_kind(module, layer) == "moe" for layer in range(module.layers)]
+
+
+def experts(module: Decoder, kind: str) -> dict[str, Any]:
+    moe = module.moe
+    if moe is None:
+        return {}
+    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, "output_router_logits": moe.balance > 0}
+    config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
+    if kind == "mixtral":
+        return config | {"num_local_experts": moe.experts}
+    dense = [layer for layer, has in enumerate(sparse(module)) if not has]
+    config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
+    return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}

@@ -1,0 +1,116 @@
+"""Collectives of rows of which every rank has as many as it happens to have, with gradients.
+
+All are one all-to-all of uneven parts: no backend pads them, and what a rank sends is what others need of it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from planner.launch.meter import Meter
+
+Sizes = Sequence[int]  # rows by rank of the group
+
+
+class Ragged:
+    """One rank in one group; in a group of itself alone nothing happens.
+
+    (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, meter: Meter) -> None:
+        self.group, self.meter = group, meter
+        self.ranks = 1 if group is None else dist.get_world_size(group)
+        self.index = 0 if group is None else dist.get_rank(group)
+
+    def all_to_all(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
+        """Rows of x, `sent[i]` to rank i, for `received[i]` from it. Backward goes back."""
+        out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
+        return out
+
+    def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """The rows of all ranks, in their order. Backward adds up what each rank found for a row."""
+        out: Tensor = _AllGather.apply(x, self, sizes)  # type: ignore[no-untyped-call]
+        return out
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """This rank's rows of the sum of x over the ranks. Backward gathers."""
+        out: Tensor = _ReduceScatter.apply(x, self, sizes)  # type: ignore[no-untyped-call]
+        return out
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over the ranks, on all, without a gradient."""
+        if self.ranks == 1:
+            return x
+        out = x.detach().clone()
+        with self.meter.measure(x.device, 2 * x.nbytes * (self.ranks - 1) // self.ranks):
+            dist.all_reduce(out, group=self.group)
+        return out
+
+    def swap(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
+        """`all_to_all` without a gradient."""
+        if self.ranks == 1:
+            return x
+        out = x.new_empty(sum(received), *x.shape[1:])
+        row_bytes = x.element_size() * x[:1].numel()
+        with self.meter.measure(x.device, row_bytes * (len(x) - sent[self.index])):
+            dist.all_to_all_single(out, x.contiguous(), [*received], [*sent], group=self.group)
+        return out
+
+    def copies(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """`all_gather` without a gradient."""
+        if self.ranks == 1:
+            return x
+        return self.swap(x.repeat(self.ranks, *[1] * (x.dim() - 1)), [len(x)] * self.ranks, sizes)
+
+    def sums(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """`reduce_scatter` without a gradient."""
+        if self.ranks == 1:
+            return x
+        own = sizes[self.index]
+        parts = self.swap(x, sizes, [own] * self.ranks)
+        return parts.view(self.ranks, own, *x.shape[1:]).sum(0)  # in float32 also of bfloat16
+
+
+class _AllToAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: Ragged, sent: Sizes, received: Sizes) -> Tensor:
+        ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
+        return new(ragged.swap(x, sent, received), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.ragged.swap(gradient, ctx.received, ctx.sent), None, None, None
+
+
+class _AllGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
+        ctx.ragged, ctx.sizes = ragged, sizes
+        return new(ragged.copies(x, sizes), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.ragged.sums(gradient, ctx.sizes), None, None
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
+        ctx.ragged, ctx.sizes = ragged, sizes
+        return new(ragged.sums(x, sizes), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.ragged.copies(gradient, ctx.sizes), None, None
+
+
+def new(out: Tensor, x: Tensor) -> Tensor:
+    """An autograd function may not return its input itself."""
+    return x.view_as(x) if out is x else out

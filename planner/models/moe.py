@@ -1,0 +1,143 @@
+"""A mixture of experts in the place of a layer's MLP: a router sends each token to the k experts of highest score
+(Shazeer et al., arXiv 1701.06538), and some experts may see every token (DeepSeekMoE, arXiv 2401.06066).
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from planner.models.batch import Batch
+from planner.models.deferred import affine, multiply
+from planner.models.dispatch import Choice
+from planner.models.grouped import Grouped
+from planner.models.held import Held, Split
+from planner.models.mlp import Mlp
+from planner.specs.model import Module
+from planner.specs.parts import Experts
+
+
+class Moe(nn.Module):
+    """x [s, hidden] to the same, over whatever ranks the batch's dispatch reaches.
+
+    Where experts have a capacity, a choice beyond it adds nothing; the weights of the others stay as they were
+    (GShard, arXiv 2006.16668, algorithm 1).
+    """
+
+    def __init__(self, spec: Module, moe: Experts, layer: int, dtype: torch.dtype, held: Held) -> None:
+        super().__init__()
+        self.moe, self.layer = moe, layer
+        self.router = Router(spec.hidden, moe, dtype)
+        self.experts = ExpertMlps(spec, moe, dtype, held)
+        self.shared = Mlp(spec, moe.shared_ffn, dtype, held) if moe.shared_ffn else None
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        probabilities, choice = self.router(x)
+        kept = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
+        y = batch.dispatch.run(x, kept, self.experts)
+        if self.shared is not None:
+            y = y + self.shared(x, batch)
+        if self.moe.balance:
+            counts = batch.dispatch.total(choice.counts())
+            loss = self.moe.balance * imbalance(probabilities, counts)
+            y = batch.auxiliary.attach(y, self.layer, loss)
+        return y
+
+
+class Router(nn.Module):
+    """x [s, hidden] to probabilities [s, E] and the choice of each token, in float32 or better.
+
+    A bias of logits that become probabilities by softmax is one of their terms and learned like it (arXiv 2508.10925).
+    A bias of sigmoid scores counts in the choice alone: no loss moves it (arXiv 2408.15664, as in DeepSeek-V3).
+    """
+
+    def __init__(self, hidden: int, moe: Experts, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.moe = moe
+        self.weight = nn.Parameter(torch.empty(moe.experts, hidden, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(moe.experts, dtype=dtype)) if moe.router_bias else None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Choice]:
+        softmax = self.moe.scores == "softmax"
+        logits = affine(x, self.weight, self.bias if softmax else None)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        scores = logits.softmax(-1) if softmax else logits.sigmoid()
+        ranked = scores if softmax or self.bias is None else scores.detach() + self.bias.detach()
+        # Not topk: of equal scores it may take any, and not the same ones for other batches.
+        experts = ranked.detach().sort(dim=-1, descending=True, stable=True).indices[:, : self.moe.topk]
+        weights = scores.gather(1, experts)
+        if self.moe.normalised:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return scores if softmax else scores / scores.sum(-1, keepdim=True), Choice(experts, weights, self.moe.experts)
+
+
+class ExpertMlps(nn.Module):
+    """The experts that are held here, each an MLP as the dense one is. Rows sorted by expert to the same.
+
+    Of experts parted over etp each rank has a part of the width between, and of the last bias: its rows are summands.
+    """
+
+    are_experts = True  # their parameters are spread on a mesh of their own
+
+    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, held: Held) -> None:
+        super().__init__()
+        count, width, hidden = held.ep.size(moe.experts), held.etp.size(moe.ffn), spec.hidden
+        over, wide = Split(0, held.ep, "ep"), Split(1, held.etp, "etp")
+        self.etp = held.etp
+        self.splits: dict[str, tuple[Split, ...]] = {}
+
+        def made(name: str, *shape: int, across: Split) -> nn.Parameter:
+            self.splits[name] = (over, across)
+            return nn.Parameter(torch.empty(count, *shape, dtype=dtype))
+
+        ways_in = ("gate", "up") if spec.gated else ("up",)
+        for way in ways_in:
+            setattr(self, way, made(way, width, hidden, across=wide))
+        self.down = made("down", hidden, width, across=Split(2, held.etp, "etp"))
+        self.biased = spec.bias == "all"
+        for way in ways_in if self.biased else ():
+            setattr(self, f"{way}_bias", made(f"{way}_bias", width, across=wide))
+        self.down_bias = made("down_bias", held.etp.size(hidden), across=wide) if self.biased else None
+        self.gated = spec.gated
+
+    def forward(self, rows: Tensor, sizes: Tensor) -> Tensor:
+        up = self.into("up", rows, sizes)
+        wide = F.silu(self.into("gate", rows, sizes)) * up if self.gated else F.gelu(up)
+        y = multiply(wide, self.down, Grouped(sizes))
+        if self.down_bias is None:
+            return y
+        first, last = self.etp.span(y.shape[1])
+        return y + F.pad(by_row(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
+
+    def into(self, way: str, rows: Tensor, sizes: Tensor) -> Tensor:
+        y = multiply(rows, getattr(self, way), Grouped(sizes))
+        return y + by_row(getattr(self, f"{way}_bias"), sizes, len(rows)) if self.biased else y
+
+
+def by_row(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
+    """[E, width] to [rows, width]: of each row's expert."""
+    return biases.repeat_interleave(sizes, 0, output_size=rows)
+
+
+def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
+    """Without what is too much: of each slice of t tokens an expert takes the first ceil(capacity·t·k/E), in the order
+    of the slice. `slices`: the rows of each, one of them all if there is none.
+    """
+    kept = torch.ones_like(choice.experts, dtype=torch.bool)
+    for rows in slices or (torch.arange(len(kept), device=kept.device),):
+        experts = choice.experts[rows]
+        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=kept.device).scatter_(1, experts, 1)
+        places = chosen.cumsum(0).gather(1, experts)  # from 1; a token chooses an expert once
+        kept[rows] = places <= math.ceil(capacity * experts.numel() / choice.among)
+    return Choice(choice.experts.where(kept, choice.among), choice.weights, choice.among, dropless=False)
+
+
+def imbalance(probabilities: Tensor, counts: Tensor) -> Tensor:
+    """Over these tokens the sum of E·Σ_e f_e·p_e, where f_e is the share of expert e in all choices of the micro-batch
+    (`counts`, [E]), and p_e a token's probability of it: Switch's loss (arXiv 2101.03961, eq. 4) times the tokens. Each
+    token's is 1 where choices or probabilities are even. Gradients go through the probabilities alone.
+    """
+    shares = counts.to(probabilities.dtype) / counts.sum().clamp(min=1)
+    return len(counts) * (probabilities.sum(0) * shares).sum()

@@ -1,0 +1,132 @@
+"""Tensors in safetensors files: the length of a header, a header in JSON, and the bytes of all tensors.
+
+Written after the format's description (github.com/huggingface/safetensors); its own library is not needed.
+"""
+
+import json
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from planner.errors import InputError
+from planner.files.whole import whole
+
+ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+LONGEST_HEADER = 100_000_000  # bytes, as the format says
+ALIGNED = 8  # bytes at which the tensors begin
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a tensor lies."""
+
+    file: Path
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int  # from the begin of the file
+    end: int
+
+
+class Checkpoint:
+    """All tensors of a folder, in one file or in those that an index names; read one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InputError."""
+        self.folder = folder
+        self.entries: dict[str, Entry] = {}
+        for file in files_of(folder):
+            self.entries |= header(file)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.entry(name).shape
+
+    def read(self, name: str) -> Tensor:
+        """A copy in host memory, in the file's own dtype. Raises InputError."""
+        entry = self.entry(name)
+        with entry.file.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            held = bytearray(mapped[entry.begin : entry.end])
+        if not held:
+            return torch.empty(entry.shape, dtype=entry.dtype)
+        return torch.frombuffer(held, dtype=entry.dtype).reshape(entry.shape)
+
+    def entry(self, name: str) -> Entry:
+        if name not in self.entries:
+            raise InputError(
+                f"the checkpoint has no `{name}`", where=str(self.folder), fix="give the weights of this very model"
+            )
+        return self.entries[name]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Raises InputError where there is neither file nor index."""
+    if (folder / ONE).is_file():
+        return [folder / ONE]
+    index = folder / INDEX
+    try:
+        names = {*json.loads(index.read_bytes())["weight_map"].values()}
+        return [folder / Path(name).name for name in sorted(names)]
+    except OSError as error:
+        raise InputError(
+            f"there is no {ONE} and no index", where=str(folder), fix="give a folder with a model's safetensors"
+        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError("this is no index of safetensors", where=str(index), fix="fetch it again") from error
+
+
+def header(file: Path) -> dict[str, Entry]:
+    """Raises InputError where a tensor would lie outside the file."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as raw:
+            length = struct.unpack("<Q", raw.read(8))[0]
+            if length > min(size, LONGEST_HEADER):
+                raise ValueError("its header is too long")
+            found: dict[str, Any] = json.loads(raw.read(length))
+        return {name: entry(file, said, 8 + length, size) for name, said in found.items() if name != "__metadata__"}
+    except OSError as error:
+        raise InputError(f"cannot read the weights: {error.strerror}", where=str(file), fix="check the path") from error
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
+
+
+def entry(file: Path, said: dict[str, Any], data: int, size: int) -> Entry:
+    """Raises ValueError, LookupError or TypeError where it is none."""
+    dtype, shape, (begin, end) = DTYPES[said["dtype"]], tuple(said["shape"]), said["data_offsets"]
+    wanted = torch.Size(shape).numel() * dtype.itemsize
+    if min((begin, *shape)) < 0 or end - begin != wanted or data + end > size:
+        raise ValueError(f"bytes {begin} to {end} are no {said['dtype']}{[*shape]}")
+    return Entry(file, dtype, shape, data + begin, data + end)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Tensors in one file, in the order of their names: whole or not at all. Raises InputError."""
+    said: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    begin = 0
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        end = begin + tensor.numel() * tensor.dtype.itemsize
+        said[name] = {"dtype": NAMES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [begin, end]}
+        begin = end
+    head = json.dumps(said).encode()
+    head += b" " * (-len(head) % ALIGNED)
+    with whole(path) as out:
+        out.write(struct.pack("<Q", len(head)) + head)
+        for name in sorted(tensors):
+            out.write(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

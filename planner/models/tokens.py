@@ -1,0 +1,93 @@
+"""Items from files: row i of a folder of tokens (specs/token_rows.py) is item i of every decoder.
+
+A plan's item may be longer than its row, since a job rounds lengths up: what is added at the end has token 0 and no
+target, and no token before it sees it. The last token of a row has no target either, so a row of n tokens has n - 1.
+"""
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from planner.errors import InputError
+from planner.models.data import IGNORED, Documents, Source, Synthetic
+from planner.specs.model import Decoder, Module
+from planner.specs.token_rows import OFFSETS, TOKENS, open_offsets, open_tokens, require_row
+
+PADDING = 0  # the token of what is added
+
+
+class TokenFolder:
+    """Read row by row, as they are asked for. Raises InputError where the folder holds no such arrays."""
+
+    def __init__(self, path: Path, seed: int = 0) -> None:
+        self.path = path
+        self.tokens, self.offsets = open_tokens(path), open_offsets(path)
+        self.others = Synthetic(seed)  # for modules that read no tokens
+
+    def check(self, spec: Module, documents: Documents) -> None:
+        """Each item's row is there, and so long that rounding it up may give the item. Reads no tokens.
+
+        Whatever lengths were rounded up to divides all of them: an item is longer than its row by less than that.
+        """
+        if not isinstance(spec, Decoder):
+            return
+        unit = math.gcd(*(tokens for _, tokens in documents))
+        for item, tokens in documents:
+            length = self.length(item)
+            if not tokens - unit < length <= tokens:
+                raise InputError(
+                    f"row {item} has {length} tokens, and the plan's item {item} has {tokens}: made from other data",
+                    where=str(self.path),
+                    fix=f"plan a job with lengths: {{from: tokens, path: {self.path}}}, or give the plan's own folder",
+                )
+
+    def length(self, row: int) -> int:
+        begin, end = self.span(row)
+        return end - begin
+
+    def span(self, row: int) -> tuple[int, int]:
+        """Where a row lies among the tokens. Raises InputError."""
+        begin, end = require_row(self.offsets, self.path, row)
+        if end > len(self.tokens):
+            what = f"row {row} ends at token {end}, and there are {len(self.tokens)}"
+            raise InputError(what, where=str(self.path / OFFSETS), fix=f"give the {TOKENS} that belongs to it")
+        return begin, end
+
+    def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        if not isinstance(spec, Decoder):
+            return self.others.item(spec, item, span)
+        return self.rows(item, *span, vocab=spec.vocab)
+
+    def targets(self, spec: Module, item: int, tokens: int) -> int:
+        return self.length(item) - 1 if isinstance(spec, Decoder) else self.others.targets(spec, item, tokens)
+
+    def rows(self, row: int, first: int, last: int, *, vocab: int) -> tuple[Tensor, Tensor]:
+        """Inputs and next-token targets [last - first], int64, of part of an item. Raises InputError."""
+        inputs = torch.full((last - first,), PADDING)
+        targets = torch.full((last - first,), IGNORED)
+        if first == last:
+            return inputs, targets
+        begin, end = self.span(row)
+        there = torch.from_numpy(self.tokens[begin + first : min(begin + last + 1, end)].astype("int64"))
+        self.require_known(there, row, first, vocab)
+        own = there[: last - first]
+        inputs[: len(own)] = own
+        targets[: max(len(there) - 1, 0)] = there[1:]
+        return inputs, targets
+
+    def require_known(self, tokens: Tensor, row: int, first: int, vocab: int) -> None:
+        wrong = ((tokens < 0) | (tokens >= vocab)).nonzero()
+        if len(wrong):
+            at = int(wrong[0])
+            raise InputError(
+                f"token {first + at} of row {row} is {int(tokens[at])}, the model has {vocab} tokens",
+                where=str(self.path / TOKENS),
+                fix="tokenize with the model's own tokenizer, or train a model with more tokens",
+            )
+
+
+def source_of(data: Path | None, seed: int) -> Source:
+    """Of a run: a folder of tokens, or synthetic items. Raises InputError."""
+    return Synthetic(seed) if data is None else TokenFolder(data, seed)

@@ -1,0 +1,61 @@
+"""The variable-length flash kernel (CUDA, half precision), whose signature differs between releases of torch."""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from planner.models.pieces import Masking
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
+
+HALF = (torch.float16, torch.bfloat16)
+MAX_HEAD_DIM = 256  # of the flash kernels; they also want multiples of 8
+
+
+def suits(q: Tensor, v: Tensor) -> bool:
+    width = q.shape[2]
+    return q.is_cuda and q.dtype in HALF and width % 8 == 0 and v.shape[2] <= width <= MAX_HEAD_DIM
+
+
+@cache
+def varlen_kernel(windowed: bool = False) -> Kernel | None:
+    """The variable-length kernel of the installed torch, if it has one that can do this."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return adapt_varlen(varlen_attn, windowed)
+
+
+def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> Kernel | None:
+    """Say masking and grouped heads in the words this kernel knows; None if it cannot be told to be causal, or of a
+    window that slides.
+    """
+    names = inspect.signature(varlen_attn).parameters
+    windows = "window_size" in names
+    if not windows and (windowed or "is_causal" not in names):
+        return None
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
+        longest = int(cu_seqlens.diff().max())
+        cu_seqlens = cu_seqlens.to(q.device, torch.int32, non_blocking=True)
+        words: dict[str, object] = {}
+        if masking.causal:
+            before = -1 if masking.window is None else masking.window - 1
+            words = {"window_size": (before, 0)} if windows else {"is_causal": True}
+        groups, width = q.shape[1] // k.shape[1], v.shape[2]
+        if groups > 1 and "enable_gqa" in names:
+            words["enable_gqa"] = True
+        elif groups > 1:
+            k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        if width < q.shape[2]:  # the kernel knows one width: zeros behind the values give zeros behind the output
+            v = F.pad(v, (0, q.shape[2] - width))
+        out: Tensor = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, **words)
+        return out[..., :width]
+
+    return kernel

@@ -1,0 +1,115 @@
+"""Outputs of encoders on their way to what reads them, and their gradients back, in messages that both ends know before.
+
+A send of outputs is a task of all ranks that have some and of all that may read some: one message from each rank to
+each other that reads rows it has. What a rank reads of its own it copies. Gradients take the same way back, and a row
+that several ranks read gets the sum of theirs.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from planner.launch.channels import Channels
+from planner.launch.meter import Meter
+from planner.models.batch import Features
+from planner.plan.model import Plan
+from planner.plan.task import Task
+from planner.runtime.flight import Flight, Key
+from planner.runtime.wires import Crossing, Wire, crossing, messages, wires
+
+
+class Edges:
+    """One rank's ends of them. `computed`: of each module, the dtype of what is between its layers."""
+
+    def __init__(self, plan: Plan, channels: Channels, meter: Meter, computed: Mapping[str, torch.dtype]) -> None:
+        self.plan, self.channels, self.meter, self.computed = plan, channels, meter, computed
+        self.rank, self.device = channels.rank, channels.device
+        self.wires: dict[Crossing, list[Wire]] = {}
+        self.slots: dict[Wire, int] = {}  # row of the features that its reader has on this rank
+        self.flights: Mapping[Key, Flight] = {}
+
+    def lay(self, tasks: Sequence[Task], flights: Mapping[Key, Flight]) -> None:
+        """Before a step: who sends what, and room for it where it is read."""
+        self.wires, self.flights, self.slots = wires(self.plan, tasks), flights, {}
+        reading: dict[Key, list[Wire]] = defaultdict(list)
+        for wire in (wire for of_cell in self.wires.values() for wire in of_cell):
+            if wire.route.target == self.rank:
+                reading[wire.reader].append(wire)
+        for key, of_flight in reading.items():
+            flights[key].batch = replace(flights[key].batch, features=self.room(key, of_flight))
+
+    def room(self, key: Key, reading: Sequence[Wire]) -> Features:
+        rows = []
+        for wire in reading:
+            self.slots[wire] = sum(map(len, rows))
+            rows.append(torch.arange(wire.route.to, wire.route.to + wire.route.rows))
+        values = torch.zeros(
+            sum(map(len, rows)),
+            self.plan.uses.models[key[0]].hidden,
+            dtype=self.computed[key[0]],
+            device=self.device,
+        )
+        return Features(torch.cat(rows).to(self.device), values)
+
+    def coming(self, send: Task) -> Iterator[tuple[int, Callable[[], Tensor]]]:
+        """From whom this rank gets a message, and what makes memory for it."""
+        for (source, target), carried in messages(self.wires[crossing(send)], send.of).items():
+            if target == self.rank != source:
+                reader = carried[0].reader[0]
+                rows = sum(wire.route.rows for wire in carried)
+                width, dtype = self.plan.uses.models[reader].hidden, self.computed[send.module if send.of == "F" else reader]
+                yield source, partial(torch.empty, rows, width, dtype=dtype, device=self.device)
+
+    def send(self, task: Task) -> None:
+        for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():
+            if source != self.rank:
+                continue
+            x = torch.cat([self.taken(wire, task.of) for wire in carried])
+            if target == self.rank:
+                self.put(x, carried, task.of)
+            else:
+                self.channels.send(target, x)
+                self.meter.bytes += x.nbytes
+
+    def receive(self, task: Task) -> None:
+        for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():
+            if target == self.rank != source:
+                with self.meter.measure(self.device, 0):
+                    x = self.channels.receive(source, task.after[0])
+                self.put(x, carried, task.of)
+
+    def taken(self, wire: Wire, of: str) -> Tensor:
+        """What one end gives: outputs, or the gradients of features."""
+        if of == "F":
+            output = self.flights[wire.writer].output
+            assert output is not None, "what is sent was computed before"
+            return output.detach()[wire.route.at : wire.route.at + wire.route.rows]
+        values, slot = self.values(wire), self.slots[wire]
+        gradient = torch.zeros_like(values) if values.grad is None else values.grad
+        return gradient[slot : slot + wire.route.rows]
+
+    @torch.no_grad()
+    def put(self, x: Tensor, carried: Sequence[Wire], of: str) -> None:
+        """Where the other end wants it."""
+        for wire, part in zip(carried, x.split([wire.route.rows for wire in carried]), strict=True):
+            if of == "F":
+                slot = self.slots[wire]
+                self.values(wire)[slot : slot + len(part)].copy_(part)
+            else:
+                self.gradient(wire)[wire.route.at : wire.route.at + len(part)] += part
+
+    def values(self, wire: Wire) -> Tensor:
+        features = self.flights[wire.reader].batch.features
+        assert features is not None, "there is room where it is read"
+        return features.values
+
+    def gradient(self, wire: Wire) -> Tensor:
+        flight = self.flights[wire.writer]
+        assert flight.output is not None, "a gradient comes back before the backward"
+        if flight.gradient is None:
+            flight.gradient = torch.zeros_like(flight.output)
+        return flight.gradient

@@ -1,0 +1,47 @@
+"""When a run ends before its last step, the same on every rank: its time is over, or somebody pressed Ctrl-C."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+
+from planner.launch.interrupts import in_main_thread
+from planner.launch.worker import Worker
+from planner.runtime.result import Ended
+
+REASONS: tuple[Ended, ...] = ("steps", "time", "interrupt")  # the later ones outweigh those before
+
+
+class Ending:
+    """The first rank looks at its watch, since clocks differ; a signal may come to any of them."""
+
+    def __init__(self, worker: Worker, max_seconds: float | None) -> None:
+        self.worker, self.max_seconds = worker, max_seconds
+        self.began, self.asked = time.monotonic(), False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Ctrl-C ends the run behind the step it is in."""
+        if not in_main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self.ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+
+    def agreed(self) -> Ended:
+        """Behind a step, on every rank: why it was the last, or `steps`: nothing ends the run but its steps."""
+        over = self.max_seconds is not None and time.monotonic() - self.began >= self.max_seconds
+        reason: Ended = "interrupt" if self.asked else "time" if over and self.worker.rank == 0 else "steps"
+        number = torch.tensor(REASONS.index(reason), device=self.worker.device)
+        dist.all_reduce(number, dist.ReduceOp.MAX)
+        return REASONS[int(number.item())]

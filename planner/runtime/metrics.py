@@ -1,0 +1,66 @@
+"""What a run came to, step by step, as a file of JSON lines that other programs can follow while it grows.
+
+Lines are only ever added: a run with the file of an earlier one continues it. A line that was cut off by the end of its
+process is left as it is, and the next one starts anew. Numbers that JSON does not have (a loss that is no number) are
+null.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import SEEK_END
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.runtime.result import StepResult
+
+Note = Callable[[int, StepResult], None]  # of a step, from 1
+
+
+@contextmanager
+def noting(path: Path | None) -> Iterator[Note]:
+    """Raises InputError when the file cannot be written."""
+    if path is None:
+        yield lambda number, step: None
+        return
+    try:
+        file = path.open("ab+")
+    except OSError as error:
+        fix = "name a file in a folder that is there"
+        raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
+    with file:
+        if not ends_a_line(path):
+            file.write(b"\n")
+
+        def note(number: int, step: StepResult) -> None:
+            file.write(json.dumps(metrics(number, step)).encode() + b"\n")
+            file.flush()
+
+        yield note
+
+
+def ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.seek(0, SEEK_END):
+            return True
+        file.seek(-1, SEEK_END)
+        return file.read() == b"\n"
+
+
+def metrics(number: int, step: StepResult) -> dict[str, float | None]:
+    """One line."""
+    return {
+        "step": number,
+        "loss": known(step.loss),
+        "grad_norm": known(step.grad_norm),
+        "learning_rate": step.learning_rate,
+        "tokens": step.tokens,
+        "seconds": step.seconds,
+        "tokens_per_s": known(step.tokens / step.seconds if step.seconds else None),
+        "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
+    }
+
+
+def known(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

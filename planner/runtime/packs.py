@@ -1,0 +1,52 @@
+"""What one process works on at a time to stand for many ranks: an item, as none sees another; or a whole micro-batch,
+where its tokens meet: in the balance of experts, or in the capacity that an expert has for the tokens of one rank.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from planner.plan.model import Layout
+from planner.plan.shares import runs_on
+from planner.plan.task import Task
+from planner.specs.layers import experts_of
+from planner.specs.model import Module
+
+
+class Pack(NamedTuple):
+    items: tuple[tuple[int, int], ...]  # (item, its tokens)
+    slices: tuple[Tensor, ...] = ()  # its rows that lie on one rank each, in their order there; (): one has them all
+
+
+def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pack]:
+    """All items of a step once. `forwards`: of one chunk of layers, through which every item goes."""
+    moe = experts_of(spec)
+    if moe is None or not (moe.balance or moe.capacity):
+        for task in forwards:
+            yield from (Pack((item,)) for item in zip(task.items, task.sizes, strict=True))
+        return
+    for _, tasks in groupby(sorted(forwards, key=micro_batch), micro_batch):
+        yield micro_batch_pack(spec, layout, [task for task in tasks if task.items])
+
+
+def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> Pack:
+    """All items of one micro-batch, those of one group after those of another."""
+    items = [item for task in tasks for item in zip(task.items, task.sizes, strict=True)]
+    starts = dict(zip((item for item, _ in items), accumulate((size for _, size in items), initial=0), strict=False))
+    slices = []
+    for task in tasks:
+        for rank in task.ranks:
+            own = [
+                torch.arange(starts[run.item] + run.first, starts[run.item] + run.last)
+                for run in runs_on(spec, layout, task, rank)
+            ]
+            slices += [torch.cat(own)] if own else []
+    return Pack(tuple(items), tuple(slices))
+
+
+def micro_batch(task: Task) -> int:
+    assert task.micro_batch is not None, "forwards have one"
+    return task.micro_batch

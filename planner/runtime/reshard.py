@@ -1,0 +1,60 @@
+"""Outputs of encoder items from the ranks that have them to the ranks that read them: both ends know every message.
+
+What one rank has of an item and what another reads of it are runs of rows; where they overlap, rows travel. Each row
+that is read comes from one rank, once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from planner.plan.feeding import Fed, Item
+from planner.plan.shares import Run
+
+
+class Route(NamedTuple):
+    """Rows of one encoder item that go from one rank to another, which may be the same."""
+
+    source: int
+    target: int
+    item: int  # of the encoder
+    first: int
+    last: int  # the one after
+    at: int  # row of the source's outputs in which the first of them lies
+    to: int  # row of the target's input
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+
+def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:
+    """Runs of outputs that ranks have, and that they read. By item, then row, then reader."""
+    of_item: dict[int, list[Run]] = defaultdict(list)
+    for run in held:
+        of_item[run.item].append(run)
+    found = []
+    for reader in read:
+        for holder in of_item[reader.item]:
+            first, last = max(holder.first, reader.first), min(holder.last, reader.last)
+            if first < last:
+                at, to = holder.at + first - holder.first, reader.at + first - reader.first
+                found.append(Route(holder.rank, reader.rank, reader.item, first, last, at, to))
+    return sorted(found, key=lambda route: (route.item, route.first, route.target))
+
+
+def outputs(held: Iterable[Run], unit: int) -> Iterator[Run]:
+    """Runs of an encoder's tokens as runs of its outputs, each of `unit` tokens."""
+    return (Run(rank, item, first // unit, last // unit, at // unit) for rank, item, first, last, at in held)
+
+
+def readings(held: Iterable[Run], module: str, fed: Mapping[int, Fed]) -> Iterator[Run]:
+    """Runs of a module's tokens as runs of the outputs of one encoder, whose items stand for tokens as `fed` says."""
+    by_target: dict[Item, list[tuple[int, Fed]]] = defaultdict(list)
+    for item, place in fed.items():
+        by_target[place.target].append((item, place))
+    for run in held:
+        for item, place in by_target[module, run.item]:
+            first, last = max(run.first, place.first), min(run.last, place.last)
+            if first < last:
+                yield Run(run.rank, item, first - place.first, last - place.first, run.at + first - run.first)

@@ -1,0 +1,71 @@
+"""What `planner run` is told about training, as people say it."""
+
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import pipeline
+from planner.cli.app import app
+from planner.cli.options import given_seconds
+from planner.errors import InputError
+from planner.files import write
+from planner.runtime import Training
+from tests.plans import sharded_plan
+
+runner = CliRunner()
+
+
+class Told(Exception):
+    """What the run would have been told."""
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    def run(plan, options, on_progress, job):
+        raise Told(options)
+
+    monkeypatch.setattr(pipeline, "run", run)
+    write(tmp_path / "plan.yaml", sharded_plan(2, [[(0, 2)]]))
+    return tmp_path / "plan.yaml"
+
+
+def told(plan, *options):
+    result = runner.invoke(app, ["run", str(plan), *options])
+    assert isinstance(result.exception, Told), result.output
+    return result.exception.args[0]
+
+
+def test_every_option_arrives(plan, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    options = told(
+        plan, "--learning-rate=0.5", "--schedule=cosine", "--warmup=3", "--clip=2", "--betas", "0.8", "0.9",
+        "--weight-decay=0.3", "--max-time=1h30m", "--metrics=m.jsonl",
+    )  # fmt: skip
+    assert options.training == Training(0.5, "cosine", 3, 2.0, (0.8, 0.9), 0.3)
+    assert options.max_seconds == 5400
+    assert options.metrics == tmp_path / "m.jsonl"
+
+
+def test_without_options_training_is_as_usual(plan):
+    options = told(plan)
+    assert (options.training, options.max_seconds, options.metrics) == (Training(), None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("45", 45)]
+)
+def test_durations(text, seconds):
+    assert given_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10 minutes", "30m1h", "-5s", "m"])
+def test_what_is_no_duration_is_refused_by_name(text):
+    with pytest.raises(InputError) as refused:
+        given_seconds(text)
+    assert refused.value.where == "--max-time" and refused.value.fix
+
+
+def test_longer_texts_are_longer_times():
+    texts = ["1s", "59s", "1m", "1m1s", "59m", "1h", "23h59m59s", "1d"]
+    assert all(given_seconds(less) < given_seconds(more) for less, more in pairwise(texts))

@@ -1,0 +1,194 @@
+"""Four gloo ranks in one world: whatever the rings and sub-groups, attention over all of them is that of one rank."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.launch.groups import Groups
+from planner.launch.meter import Meter
+from planner.launch.processes import launch
+from planner.launch.sequence import Sharing, exchange_over
+from planner.launch.worker import joined
+from planner.models.attention import packed_attention
+from planner.models.pieces import Masking, longest, pairs, pieces
+from planner.plan.task import Split
+from planner.specs.dealing import dealt, rows, zigzag
+from planner.specs.model import Decoder
+from planner.specs.shapes import attended_pairs, exchange_elements, ring_elements
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
+SPEC = Decoder(layers=1, hidden=32, heads=4, kv_heads=2, head_dim=6, ffn=8, vocab=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LENGTHS, st.integers(1, 3), st.integers(1, 5), st.sampled_from([1, 4]))
+def test_ranks_hold_everything_once_and_evenly(lengths, ulysses, ring, unit):
+    lengths = [unit * length for length in lengths]
+    held = [dealt(lengths, (ulysses, ring), place, unit) for place in range(ulysses * ring)]
+    tokens = sorted((d, token) for spans in held for d, first, last in spans for token in range(first, last))
+    assert tokens == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
+    assert all(bound % unit == 0 for spans in held for _, *bounds in spans for bound in bounds)
+    counts = [rows(spans) for spans in held]
+    assert max(counts) - min(counts) <= 3 * unit  # two between sub-groups, one within them
+    blocks = [rows(spans) for spans in zigzag(lengths, ring, unit)]
+    assert max(blocks) - min(blocks) <= 2 * unit and sum(blocks) == sum(lengths)
+
+
+def seen_by(spans, lengths, masking):
+    """Pairs of a token of a rank and one that it attends to, one by one."""
+    total = 0
+    for _, first, last in spans:
+        for token in range(first, last):
+            total += min(token + 1, masking.window or token + 1)
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(LENGTHS, st.integers(2, 6), st.sampled_from([None, 7]))
+def test_causal_work_is_balanced(lengths, ring, window):
+    """No rank has more pairs than another but for a few rows of each document; no contiguous dealing does as well."""
+    masking = Masking(True, window)
+    work = [seen_by(spans, lengths, masking) for spans in zigzag(lengths, ring)]
+    assert sum(work) == sum(attended_pairs(length, True, window) for length in lengths)
+    assert max(work) - min(work) <= 2 * sum(min(length, window or length) for length in lengths)
+    if len(lengths) == 1 and lengths[0] % (2 * ring) == 0 and window is None:
+        assert len(set(work)) == 1
+
+
+@pytest.mark.parametrize("window", [None, 1000])
+def test_what_is_computed_of_a_long_document_is_balanced_too(window):
+    masking, ring = Masking(True, window), 4
+    dealings = zigzag([16384], ring)
+    most = longest(masking)
+    cut = [pieces(spans, masking, most) for spans in dealings]
+    work = [sum(pair.products for keys in cut for pair in pairs(queries, keys, masking)) for queries in cut]
+    assert max(work) <= 1.05 * min(work)
+    assert sum(work) <= 1.1 * attended_pairs(16384, True, window) + 16384 * 2 * most
+    contiguous = [pieces(dealt([16384], (ring, 1), place), masking, most) for place in range(ring)]
+    naive = [sum(p.products for keys in contiguous for p in pairs(queries, keys, masking)) for queries in contiguous]
+    assert sum(naive) <= 1.05 * sum(work)
+    assert window or max(naive) > 1.6 * max(work)
+
+
+MASKINGS = [Masking(True), Masking(False), Masking(True, 5), Masking(False, 4)]
+CASES = {  # ranks -> split
+    "ring 2": ((0, 2), Split(1, 2)),
+    "ring 3": ((1, 2, 3), Split(1, 3)),
+    "ring 4": ((0, 1, 2, 3), Split(1, 4)),
+    "2 x 2": ((0, 1, 2, 3), Split(2, 2)),
+    "ulysses 2": ((0, 1), Split(2, 1)),
+}
+DOCUMENTS = {"long": [23, 8, 40], "short": [1, 1, 3, 2], "one token": [1], "one": [32]}
+
+
+def whole(lengths, heads, dtype):
+    generator = torch.Generator().manual_seed(3)
+    shapes = [(sum(lengths), heads, 6), (sum(lengths), 2, 6), (sum(lengths), 2, 5), (heads,)]
+    return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
+
+
+def own_rows(spans, lengths):
+    starts = torch.tensor([0, *lengths]).cumsum(0).tolist()
+    return torch.tensor(
+        [starts[d] + token for d, first, last in spans for token in range(first, last)], dtype=torch.long
+    )
+
+
+def check(groups, case, lengths, masking, dtype):
+    """Largest error of a rank's outputs, and of the gradients of its rows, beside those of one process."""
+    ranks, split = CASES[case]
+    heads = 3 * split.ulysses if case == "ulysses 2" else 4
+    tensors = whole(lengths, 4 if heads % 2 == 0 and heads != 6 else 6, dtype)
+    sinks = tensors[3] if masking.causal else None
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    out = packed_attention(*tensors[:3], cu_seqlens, masking, sinks)
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(4), dtype=dtype)
+    inputs = tensors if sinks is not None else tensors[:3]
+    want = torch.autograd.grad(out, inputs, weights)
+    exchange = exchange_over(groups, Sharing(ranks, split, lengths), Meter())
+    mine = own_rows(exchange.held(lengths), lengths)
+    parts = [x.detach()[mine].requires_grad_() for x in tensors[:3]]
+    logits = None if sinks is None else sinks.detach().requires_grad_()
+    got = exchange.attend(*parts, cu_seqlens, masking, logits)
+    leaves = parts if logits is None else [*parts, logits]
+    gradients = list(torch.autograd.grad(got, leaves, weights[mine]))
+    errors = [got - out[mine], *(g - w[mine] for g, w in zip(gradients[:3], want[:3], strict=True))]
+    if logits is not None:
+        dist.all_reduce(gradients[3], group=groups[ranks])
+        errors.append(gradients[3] - want[3])
+    return max(float(error.detach().abs().max()) if error.numel() else 0.0 for error in errors)
+
+
+def check_bytes(groups, case, backward):
+    """What all ranks send in a forward, or in a forward and its backward."""
+    ranks, split = CASES[case]
+    meter, lengths = Meter(), [64, 32]
+    exchange = exchange_over(groups, Sharing(ranks, split, lengths), meter)
+    mine = rows(exchange.held(lengths))
+    q, k, v = (torch.randn(mine, heads, 6, requires_grad=True) for heads in (4, 2, 2))
+    out = exchange.attend(q, k, v, torch.tensor([0, 64, 96], dtype=torch.int32), Masking(True))
+    if backward:
+        out.sum().backward()
+    sent = torch.tensor(meter.bytes)
+    dist.all_reduce(sent, group=groups[ranks])
+    return int(sent), meter.calls
+
+
+def planned_bytes(split, tokens=96):
+    """Float32: around the ring in one forward; through sub-groups."""
+    ring = len_of(split) * tokens * ring_elements(SPEC, split.ulysses, split.ring)
+    own = (split.ulysses - 1) / split.ulysses
+    heads = tokens * exchange_elements(SPEC, split.ulysses) * own if split.ulysses > 1 else 0
+    return 4 * ring, 4 * heads
+
+
+def len_of(split):
+    return split.ulysses * split.ring
+
+
+def body(worker):
+    with joined(worker, timeout_s=60):
+        catalogue = {ranks for ranks, _ in CASES.values()}
+        for ranks, split in CASES.values():
+            catalogue |= {*map(tuple, split.blocks(ranks)), *map(tuple, split.rings(ranks))}
+        groups = Groups(catalogue, timeout_s=60)
+        errors, sent = {}, {}
+        for case, (ranks, _) in CASES.items():
+            if worker.rank not in ranks:
+                continue
+            for (name, lengths), masking in product(DOCUMENTS.items(), MASKINGS):
+                errors[case, name, str(masking)] = check(groups, case, lengths, masking, torch.float64)
+            errors[case, "float32", ""] = check(groups, case, DOCUMENTS["long"], Masking(True), torch.float32)
+            sent[case] = [check_bytes(groups, case, backward) for backward in (False, True)]
+        return errors, sent
+
+
+@pytest.fixture(scope="module")
+def on_ranks():
+    return launch(body, 4)
+
+
+@pytest.mark.slow
+def test_attention_is_that_of_one_rank(on_ranks):
+    for errors, _ in on_ranks:
+        for name, error in errors.items():
+            assert error <= (1e-12 if "float32" not in name else 1e-5), name
+    assert len(on_ranks[2][0]) == 4 * (len(MASKINGS) * len(DOCUMENTS) + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_bytes_are_those_of_the_prices(on_ranks, case):
+    """Backward takes keys and values around again, and their gradients with them; Ulysses' exchanges go back."""
+    ranks, split = CASES[case]
+    ring, heads = planned_bytes(split)
+    for rank in ranks:
+        (forward, calls), (both, all_calls) = on_ranks[rank][1][case]
+        assert forward == ring + heads
+        assert both == 3 * ring + 2 * heads
+        exchanges = 2 if split.ulysses > 1 else 0
+        assert (calls, all_calls) == (split.ring - 1 + exchanges, 3 * (split.ring - 1) + 2 * exchanges)

@@ -1,0 +1,190 @@
+"""A tensor-parallel block over four gloo ranks: what it gathers and adds up, its gradients, and the bytes it sends."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from planner.launch.groups import Groups
+from planner.launch.meter import Meter
+from planner.launch.processes import launch
+from planner.launch.tensor import Block, block_of
+from planner.launch.worker import joined
+from planner.models.batch import Batch
+from planner.models.build import build, init_weights
+from planner.models.data import IGNORED, packed_batch
+from planner.models.held import Held
+from planner.models.tensor import ALONE
+from planner.models.vocabulary import Vocabulary, cross_entropy
+from planner.specs.model import Decoder
+
+pytestmark = pytest.mark.slow
+
+ALL, WIDTH = (0, 1, 2, 3), 6
+SHARDS = {  # tokens, unit → rows of each rank
+    (12, 1): (3, 3, 3, 3),
+    (13, 1): (4, 3, 3, 3),
+    (15, 1): (4, 4, 4, 3),
+    (3, 1): (1, 1, 1, 0),
+    (8, 4): (4, 4, 0, 0),
+    (36, 4): (12, 8, 8, 8),
+}
+SPEC = Decoder(layers=2, hidden=32, heads=8, kv_heads=2, ffn=48, vocab=64, tied=True)
+
+
+def block(groups, tokens, unit=1):
+    return Block(groups[ALL], tokens, unit, Meter())
+
+
+def drawn(*shape, seed=0, own=False):
+    """The same on all ranks, or each its own."""
+    made = torch.Generator().manual_seed(17 * seed + (dist.get_rank() + 1 if own else 0))
+    return torch.randn(*shape, dtype=torch.float64, generator=made)
+
+
+def over_ranks(x):
+    """The sum of a number over all ranks."""
+    total = x.detach().clone()
+    dist.all_reduce(total)
+    return total
+
+
+def close(left, right):
+    torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+
+
+def check_identities(groups):
+    for (tokens, unit), sizes in SHARDS.items():
+        tensor, rank = block(groups, tokens, unit), dist.get_rank()
+        assert tuple(tensor.sizes) == sizes
+        first, last = sum(sizes[:rank]), sum(sizes[: rank + 1])
+        x, others = drawn(tokens, WIDTH), [drawn(tokens, WIDTH, seed=seed) for seed in range(4)]
+        assert torch.equal(tensor.mine(x), x[first:last])
+        assert torch.equal(tensor.gather(tensor.mine(x)), x)
+        close(tensor.scatter(others[rank]), sum(others)[first:last])
+        close(tensor.gather(tensor.scatter(others[rank])), tensor.total(others[rank]))
+        assert torch.equal(tensor.largest(others[rank]), torch.stack(others).amax(0))
+        assert torch.equal(tensor.mine(torch.arange(tokens)), torch.arange(first, last))
+        merged = x.view(tokens // unit, unit * WIDTH)  # rows that stand for several tokens
+        assert torch.equal(tensor.mine(merged), merged[first // unit : last // unit])
+        close(tensor.scatter(merged), 4 * merged[first // unit : last // unit])
+
+
+def gradient(function, x, y):
+    """Of <function(x), y>, and that number."""
+    x = x.clone().requires_grad_()
+    inner = (function(x) * y).sum()
+    inner.backward()
+    return inner.detach(), x.grad
+
+
+def check_adjoints(groups):
+    """<A x, y> = <x, A' y> over all ranks. What all ranks have alike is one vector, and counts once."""
+    for tokens, unit in SHARDS:
+        tensor = block(groups, tokens, unit)
+        rows = tensor.sizes[dist.get_rank()]
+        own, alike = drawn(tokens, WIDTH, own=True), drawn(tokens, WIDTH, seed=2)
+        shard, alike_too = drawn(rows, WIDTH, own=True, seed=1), drawn(tokens, WIDTH, seed=3)
+        inner, back = gradient(tensor.gather, shard, own)
+        close(over_ranks(inner), over_ranks((shard * back).sum()))
+        inner, back = gradient(tensor.scatter, own, shard)
+        close(over_ranks(inner), over_ranks((own * back).sum()))
+        inner, back = gradient(tensor.mine, alike, shard)
+        close(over_ranks(inner), (alike * back).sum())
+        inner, back = gradient(tensor.total, own, alike_too)
+        close(inner, over_ranks((own * back).sum()))
+
+
+def check_bytes(groups):
+    """A gather and a scatter send 2 b s h (n - 1) / n numbers together, beside what pads uneven shards."""
+    for tokens, allowed in ((1000, 0.0), (1001, 0.02)):
+        tensor = block(groups, tokens)
+        tensor.gather(drawn(tensor.sizes[dist.get_rank()], WIDTH).float())
+        half = tensor.meter.bytes
+        tensor.scatter(drawn(tokens, WIDTH).float())
+        want = 2 * tokens * WIDTH * 3 / 4 * 4
+        assert want <= tensor.meter.bytes <= (1 + allowed) * want
+        assert (tensor.meter.calls, tensor.meter.bytes) == (2, 2 * half)
+
+
+def check_layer_bytes(groups):
+    """In each direction a layer's attention and its MLP send 2 b s h (n - 1) / n each (arXiv 2505.11432)."""
+    tokens = 203
+    tensor = block(groups, tokens)
+    model, batch = parted(tensor, [(0, tokens)])
+    x = drawn(tensor.sizes[dist.get_rank()], SPEC.hidden).requires_grad_()
+    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    forward = tensor.meter.cut().bytes
+    y.sum().backward()
+    want = 2 * 2 * tokens * SPEC.hidden * 3 / 4 * 8
+    assert want <= forward == tensor.meter.bytes <= 1.02 * want
+
+
+def check_nobody_else(groups):
+    assert block_of(groups, (dist.get_rank(),), 8, 1, Meter()) is ALONE
+    assert block_of(groups, ALL, 0, 1, Meter()) is ALONE
+
+
+def check_vocabulary(groups):
+    """Rows of words and cross entropies are those of whole tables: with huge logits, and targets without a loss."""
+    tokens, words = 13, 20
+    tensor = block(groups, tokens)
+    part, rank = tensor.part, dist.get_rank()
+    ids = torch.randint(words, (tokens,), generator=torch.Generator().manual_seed(1))
+    table, own = drawn(words, WIDTH), Vocabulary(words, WIDTH, torch.float64, part)
+    own.weight.data = table[slice(*part.span(words))].clone()
+    assert torch.equal(own(ids, tensor), tensor.mine(table[ids]))
+    targets = ids.masked_fill(ids % 5 == 0, IGNORED)
+    logits = (1e3 * drawn(tokens, words)).requires_grad_()
+    want = F.cross_entropy(logits, targets, reduction="none")
+    want.sum().backward()
+    mine = logits.detach()[:, slice(*part.span(words))].clone().requires_grad_()
+    losses = cross_entropy(mine, targets, tensor, part)
+    close(losses, want.detach())
+    tensor.mine(losses).sum().backward()
+    close(mine.grad, logits.grad[:, slice(*part.span(words))])
+    half = cross_entropy(mine.detach().bfloat16(), targets, tensor, part)
+    assert half.dtype == torch.float32 and tensor.part.index == rank
+
+
+def parted(tensor, documents) -> tuple[torch.nn.Module, Batch]:
+    """This rank's part of a model, and the batch of its block."""
+    model = build(SPEC, dtype=torch.float64, held=Held(tp=tensor.part))
+    init_weights(model, 1)
+    whole = packed_batch(SPEC, documents, seed=4)
+    return model, Batch(whole.inputs, whole.targets, whole.positions, whole.cu_seqlens, tensor=tensor)
+
+
+def check_chunks(groups):
+    """Of the loss, in each of which the block adds up: once forward, once again backward."""
+    documents = [(0, 9), (1, 14)]
+    model, batch = parted(block(groups, 23), documents)
+    model.loss_tokens = 7
+    loss = model(batch)
+    loss.backward()
+    single = build(SPEC, dtype=torch.float64)
+    init_weights(single, 1)
+    want = single(packed_batch(SPEC, documents, seed=4))
+    want.backward()
+    close(over_ranks(loss), want.detach())
+    first, last = batch.tensor.part.span(SPEC.vocab)
+    torch.testing.assert_close(model.embedding.weight.grad, single.embedding.weight.grad[first:last], rtol=0, atol=1e-10)
+
+
+CHECKS = [check_identities, check_adjoints, check_bytes, check_layer_bytes, check_nobody_else, check_vocabulary,
+          check_chunks]  # fmt: skip
+
+
+def body(worker):
+    with joined(worker, timeout_s=60):
+        groups, done = Groups([ALL], timeout_s=60), []
+        for check in CHECKS:
+            worker.begin(check.__name__)
+            check(groups)
+            done.append(check.__name__)
+        return done
+
+
+def test_a_block_of_four_ranks():
+    """One world for all checks: to start it takes longer than most of them."""
+    assert launch(body, 4) == [[check.__name__ for check in CHECKS]] * 4

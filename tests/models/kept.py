@@ -1,0 +1,26 @@
+"""What forwards keep for their backward, however they keep it."""
+
+from contextlib import ExitStack
+
+from planner.models.offload import address, is_parameter
+from planner.models.saved import saving
+
+
+class Kept(ExitStack):
+    """Memory that saved tensors lie in, parameters, integers and what `stay` lies in aside. A context for forwards."""
+
+    def __init__(self, stay=()):
+        super().__init__()
+        self.sizes = {}
+        self.stay = {address(x) for x in stay}
+        self.alive = []  # so that no address is used twice
+        self.enter_context(saving(self.pack))
+
+    def pack(self, x):
+        if x.is_floating_point() and not is_parameter(x) and address(x) not in self.stay:
+            self.sizes[address(x)] = x.untyped_storage().nbytes()
+            self.alive.append(x.detach())
+
+    @property
+    def bytes(self):
+        return sum(self.sizes.values())

@@ -1,0 +1,121 @@
+"""A model of transformers over packed documents, and over two ranks, does what it does alone; skips without it."""
+
+import warnings
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from planner.errors import InputError
+from planner.launch.groups import Groups
+from planner.launch.meter import Meter
+from planner.launch.processes import launch
+from planner.launch.ulysses import Ulysses
+from planner.launch.worker import joined
+from planner.models.data import Synthetic, batch_from
+from planner.models.hosted import Hosted, attend, batch_of_pass
+from planner.specs.model import Decoder
+
+SPEC = Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=40)
+SHAPE = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 40,
+}  # fmt: skip
+KINDS = {
+    "llama": SHAPE,
+    "qwen3": {**SHAPE, "head_dim": 16},
+    "mistral": {**SHAPE, "sliding_window": 5},
+    "granite": {**SHAPE, "attention_multiplier": 0.3, "residual_multiplier": 0.5},  # scales of its own
+}
+DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("transformers")
+
+
+def made(kind, attention):
+    """The same weights each time, in float64."""
+    import transformers
+
+    config = transformers.CONFIG_MAPPING[kind](**KINDS[kind], attn_implementation=attention)
+    torch.manual_seed(1)
+    return transformers.AutoModelForCausalLM.from_config(config).double().train()
+
+
+def alone(kind):
+    """Document by document with torch's own attention: summed loss and gradients."""
+    model, batch = made(kind, "sdpa"), batch_from(Synthetic(2), SPEC, DOCUMENTS)
+    total = 0.0
+    for first, last in pairwise(batch.cu_seqlens.tolist()):
+        logits = model(input_ids=batch.inputs[None, first:last], use_cache=False).logits[0]
+        total = total + F.cross_entropy(logits, batch.targets[first:last], reduction="sum")
+    total.backward()
+    return total.item(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def error(loss, gradients, wanted):
+    """The worst of loss and gradients, relative; norms and rotary tables of transformers are float32's."""
+    want, want_gradients = wanted
+    floor = 1e-3 * max(gradient.norm() for gradient in want_gradients.values())
+    errors = [
+        (gradients[name] - gradient).norm() / max(gradient.norm(), floor) for name, gradient in want_gradients.items()
+    ]
+    return max(abs(loss / want - 1), *map(float, errors))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_packed_documents_are_documents(transformers, kind):
+    hosted = Hosted(made(kind, "eager"))
+    loss = hosted(batch_from(Synthetic(2), SPEC, DOCUMENTS))
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in hosted.model.named_parameters()}
+    assert error(loss.item(), gradients, alone(kind)) <= 1e-7
+
+
+def over_two(worker):
+    with joined(worker, timeout_s=60):
+        group, found = (0, 1), {}
+        groups = Groups([group])
+        for kind in ("llama", "mistral"):
+            hosted = Hosted(made(kind, "eager"))
+            exchange = Ulysses(groups[group], (19, 11), Meter())
+            loss = hosted(batch_from(Synthetic(2), SPEC, DOCUMENTS, exchange=exchange))
+            loss.backward()
+            summed = [loss.detach(), *(parameter.grad for parameter in hosted.model.parameters())]
+            for tensor in summed:
+                dist.all_reduce(tensor)
+            names = [name for name, _ in hosted.model.named_parameters()]
+            found[kind] = error(summed[0].item(), dict(zip(names, summed[1:], strict=True)), alone(kind))
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_ranks_are_one(transformers):
+    for found in launch(over_two, 2):
+        assert found.keys() == {"llama", "mistral"} and max(found.values()) <= 1e-7
+
+
+@pytest.mark.parametrize("wish", ["dropout", "softcap"])
+def test_what_our_attention_lacks_is_refused(wish):
+    q = torch.zeros(1, 4, 30, 8)
+    token = batch_of_pass.set(batch_from(Synthetic(2), SPEC, DOCUMENTS))
+    with pytest.raises(InputError, match=wish):
+        attend(torch.nn.Module(), q, q, q, None, **{wish: 0.1})
+    assert attend(torch.nn.Module(), q, q, q, None, scaling=1.0)[0].shape == (1, 30, 4, 8)
+    batch_of_pass.reset(token)
+
+
+def test_without_transformers_it_says_so():
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        with pytest.raises(InputError, match="needs that package"):
+            Hosted(torch.nn.Module())

@@ -1,0 +1,108 @@
+"""A share of what the middle layers keep is in host memory from forward to backward; gradients do not show it."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch
+from planner.models.held import Held
+from planner.models.offload import Mover, Offload, offloading
+from planner.specs.base import changed
+from planner.specs.shapes import resident_layers
+from tests.models.kept import Kept
+from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
+
+DEEP = {name: changed(spec, layers=4) for name, spec in SHAPES.items()}
+CPU = torch.device("cpu")
+RECOMPUTE = ("none", "selective", "full")
+
+
+def network(spec, how="none"):
+    model = build(spec, dtype=torch.float64, held=Held(recompute=dict.fromkeys(range(spec.layers), how)))
+    init_weights(model, 1)
+    return model
+
+
+class Watched(Mover):
+    """Counts what moves."""
+
+    def __init__(self):
+        super().__init__(CPU)
+        self.out_bytes = self.back_bytes = 0
+        self.moved = []
+
+    def to_host(self, x):
+        self.out_bytes += x.nbytes
+        self.moved.append(x.untyped_storage().data_ptr())
+        return super().to_host(x)
+
+    def to_device(self, host, target, after):
+        self.back_bytes += target.nbytes
+        return super().to_device(host, target, after)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.37])
+@pytest.mark.parametrize("how", RECOMPUTE)
+@pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)
+def test_offload_changes_no_gradient_and_brings_back_what_it_took(spec, how, ratio):
+    mover, batch = Watched(), packed_batch(spec, DOCUMENTS, seed=4)
+    model = network(spec, how)
+    with offloading(Offload(ratio, mover)):
+        loss = model(batch)
+    assert mover.out_bytes > 0
+    assert mover.back_bytes == 0
+    loss.backward()
+    assert mover.back_bytes == mover.out_bytes
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    assert_same((loss.detach(), gradients), loss_and_gradients(network(spec), [batch]))
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5, 0.3])
+@pytest.mark.parametrize("how", RECOMPUTE)
+def test_a_share_of_the_middle_layers_moves(how, ratio):
+    spec, mover = DEEP["llama"], Watched()
+    model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
+    x = model.start(batch)
+    rotary = model.rotary(x, batch)
+    with Kept(stay=rotary) as kept:
+        for layer in model.layers.values():
+            x = layer(x, rotary, batch)
+    with offloading(Offload(ratio, mover)):
+        model(batch)
+    share = (spec.layers - resident_layers(spec.layers, ratio)) / spec.layers
+    assert share == pytest.approx(ratio * (spec.layers - 2) / spec.layers)
+    assert mover.out_bytes == pytest.approx(share * kept.bytes, rel=1e-3)
+
+
+def test_neither_parameters_nor_what_layers_share_moves():
+    spec, mover = DEEP["llama"], Watched()
+    model, batch = network(spec), packed_batch(spec, DOCUMENTS, seed=4)
+    rotary, made = model.rotary, []
+    model.rotary = lambda *args: made.append(rotary(*args)) or made[-1]
+    with offloading(Offload(1.0, mover)):
+        model(batch)
+    stay = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    stay |= {table.untyped_storage().data_ptr() for table in made[0]}
+    assert mover.moved
+    assert not stay & {*mover.moved}
+
+
+@pytest.mark.parametrize("how", RECOMPUTE)
+def test_what_is_away_takes_no_memory_here(how):
+    """The inputs of middle layers die with the forward."""
+    spec, alive = DEEP["gpt"], []
+    model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
+    for layer in model.layers.values():
+        layer.register_forward_pre_hook(lambda _, inputs: alive.append(weakref.ref(inputs[0].untyped_storage())))
+    sizes = []
+    for ratio in (0.0, 1.0):
+        alive.clear()
+        with offloading(Offload(ratio, Mover(CPU)) if ratio else None):
+            loss = model(batch)
+        gc.collect()
+        sizes.append([one() is not None for one in alive])
+        del loss
+    assert sizes == [[True] * 4, [True, False, False, True]]

@@ -1,0 +1,155 @@
+"""Weights go to a checkpoint and back bit by bit, and make of the zoo's network what transformers makes of them."""
+
+import warnings
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from planner import hf
+from planner.errors import InputError
+from planner.models.build import build, init_weights, unsupported
+from planner.models.data import Synthetic, batch_from
+from planner.models.held import Held, Part
+from planner.models.pretrained import load_weights, require_weights, save_weights
+from planner.models.safetensors import ONE, Checkpoint, write
+from planner.specs.base import Layers
+from planner.specs.model import Decoder, Vit
+from planner.specs.parts import Experts
+
+PLAIN = {"layers": 3, "hidden": 32, "heads": 4, "ffn": 48, "vocab": 40}
+SPECS = {
+    "llama": Decoder(**PLAIN, kv_heads=2, rope_base=500.0, norm_eps=1e-3),
+    "llama with biases": Decoder(**PLAIN, bias="all"),
+    "mistral": Decoder(**PLAIN, kv_heads=2, window=5),
+    "qwen2": Decoder(**PLAIN, kv_heads=1, bias="qkv", tied=True),
+    "qwen3": Decoder(**PLAIN, kv_heads=2, head_dim=16, qk_norm=True),
+    "mixtral": Decoder(**PLAIN, kv_heads=2, moe=Experts(experts=4, topk=2, ffn=48)),
+    "qwen3_moe": Decoder(
+        **PLAIN, qk_norm=True, moe=Experts(experts=6, topk=2, ffn=20, dense_layers=1, normalised=False)
+    ),
+}
+DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
+
+
+def network(spec, dtype=torch.float32, **held):
+    if unsupported(spec):
+        pytest.skip(unsupported(spec))
+    model = build(spec, dtype=dtype, held=Held(**held))
+    init_weights(model, 3)
+    return model
+
+
+def varied(model):
+    """Norms and biases too: nothing may be taken for another."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def state(model):
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_there_and_back(tmp_path, name, dtype):
+    spec = SPECS[name]
+    model = varied(network(spec, dtype))
+    saved = state(model)
+    save_weights(saved, spec, tmp_path)
+    require_weights(spec, {key: tuple(value.shape) for key, value in saved.items()}, tmp_path)
+    assert hf.read(tmp_path).model.modules["llm"] == spec
+    other = network(spec, dtype)
+    load_weights(other, spec, tmp_path)
+    assert all(torch.equal(parameter, saved[key]) for key, parameter in other.named_parameters())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3_moe"])
+def test_each_rank_loads_its_own_part(tmp_path, name):
+    spec = SPECS[name]
+    whole = varied(network(spec))
+    saved = state(whole)
+    save_weights(saved, spec, tmp_path)
+    for index in range(2):
+        part = Part(index, 2)
+        held = {"tp": part, "etp": part, "layers": Layers((1, 2))}
+        mine = network(spec, **held)
+        load_weights(mine, spec, tmp_path)
+        for key, parameter in mine.named_parameters():
+            want = saved[key]
+            for dim, (ours, theirs) in enumerate(zip(parameter.shape, want.shape, strict=True)):
+                if ours != theirs:
+                    want = want.chunk(2, dim)[index]
+            assert torch.equal(parameter, want), key
+        assert any(parameter.numel() < saved[key].numel() for key, parameter in mine.named_parameters())
+
+
+def test_what_is_not_of_this_model(tmp_path):
+    spec = SPECS["llama"]
+    saved = state(network(spec))
+    shapes = {key: tuple(value.shape) for key, value in saved.items()}
+    save_weights(saved, spec, tmp_path)
+    stored = {name: Checkpoint(tmp_path).read(name) for name in Checkpoint(tmp_path).entries}
+    norm = "model.norm.weight"
+    for change, says in (
+        ({norm: None}, "has no `model.norm.weight`"),
+        ({norm: torch.zeros(31)}, r"`model.norm.weight` is \[31\], the model has \[32\]"),
+        ({"model.layers.0.mlp.extra": torch.zeros(1)}, "has 1 tensors that the model has not"),
+    ):
+        write(tmp_path / ONE, {name: value for name, value in (stored | change).items() if value is not None})
+        with pytest.raises(InputError, match=says) as refused:
+            require_weights(spec, shapes, tmp_path)
+        assert refused.value.where == str(tmp_path) and refused.value.fix
+    write(tmp_path / ONE, stored | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(4)})
+    require_weights(spec, shapes, tmp_path)
+    write(tmp_path / ONE, stored | {norm: torch.zeros(31)})
+    with pytest.raises(InputError, match="makes"):
+        load_weights(network(spec), spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spec", [Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, out=8), Decoder(**PLAIN, sinks=True)]
+)
+def test_modules_whose_names_are_not_known(tmp_path, spec):
+    with pytest.raises(InputError):
+        save_weights({"norm.weight": torch.zeros(1)}, spec, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("transformers")
+
+
+def logits(model, spec, documents):
+    batch = batch_from(Synthetic(5), spec, documents)
+    found = []
+    handle = model.norm.register_forward_hook(lambda module, args, out: found.append(out))
+    model(batch)
+    handle.remove()
+    head = model.embedding.weight if model.head is None else model.head.weight
+    return batch, F.linear(found[0], head)
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.filterwarnings("ignore")
+def test_logits_are_those_of_transformers(transformers, tmp_path, name):
+    spec = SPECS[name]
+    model = varied(network(spec))
+    save_weights(state(model), spec, tmp_path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    batch, ours = logits(model, spec, DOCUMENTS)
+    ends = batch.cu_seqlens.tolist()
+    with torch.no_grad():
+        want = torch.cat([theirs(batch.inputs[None, a:b]).logits[0] for a, b in pairwise(ends)])
+    torch.testing.assert_close(ours, want, rtol=1e-5, atol=1e-5 * want.abs().max().item())
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = network(spec)
+    load_weights(again, spec, tmp_path / "theirs")
+    saved = state(model)
+    assert all(torch.equal(parameter, saved[key]) for key, parameter in again.named_parameters())

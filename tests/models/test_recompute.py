@@ -1,0 +1,94 @@
+"""What a layer keeps for its backward is what the memory of plans counts, and gradients do not show it."""
+
+import pytest
+import torch
+
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch
+from planner.models.exchange import Whole
+from planner.models.held import Held
+from planner.models.linear import Matrix
+from planner.models.offload import address
+from planner.models.recompute import follow, made_again
+from planner.specs.base import changed
+from planner.specs.shapes import layer_activation_elements, output_width
+from tests.models.kept import Kept
+from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
+
+TOKENS = 32
+LAYER = changed(SHAPES["llama"], norm="layer")  # of RMS norms CPUs keep more: torch makes them of smaller operations
+DECODERS = {
+    "gated": LAYER,
+    "ungated": changed(LAYER, gated=False),
+    "a key for each query": changed(LAYER, kv_heads=4, hidden=64),
+}
+FLOAT64 = 8  # bytes
+STATISTICS = 2  # of each token, that a norm keeps
+
+
+def network(spec, how):
+    model = build(spec, dtype=torch.float64, held=Held(recompute=dict.fromkeys(range(spec.layers), how)))
+    init_weights(model, 1)
+    return model
+
+
+@pytest.mark.parametrize("how", ["selective", "full"])
+@pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+def test_recompute_changes_no_gradient(spec, how):
+    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    assert_same(loss_and_gradients(network(spec, how), batches), loss_and_gradients(network(spec, "none"), batches))
+
+
+def kept_elements(spec, how):
+    """Per token, by a layer that is given x by the one before."""
+    model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
+    x = torch.randn(TOKENS, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
+    rotary = model.rotary(x, batch)
+    with Kept(stay=rotary) as kept:
+        model.layers["1"](x, rotary, batch)
+    return kept.bytes / FLOAT64 / TOKENS
+
+
+@pytest.mark.parametrize("how", ["none", "selective", "full"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_layer_keeps_what_is_counted(name, how):
+    spec = DECODERS[name]
+    # Attention keeps a number per head and, document by document, its output twice; a norm its mean and deviation.
+    beside = spec.heads + output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
+    want = layer_activation_elements(spec, how) + (beside if how != "full" else 0)
+    assert kept_elements(spec, how) == want
+
+
+def test_selective_multiplies_no_projection_again_and_attends_once(monkeypatch):
+    spec, seen = SHAPES["llama"], []
+    model, batch = network(spec, "selective"), packed_batch(spec, DOCUMENTS, seed=4)
+    for name, module in model.named_modules():
+        if isinstance(module, Matrix):
+            module.register_forward_hook(lambda *_, name=name: seen.append(name))
+    attend = Whole.attend
+    monkeypatch.setattr(Whole, "attend", lambda *args: (seen.append("attend"), attend(*args))[1])
+    loss = model(batch)
+    forward, seen[:] = sorted(seen), []
+    loss.backward()
+    assert forward.count("attend") == spec.layers
+    assert seen
+    assert all(".mlp." in name for name in seen)
+
+
+def test_a_norm_is_made_again_once_for_all_that_read_it():
+    made = []
+
+    def double(x):
+        made.append(x)
+        return 2 * x
+
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    weights = [torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    with Kept() as kept, made_again(double, x) as y:
+        z = follow(lambda y: y + 1, y)
+        out = sum((z @ weight).square().sum() for weight in weights)
+    assert address(z) not in kept.sizes
+    out.backward()
+    assert len(made) == 2
+    want = torch.autograd.grad(sum(((2 * x + 1) @ weight).square().sum() for weight in weights), weights)
+    torch.testing.assert_close([weight.grad for weight in weights], list(want), rtol=1e-12, atol=0)

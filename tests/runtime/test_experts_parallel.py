@@ -1,0 +1,97 @@
+"""Experts spread over ranks, folded apart from attention's mesh, give the loss and the gradients of one process."""
+
+import pytest
+
+from planner.specs.base import changed
+from planner.specs.model import Decoder
+from planner.specs.parts import Experts
+from tests.runtime.worlds import run_all, spread
+
+pytestmark = pytest.mark.slow
+
+EXPERTS = Experts(experts=8, topk=2, ffn=12)
+SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "kv_heads": 2, "ffn": 20, "vocab": 48}
+ALONE = [[(0,), (1,), (2,), (3,)], [(1,), (3,)], [(2,)]]  # ranks for themselves, some of them idle
+FOLDED = [[(0, 1), (2, 3)], [(0, 1)], [(2, 3)], [(0, 1, 2, 3)], [(1,), (2, 3)]]  # sequence groups, not those of experts
+BLOCKS = [[(0, 1), (2, 3)], [(2, 3)], [(0, 1, 2, 3)]]  # the same where ranks 0 and 1, 2 and 3 share matrices
+STAGES = [[(0, 1, 2, 3)], [(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]  # where 0 and 1 are the first stage
+
+
+def mixture(parts=None, **kind):
+    """A small decoder with experts."""
+    return Decoder(**SHAPE, **(parts or {}), moe=changed(EXPERTS, **kind))
+
+
+GPT = mixture({"gated": False, "bias": "all", "norm": "layer"})
+SHARED = mixture(shared_ffn=8, scores="sigmoid", router_bias=True)
+BIASED = mixture(router_bias=True, normalised=False, dense_layers=1)
+FULL = mixture(capacity=0.75)
+BALANCED = mixture(balance=0.2)
+BOTH = mixture(balance=0.2, capacity=0.75, shared_ffn=8)
+
+
+def data(spec, rows, **layout):
+    return spread(4, spec, mesh={"dp": 4}, rows=rows, **layout)
+
+
+def staged(spec, **layout):
+    return spread(4, spec, mesh={"pp": 2, "dp": 2}, rows=STAGES, experts={"ep": 2}, **layout)
+
+
+def blocks(spec, rows=BLOCKS, **layout):
+    return spread(4, spec, mesh={"dp": 2, "tp": 2}, rows=rows, **layout)
+
+
+PLANS = {
+    4: {
+        "zero 0": data(BIASED, ALONE, experts={"ep": 4}, zero=0),
+        "zero 1, in two": data(SHARED, FOLDED, experts={"ep": 2}, zero=1),
+        "zero 2, balance": data(BALANCED, FOLDED, experts={"ep": 2}, zero=2),
+        "zero 3": data(SHARED, FOLDED, experts={"ep": 4}, zero=3),
+        "etp": data(GPT, ALONE, experts={"ep": 2, "etp": 2}, zero=1),
+        "etp alone": data(GPT, FOLDED, experts={"etp": 4}, zero=3, recompute="selective"),
+        "all held, balance": data(BALANCED, FOLDED, zero=1, recompute="full"),
+        "capacity": data(FULL, FOLDED, experts={"ep": 4}, zero=1),
+        "capacity, ring": data(
+            BOTH, [[(0, 1), (2, 3)], [(0, 1)]], experts={"ep": 4}, splits={(0, 1): {"ring": 2}, (2, 3): {"ulysses": 2}}
+        ),
+        "all gather": data(BOTH, FOLDED, experts={"ep": 4}, zero=3, dispatch="all_gather", recompute="full"),
+        "all gather, etp first": data(GPT, FOLDED, experts={"etp": 2, "ep": 2}, dispatch="all_gather"),
+        "replicas": spread(4, BALANCED, mesh={"replica": 2, "dp": 2}, rows=ALONE, experts={"ep": 2}, zero=1),
+        "stages": staged(BALANCED, zero=1, recompute="full"),
+        "stages, zero 3": staged(BOTH, zero=3),
+        "stages, backward in two": staged(BALANCED, zero=1, order="zb_h1"),
+        "stages last": spread(
+            4, BALANCED, mesh={"dp": 2, "pp": 2}, rows=[[(0, 1), (2, 3)], [(2, 3)]], experts={"etp": 2}
+        ),
+        "tp": blocks(SHARED, experts={"ep": 4}, zero=1),
+        "tp, zero 3": blocks(BOTH, experts={"ep": 4}, zero=3, recompute="full"),
+        "tp, all held": blocks(BALANCED, zero=0),
+        "tp, in two": blocks(GPT, experts={"ep": 2, "etp": 2}, zero=2),
+        "tp, all gather": blocks(FULL, experts={"ep": 2}, zero=1, dispatch="all_gather"),
+        "tp, stages": spread(4, BOTH, mesh={"pp": 2, "tp": 2}, experts={"ep": 2}, zero=1),
+    },
+    8: {
+        # Experts over all ranks, where none of attention's dims is larger than 2 (arXiv 2504.14960).
+        "folded": spread(
+            8,
+            mixture(shared_ffn=8),
+            mesh={"dp": 4, "tp": 2},
+            rows=[[(0, 1, 2, 3), (4, 5, 6, 7)], [(4, 5, 6, 7)], [(0, 1, 2, 3), (4, 5), (6, 7)]],
+            experts={"ep": 8},
+            zero=1,
+        ),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {size: run_all(size, plans) for size, plans in PLANS.items()}
+
+
+@pytest.mark.parametrize(("size", "name"), [(size, name) for size, plans in PLANS.items() for name in plans])
+def test_loss_and_gradients_are_those_of_one_process(results, size, name):
+    verified = results[size][name].verify
+    assert verified.steps == 1
+    assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

@@ -1,0 +1,79 @@
+"""Ranks whose activations wait in host memory compute what one process does."""
+
+import pytest
+import torch
+
+from planner.launch.processes import launch
+from planner.launch.worker import joined
+from planner.models.build import build
+from planner.models.data import packed_batch
+from planner.models.offload import Mover, Offload, offloading
+from planner.plan.expand import expand
+from planner.plan.legal import require_legal
+from planner.plan.model import Piece
+from planner.runtime.options import RunOptions
+from planner.runtime.worker import prepare
+from planner.specs.base import changed
+from tests.runtime.worlds import DECODER, run_all, spread
+
+pytestmark = pytest.mark.slow
+
+DEEP = changed(DECODER, layers=8)
+
+
+def offloaded(plan, *ratios):
+    """The plan with these shares of its items offloaded, over and over."""
+    step, given = plan.steps[0], iter(ratios * 99)
+    rows = tuple(
+        {group: tuple(Piece(item, offload=next(given)) for item in items) for group, items in row.items()}
+        for row in step.micro_batches
+    )
+    devices = {name: changed(device, host_gb_per_s=10.0) for name, device in plan.uses.devices.items()}
+    plan = changed(plan, steps=(changed(step, micro_batches=rows),), uses=changed(plan.uses, devices=devices))
+    require_legal(plan, "made up")
+    return plan
+
+
+PLANS = {
+    "pipeline": offloaded(spread(4, DEEP, mesh={"pp": 2, "dp": 2}, zero=1), 1.0, 0.5),
+    "zero 3": offloaded(spread(4, mesh={"dp": 4}, zero=3, rows=[[(0, 1), (2, 3)], [(0, 1, 2, 3)]]), 0.6),
+    "full": offloaded(spread(4, DEEP, mesh={"pp": 2, "dp": 2}, zero=0, recompute="full"), 1.0),
+    "selective": offloaded(spread(4, mesh={"dp": 4}, zero=3, recompute="selective"), 0.9, 0.0),
+    "by layers": offloaded(spread(4, mesh={"dp": 4}, zero=1, recompute={"0-1": "full", 2: "selective"}), 0.9),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run_all(4, PLANS)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_loss_and_gradients_are_those_of_one_process(results, name):
+    verified = results[name].verify
+    assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
+
+
+def moved(worker, plan, options):
+    """Bytes that each micro-batch of this rank had on the host."""
+    with joined(worker, timeout_s=60):
+        executor = prepare(worker, plan, options)
+        executor.step(expand(plan))
+        return [flight.offload.host_bytes for flight in executor.flights.values() if flight.offload]
+
+
+def test_what_moves_are_the_activations_alone_by_tokens():
+    rows = [[(0,), (1,)]] * 2
+    plan = offloaded(spread(2, mesh={"dp": 2}, zero=3, rows=rows), 0.5, 0.25, 0.0, 0.0, 1.0, 1.0)
+    found = launch(moved, 2, plan, RunOptions(steps=1, seed=5))
+    want = []
+    for task in expand(plan):
+        if task.phase == "F" and any(task.offload):
+            ratio = sum(share * size for share, size in zip(task.offload, task.sizes, strict=True)) / task.tokens
+            offload = Offload(ratio, Mover(torch.device("cpu")))
+            with offloading(offload):
+                model = build(DECODER, dtype=torch.float64)
+                model(packed_batch(DECODER, [*zip(task.items, task.sizes, strict=True)], seed=5))
+            want.append((task.ranks[0], task.micro_batch, offload.host_bytes))
+    assert [size for rank in (0, 1) for size in found[rank]] == [size for *_, size in sorted(want)]
+    assert len(want) == 3

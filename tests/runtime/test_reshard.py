@@ -1,0 +1,125 @@
+"""Every output of an encoder comes to whoever reads it, once, whatever both sides' groups are."""
+
+from collections import Counter
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from planner.plan.feeding import Fed
+from planner.plan.model import Layout
+from planner.plan.shares import runs
+from planner.plan.task import Task
+from planner.runtime.reshard import outputs, readings, routes
+from planner.specs.base import Layers, Ranks
+from planner.specs.model import Decoder, Vit
+
+LLM = Decoder(layers=1, hidden=8, heads=8, ffn=8, vocab=8)
+
+
+def forward(module, ranks, items, degree, ring):
+    sizes = tuple(items.values())
+    return Task(module, Layers((0,)), "F", 0, "g", Ranks(ranks), sizes, tuple(items), degree, ring=ring)
+
+
+def cell(random, module, items):
+    """Some ranks, and how they share out these items."""
+    tp, ring, ulysses = random.choice((1, 1, 2)), random.choice((1, 2, 3)), random.choice((1, 2))
+    first = random.randrange(4)
+    ranks = range(first, first + tp * ring * ulysses)
+    dims = [("dp", ring * ulysses), ("tp", tp)]
+    random.shuffle(dims)
+    return Layout(ranks=Ranks(ranks), mesh=dict(dims)), forward(module, ranks, items, ring * ulysses, ring)
+
+
+def case(seed):
+    """Two cells of an encoder and two of a decoder; the encoder's items are shared out over items of both of these."""
+    random = Random(seed)
+    merge = random.choice((1, 2))
+    spec = Vit(layers=1, hidden=8, heads=8, ffn=8, patch=1, merge=merge, out=8)
+    images = {item: merge**2 * random.randrange(1, 9) for item in range(4)}
+    reads = {item: random.randrange(3) for item in images}
+    taken, fed = Counter(), {}
+    for item, target in reads.items():
+        fed[item] = Fed(("llm", target), taken[target], images[item] // merge**2)
+        taken[target] += fed[item].rows
+    texts = {target: taken[target] + random.randrange(4) for target in range(3)}
+    texts = {target: max(size, 1) for target, size in texts.items()}
+    writers = [cell(random, "vit", {i: images[i] for i in part}) for part in ((0, 2), (1, 3))]
+    readers = [cell(random, "llm", {i: texts[i] for i in part}) for part in ((1,), (2, 0))]
+    return spec, fed, writers, readers
+
+
+def every_row(found):
+    """Each row of runs: (rank, item, row, place in memory)."""
+    return [(r.rank, r.item, r.first + i, r.at + i) for r in found for i in range(r.last - r.first)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_ranks_share_out_every_token_once_and_lie_it_down_without_gaps(seed):
+    spec, _, writers, readers = case(seed)
+    for module, cells in ((spec, writers), (LLM, readers)):
+        for layout, task in cells:
+            rows = every_row(runs(module, layout, task))
+            wanted = Counter((i, row) for i, size in zip(task.items, task.sizes, strict=True) for row in range(size))
+            assert Counter((item, row) for _, item, row, _ in rows) == wanted
+            for rank in task.ranks:
+                own = [place for at, _, _, place in rows if at == rank]
+                assert own == [*range(len(own))]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_routes_are_what_looking_at_every_row_finds(seed):
+    spec, fed, writers, readers = case(seed)
+    unit = spec.merge**2
+    for writer_layout, writer in writers:
+        held = runs(spec, writer_layout, writer)
+        own = {item: fed[item] for item in writer.items}
+        # brute force: the row of outputs behind every `unit` tokens, and the token that stands for it
+        written = {(i, row // unit): (rank, at // unit) for rank, i, row, at in every_row(held)}
+        for reader_layout, reader in readers:
+            read = runs(LLM, reader_layout, reader)
+            wanted = set()
+            for rank, target, token, at in every_row(read):
+                for item, place in own.items():
+                    if place.target == ("llm", target) and place.first <= token < place.last:
+                        row = token - place.first
+                        source, there = written[item, row]
+                        wanted.add((source, rank, item, row, there, at))
+            found = [
+                (r.source, r.target, r.item, r.first + i, r.at + i, r.to + i)
+                for r in routes(outputs(held, unit), readings(read, "llm", own))
+                for i in range(r.rows)
+            ]
+            assert len(found) == len(set(found)) and set(found) == wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
+    spec, fed, writers, readers = case(seed)
+    unit, came = spec.merge**2, {}
+    for writer_layout, writer in writers:
+        held = [*outputs(runs(spec, writer_layout, writer), unit)]
+        memory = {(run.rank, run.at + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)}
+        for number, (layout, reader) in enumerate(readers):
+            read = readings(runs(LLM, layout, reader), "llm", {item: fed[item] for item in writer.items})
+            for route in routes(held, read):
+                for i in range(route.rows):
+                    key = (number, route.target, route.to + i)
+                    assert key not in came
+                    came[key] = memory[route.source, route.at + i]
+    of_target: dict[int, list[tuple[int, int]]] = {}
+    for item, place in fed.items():
+        of_target.setdefault(place.target[1], []).extend((item, row) for row in range(place.rows))
+    for number, (layout, reader) in enumerate(readers):
+        for rank, target, token, at in every_row(runs(LLM, layout, reader)):
+            made = of_target.get(target, [])
+            assert came.pop((number, rank, at), None) == (made[token] if token < len(made) else None)
+    assert not came
+
+
+def test_places_follow_each_other():
+    _, fed, *_ = case(3)
+    for target in range(3):
+        of_target = [place for place in fed.values() if place.target[1] == target]
+        assert [p.first for p in of_target] == [0, *accumulate(p.rows for p in of_target)][:-1] or not of_target

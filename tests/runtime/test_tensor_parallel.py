@@ -1,0 +1,44 @@
+"""Matrices parted over ranks, with whatever else a layout says, give the loss and the gradients of one process."""
+
+import pytest
+
+from planner.specs.model import Decoder, Vit
+from tests.runtime.worlds import run_all, spread
+
+pytestmark = pytest.mark.slow
+
+SHAPE = {"layers": 4, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 64}
+GPT = Decoder(**SHAPE, gated=False, norm="layer", bias="all", positions="learned", max_positions=60, tied=True)
+VIT = Vit(layers=4, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6)
+ODD = Decoder(layers=4, hidden=32, heads=12, kv_heads=3, head_dim=4, ffn=45, vocab=63, bias="qkv")
+BLOCKS, BOTH = [(0, 1), (2, 3)], [(0, 1, 2, 3)]
+
+PLANS = {
+    "tp 4": spread(4, mesh={"tp": 4}),
+    "tp 4, one kv head": spread(4, Decoder(**SHAPE, kv_heads=1), mesh={"tp": 4}),
+    "tp 4, two kv heads": spread(4, Decoder(**SHAPE, kv_heads=2, bias="qkv"), mesh={"tp": 4}, recompute="full"),
+    "zero 0, blocks of unlike sizes": spread(4, mesh={"dp": 2, "tp": 2}, zero=0, rows=[BLOCKS, [(2, 3)], [(0, 1)]]),
+    "zero 1, ulysses": spread(4, mesh={"dp": 2, "tp": 2}, zero=1, rows=[BOTH, BLOCKS]),
+    "zero 2, replicas": spread(4, mesh={"replica": 2, "tp": 2}, zero=2, rows=[BLOCKS, BOTH]),
+    "zero 3, idle ranks": spread(4, mesh={"dp": 2, "tp": 2}, zero=3, rows=[BLOCKS, [(2, 3)], BOTH]),
+    "zero 3, kv and vocabulary whole": spread(4, ODD, mesh={"dp": 2, "tp": 2}, zero=3, rows=[BLOCKS, BOTH]),
+    "pipeline": spread(4, mesh={"pp": 2, "tp": 2}, zero=1),
+    "interleaved, tp slowest": spread(4, mesh={"tp": 2, "pp": 2}, vpp=2, rows=[BOTH] * 2),
+    "gpt": spread(4, GPT, mesh={"dp": 2, "tp": 2}, zero=2, rows=[BLOCKS, BOTH], recompute="full"),
+    "gpt, pipeline": spread(4, GPT, mesh={"pp": 2, "tp": 2}, rows=[BOTH] * 2),
+    "gpt, tied over a pipeline": spread(4, GPT, mesh={"dp": 2, "pp": 2}, zero=3, rows=[BLOCKS, BOTH]),
+    "vit": spread(4, VIT, mesh={"dp": 2, "tp": 2}, zero=1, rows=[BLOCKS, BOTH]),
+    "vit, tp 4": spread(4, VIT, mesh={"tp": 4}),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run_all(4, PLANS)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_loss_and_gradients_are_those_of_one_process(results, name):
+    verified = results[name].verify
+    assert verified.steps == 1
+    assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

@@ -1,0 +1,157 @@
+"""A plan as somebody else's trainer follows it: what it is told is what the runtime does, and its example trains."""
+
+import os
+import re
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError
+from planner.files import write
+from planner.follow import Followed, follow
+from planner.plan.expand import expand
+from planner.plan.model import Group, Layout, Step
+from planner.specs.base import Ranks, changed
+from planner.specs.parts import Experts
+from tests.plans import plan_of, uses
+from tests.runtime.worlds import DECODER, spread
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "docs" / "examples" / "follow_a_plan.py"
+MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
+PIPELINE = spread(4, mesh={"pp": 2, "dp": 2}, zero=1, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)], [(0, 2)]])
+PLANS = {
+    "groups": spread(4, mesh={"dp": 4}, zero=3, rows=[[(0, 1), (2,)], [(0, 1, 2, 3)], [(3,)]]),
+    "pipeline": PIPELINE,
+    "chunks": spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=1, rows=[[(0, 1, 2, 3)]] * 4),
+    "tensor": spread(8, mesh={"dp": 2, "pp": 2, "tp": 2}, zero=1),
+    "ring": spread(4, mesh={"dp": 4}, zero=3, splits={(0, 1, 2, 3): {"ulysses": 2, "ring": 2}}),
+    "experts": spread(4, MOE, mesh={"replica": 2, "dp": 2}, zero=1, experts={"ep": 2}),
+}
+every = pytest.mark.parametrize("name", PLANS)
+
+
+@every
+def test_tasks_are_those_of_all_ranks_in_one_order(name):
+    plan = PLANS[name]
+    followed, tasks = Followed(plan), expand(plan)
+    for rank in range(plan.size):
+        own = followed.tasks(rank)
+        assert [task.id for task in own] == [task.id for task in tasks if rank in task.ranks]
+    assert {task.id for rank in range(plan.size) for task in followed.tasks(rank)} == {task.id for task in tasks}
+
+
+@every
+def test_ranks_of_a_group_share_its_tokens_out(name):
+    """Each token of each item is on one rank of those that share it, and between layers on one rank of the stage."""
+    plan = PLANS[name]
+    followed = Followed(plan)
+    for task in expand(plan):
+        if task.phase != "F":
+            continue
+        want = [(item, token) for item, size in zip(task.items, task.sizes, strict=True) for token in range(size)]
+        shares = {rank: followed.batch(rank, task) for rank in task.ranks}
+        for share in shares.values():
+            together = [shares[rank] for rank in share.ranks]
+            assert sorted(chain.from_iterable(map(flat, (each.tokens for each in together)))) == want
+            assert share.split.ulysses * share.split.ring == len(share.ranks)
+            assert all(each.ranks == share.ranks for each in together)
+        assert sorted(chain.from_iterable(flat(share.rows) for share in shares.values())) == want
+
+
+def flat(spans):
+    return [(span.item, token) for span in spans for token in range(span.first, span.last)]
+
+
+@every
+def test_places_and_layers_agree_with_the_tasks(name):
+    plan = PLANS[name]
+    followed = Followed(plan)
+    layout = plan.layouts["llm"]
+    places = {rank: followed.mesh("llm", rank) for rank in range(plan.size)}
+    for rank, place in places.items():
+        assert {dim: len(along.ranks) for dim, along in place.mesh.items()} == layout.mesh
+        for dims in ("mesh", "experts"):
+            for dim, along in getattr(place, dims).items():
+                assert along.ranks[along.index] == rank
+                others = [getattr(places[other], dims) for other in along.ranks]
+                assert [other[dim].index for other in others] == [*range(len(along.ranks))]
+                apart = [[each.index for key, each in other.items() if key != dim] for other in others]
+                assert all(each == apart[0] for each in apart)
+        computed = {task.layers for task in followed.tasks(rank) if task.phase == "F"}
+        assert {*followed.layers("llm", rank)} == computed
+        assert set(place.experts) == ({"edp", "ep", "etp"} if layout.experts else set())
+
+
+@every
+def test_every_group_that_a_rank_needs_is_made(name):
+    """Those of its meshes, those it shares sequences with, and all ranks of a stage; in one order without repeats."""
+    plan = PLANS[name]
+    followed = Followed(plan)
+    groups = followed.groups()
+    assert list(groups) == sorted(set(groups)) and all(len(ranks) > 1 for ranks in groups)
+    for rank in range(plan.size):
+        place = followed.mesh("llm", rank)
+        needed = {along.ranks for dim, along in (place.mesh | place.experts).items() if dim != "pp"}
+        for task in followed.tasks(rank):
+            if task.phase in ("gather", "sync", "update"):
+                needed.add(task.ranks)
+            if task.phase == "F" and task.ring == 1:
+                needed.add(followed.batch(rank, task).ranks)
+        assert {ranks for ranks in needed if len(ranks) > 1} <= set(groups)
+
+
+def test_targets_are_the_tokens_of_a_step():
+    for plan in PLANS.values():
+        assert Followed(plan).targets("llm") == sum(plan.uses.items["llm"].values())
+
+
+def test_what_is_not_there_is_refused_by_name(tmp_path):
+    followed = Followed(PIPELINE)
+    last = next(task for task in followed.tasks(3) if task.layers[0])
+    for call, says in (
+        (lambda: followed.tasks(4), "no rank 4"),
+        (lambda: followed.tasks(0, 1), "no step 1"),
+        (lambda: followed.mesh("vit", 0), "no module `vit`"),
+        (lambda: followed.batch(0, last), "rank 0 does not execute"),
+        (lambda: follow(tmp_path / "none.yaml"), "cannot read the file"),
+    ):
+        with pytest.raises(InputError, match=says) as refused:
+            call()
+        assert refused.value.where
+
+
+def test_following_loads_no_torch():
+    code = "import sys, planner.follow; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+# ---------------------------------------------------------------------------------------------------------- the example
+
+
+def losses(plan, path):
+    """What the example prints of this plan."""
+    write(path, plan)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.size}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*command, EXAMPLE, path], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [float(each) for each in re.findall(r"loss (\S+)", done.stdout)]
+
+
+def alone(plan):
+    """The same items on one rank."""
+    items, layout = plan.uses.items["llm"], Layout(ranks=Ranks((0,)), mesh={"dp": 1}, dtype="float64")
+    step = Step(sync="step", micro_batches=tuple({"g": (item,)} for item in items))
+    return plan_of(1, uses(1, {"llm": DECODER}, {"llm": items}), {"llm": layout}, {"g": Group(ranks=Ranks((0,)))}, step)
+
+
+@pytest.mark.slow
+def test_the_example_trains_as_one_process(tmp_path):
+    """Its third loss comes from two updates: of gradients that went through groups, a pipeline, and a sum."""
+    spread_out, want = losses(PIPELINE, tmp_path / "plan.yaml"), losses(alone(PIPELINE), tmp_path / "alone.yaml")
+    assert spread_out == pytest.approx(want, rel=1e-12)
+    assert want[2] < want[1] < want[0]
