@@ -30,6 +30,10 @@ def run(
     data: Annotated[
         Path | None, typer.Option(help="A folder of tokens (tokens.npy, offsets.npy); without it items are synthetic.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A folder with model.safetensors of Hugging Face, from which the decoder starts."),
+    ] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
@@ -57,6 +61,7 @@ def run(
         metrics=metrics.absolute() if metrics else None,
         base=plan.parent,
         data=data.absolute() if data else None,
+        weights=weights.absolute() if weights else None,
     )
     with progress.training(read) as on_progress:
         ran = pipeline.run(read, options, on_progress, job)

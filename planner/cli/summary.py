@@ -79,7 +79,8 @@ def ran(result: Ran) -> Summary:
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "planning": planning(result),
-        "verify": verified and {"loss_rel_err": verified.loss_rel_err, "grad_rel_err": verified.grad_rel_err},
+        "verify": verified
+        and {"loss_rel_err": verified.loss_rel_err, "grad_rel_err": verified.grad_rel_err if verified.worst else None},
     }
 
 

@@ -233,11 +233,8 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
     if result.planned:
         yield planning_line(result)
     if result.verified:
-        yield Text(
-            f"same as one process: loss to {result.verified.loss_rel_err:.1e}, "
-            f"worst gradient to {result.verified.grad_rel_err:.1e} (relative)",
-            style="green",
-        )
+        worst = f", worst gradient to {result.verified.grad_rel_err:.1e}" if result.verified.worst else ""
+        yield Text(f"same as one process: loss to {result.verified.loss_rel_err:.1e}{worst} (relative)", style="green")
     yield from traced(trace, len(result.timelines))
 
 

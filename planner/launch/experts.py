@@ -70,7 +70,7 @@ class AllToAll(OnStage):
 
 class AllGather(OnStage):
     """All tokens come to all ranks that have experts; each takes those of its own, and their weighted outputs are added
-    up on the way back. It sends less where a token chooses more experts than there are ranks (arXiv 2505.11432, §3.2).
+    up on the way back. It sends less where a token chooses more experts than there are ranks (arXiv 2505.11432).
     """
 
     def __init__(self, stage: Ragged, among: Ragged, ep: Part) -> None:
@@ -81,7 +81,7 @@ class AllGather(OnStage):
         rows, counts, kept = self.counts(len(x), choice)
         x, weights = self.among.all_gather(x, rows), self.among.all_gather(choice.weights, rows)
         first, last = self.ep.span(choice.among)
-        experts = self.among.copies(choice.experts, rows) - first
+        experts = self.among.copies(choice.experts.to(torch.int32), rows).long() - first
         mine = Choice(experts.where((experts >= 0) & (experts < last - first), last - first), weights, last - first)
         order = mine.order()[:kept]
         y = compute(x[order // choice.topk], counts)

@@ -29,7 +29,7 @@ def packed_attention(
         cu_seqlens, masking = in_blocks(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:
         return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking, sinks)
-    kernel = varlen_kernel(masking.window is not None) if suits(q, v) else None
+    kernel = varlen_kernel(masking.window is not None) if suits(q, v.shape[2]) else None
     if kernel:
         return kernel(q, k, v, cu_seqlens, masking)
     if masking.window is not None:

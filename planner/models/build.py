@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from planner.errors import InputError
 from planner.models.audio import AudioNetwork
 from planner.models.decoder import DecoderNetwork
-from planner.models.held import WHOLE_MODULE, Held, Split, splits_of
+from planner.models.held import WHOLE_MODULE, Held, Part, Split, expert_names, splits_of
 from planner.models.network import Network
 from planner.models.rotary import rotary_dim
 from planner.models.seeding import generator_for
@@ -52,12 +52,13 @@ def init_weights(model: nn.Module, seed: int) -> None:
     """Normal matrices of variance 1 / width, norms of one, biases of zero, sinks as scores are: by the name of each,
     drawn in float32.
 
-    The whole of a parameter is drawn on every rank, one at a time, and a shard keeps its part:
-    so the weights depend on neither the sharding nor the dtype.
+    The whole of a parameter, or of one expert's, is drawn on every rank that holds some of it, one at a time, and a
+    shard keeps its part: so the weights depend on neither the sharding nor the dtype.
     """
-    splits = splits_of(model)
+    splits, experts = splits_of(model), expert_names(model)
     for name, parameter in model.named_parameters():
-        values = first_values(name, parameter, splits.get(name, ()), seed)
+        drawn = first_experts if name in experts else first_values
+        values = drawn(name, parameter.shape, splits.get(name, ()), seed, parameter.device)
         if isinstance(parameter, DTensor):
             mesh, placements = parameter.device_mesh, parameter.placements
             shard = distribute_tensor(values, mesh, placements, src_data_rank=None)  # all have it: nothing is sent
@@ -66,19 +67,27 @@ def init_weights(model: nn.Module, seed: int) -> None:
             parameter.copy_(values)
 
 
-def first_values(name: str, parameter: Tensor, splits: Sequence[Split], seed: int) -> Tensor:
-    """Of the part of the whole parameter that this rank holds."""
-    shape = list(parameter.shape)
+def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
+    """Of the part, of this shape, of a whole parameter."""
+    whole = [*shape]
     for split in splits:
-        shape[split.dim] *= split.part.of
-    values = torch.empty(shape, dtype=torch.float32, device=parameter.device)
+        whole[split.dim] *= split.part.of
+    values = torch.empty(whole, dtype=torch.float32, device=device)
     if name.endswith("bias"):
         values.fill_(0.0)
-    elif parameter.dim() == 1 and not name.endswith("sinks"):
+    elif len(whole) == 1 and not name.endswith("sinks"):
         values.fill_(1.0)
     else:
-        deviation = 1.0 if parameter.dim() == 1 else shape[-1] ** -0.5
-        values.normal_(0.0, deviation, generator=generator_for(parameter.device, seed, name))
+        deviation = 1.0 if len(whole) == 1 else whole[-1] ** -0.5
+        values.normal_(0.0, deviation, generator=generator_for(device, seed, name))
     for split in splits:
-        values = values.narrow(split.dim, split.part.span(shape[split.dim])[0], parameter.shape[split.dim])
+        values = values.narrow(split.dim, split.part.span(whole[split.dim])[0], shape[split.dim])
     return values
+
+
+def first_experts(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
+    """One by one, of those that this rank holds."""
+    own = next((split.part for split in splits if split.dim == 0), Part())
+    rest = [Split(split.dim - 1, split.part, split.over) for split in splits if split.dim]
+    numbers = range(*own.span(own.of * shape[0]))
+    return torch.stack([first_values(f"{number}.{name}", shape[1:], rest, seed, device) for number in numbers])

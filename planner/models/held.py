@@ -65,3 +65,13 @@ def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:
         for name, splits in getattr(module, "splits", {}).items()
         if any(split.part.of > 1 for split in splits)
     }
+
+
+def expert_names(model: nn.Module) -> set[str]:
+    """Parameters that hold the matrices, or biases, of experts along their first dim, in a mesh of their own."""
+    return {
+        f"{prefix}.{name}"
+        for prefix, module in model.named_modules()
+        if getattr(module, "are_experts", False)
+        for name, _ in module.named_parameters()
+    }

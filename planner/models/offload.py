@@ -58,8 +58,9 @@ class Away:
 
     def __init__(self, memory: Tensor, ratio: float, mover: Mover) -> None:
         self.mover, self.size, self.cut = mover, len(memory), round(ratio * len(memory))
+        self.host: Tensor | None
         self.host, self.left = mover.to_host(memory[: self.cut])
-        self.stays = memory[self.cut :].clone()
+        self.stays: Tensor | None = memory[self.cut :].clone()
         self.uses = 0
         self.memory: Tensor | None = None
         self.came: Any = None
@@ -67,6 +68,7 @@ class Away:
     def fetch(self) -> Tensor:
         """Start bringing it back, if nobody has."""
         if self.memory is None:
+            assert self.host is not None and self.stays is not None, "used as often as it was saved"
             self.memory = torch.empty(self.size, dtype=torch.uint8, device=self.mover.device)
             self.memory[self.cut :] = self.stays
             self.came = self.mover.to_device(self.host, self.memory[: self.cut], self.left)
@@ -80,8 +82,8 @@ class Away:
         def back() -> Tensor:
             memory, self.uses = self.fetch(), self.uses - 1
             self.mover.wait(self.came)
-            if self.uses <= 0:
-                self.memory = self.came = None
+            if not self.uses:
+                self.memory = self.came = self.host = self.stays = None
             found = torch.empty(0, dtype=dtype, device=self.mover.device)
             return found.set_(memory.untyped_storage(), offset, shape, stride)
 
@@ -95,12 +97,6 @@ class Box:
         self.ratio, self.mover, self.away = ratio, mover, dict[int, Away]()
         self.stay = {address(x) for x in stay}
         self.held: list[Tensor] = []  # until the forward is over, so that an address means one piece of memory
-
-    @contextmanager
-    def filling(self) -> Iterator[None]:
-        with saving(self.pack):
-            yield
-        self.held.clear()
 
     def pack(self, x: Tensor) -> Back | None:
         if not x.is_floating_point() or not x.numel() or is_parameter(x) or address(x) in self.stay:
@@ -121,15 +117,17 @@ class Offload:
     """Of one micro-batch on its way through a chunk of layers."""
 
     def __init__(self, ratio: float, mover: Mover) -> None:
-        self.ratio, self.mover, self.boxes = ratio, mover, list[Box]()
+        self.ratio, self.mover = ratio, mover
+        self.host_bytes = 0
 
-    @property
-    def host_bytes(self) -> int:
-        return sum(piece.cut for box in self.boxes for piece in box.away.values())
-
-    def box(self, stay: Iterable[Tensor]) -> Box:
-        self.boxes.append(Box(self.ratio, self.mover, stay))
-        return self.boxes[-1]
+    @contextmanager
+    def box(self, stay: Iterable[Tensor]) -> Iterator[Box]:
+        """Around the forward of one layer. What is in it lives as long as the graph."""
+        box = Box(self.ratio, self.mover, stay)
+        with saving(box.pack):
+            yield box
+        box.held.clear()
+        self.host_bytes += sum(piece.cut for piece in box.away.values())
 
 
 _offload: ContextVar[Offload | None] = ContextVar("offload", default=None)
@@ -149,9 +147,8 @@ def through(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *r
     """x through one layer after the other, each called with `rest`. `shared`: what all of them are given."""
     chunk, offload, before = [*layers], _offload.get(), None
     for place, layer in enumerate(chunk):
-        moves = offload is not None and 0 < place < len(chunk) - 1 and torch.is_grad_enabled()
-        box = offload.box(shared) if offload is not None and moves else None
-        with box.filling() if box else nullcontext():
+        moves = 0 < place < len(chunk) - 1 and torch.is_grad_enabled()
+        with offload.box(shared) if offload is not None and moves else nullcontext() as box:
             x = layer(x, *rest)
         if before is not None:
             x.register_hook(before.fetch)  # type: ignore[no-untyped-call]

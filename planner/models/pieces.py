@@ -6,7 +6,7 @@ blocks of that many tokens, and is gone once pieces are: each block is a documen
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,13 +33,16 @@ class Piece(NamedTuple):
         return slice(self.row, self.row + self.last - self.first)
 
 
+Seen = Literal["all", "triangle", "some"]
+
+
 class Pair(NamedTuple):
     """Queries and keys of which at least one sees one."""
 
     queries: slice  # of the rows of their rank
     keys: slice
     ahead: int  # of the first key's place in the document, the first query's
-    whole: bool  # every query sees every key
+    seen: Seen  # every key; or as many as there are queries, each up to its own
 
     @property
     def products(self) -> int:
@@ -63,12 +66,16 @@ def pieces(spans: Iterable[tuple[int, int, int]], masking: Masking, most: int) -
     return found
 
 
-def longest(masking: Masking) -> int:
-    """Tokens of a piece: few enough that its scores stay small, and a window's pieces not much longer than that."""
-    return LONGEST if masking.window is None else max(SHORTEST, min(LONGEST, masking.window))
+def longest(masking: Masking, fused: bool) -> int:
+    """Tokens of a piece: few enough that its scores stay small, unless a kernel holds none in memory, and a window's
+    pieces not much longer than that.
+    """
+    if masking.window is None or not masking.causal:
+        return UNLIMITED if fused else LONGEST
+    return max(SHORTEST, min(LONGEST, masking.window))
 
 
-LONGEST, SHORTEST = 512, 64
+LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62
 
 
 def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> Iterator[Pair]:
@@ -80,14 +87,18 @@ def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> 
         for key in of_document.get(query.document, ()):
             nearest, farthest = query.first - key.last + 1, query.last - 1 - key.first  # places from a key to a query
             if not masking.causal:
-                yield Pair(query.rows, key.rows, query.first - key.first, True)
+                yield Pair(query.rows, key.rows, query.first - key.first, "all")
             elif farthest >= 0 and (masking.window is None or nearest < masking.window):
-                whole = nearest >= 0 and (masking.window is None or farthest < masking.window)
-                yield Pair(query.rows, key.rows, query.first - key.first, whole)
+                near = masking.window is None or farthest < masking.window  # no key is hidden by the window
+                triangle = near and (query.first, query.last) == (key.first, key.last)
+                seen: Seen = "all" if near and nearest >= 0 else "triangle" if triangle else "some"
+                yield Pair(query.rows, key.rows, query.first - key.first, seen)
 
 
-def hidden(pair: Pair, masking: Masking, device: torch.device) -> Tensor:
-    """[queries, keys]: which keys a query does not see. Causal."""
+def hidden(pair: Pair, masking: Masking, device: torch.device) -> Tensor | None:
+    """[queries, keys]: which keys a query does not see; None: it sees all. Causal."""
+    if pair.seen == "all":
+        return None
     places = torch.arange(length(pair.queries), device=device)[:, None] + pair.ahead
     behind = places - torch.arange(length(pair.keys), device=device)
     return behind < 0 if masking.window is None else (behind < 0) | (behind >= masking.window)

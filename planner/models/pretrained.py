@@ -10,11 +10,21 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from planner import files, hf
 from planner.errors import InputError
 from planner.hf.names import stored_names
+from planner.models.build import build, init_weights
 from planner.models.held import splits_of
 from planner.models.safetensors import ONE, Checkpoint, write
 from planner.specs.model import Decoder, Module
 
+META = torch.device("meta")
 UNUSED = ("rotary_emb.inv_freq",)  # that older checkpoints hold, and everybody computes
+
+
+def first_weights(model: nn.Module, spec: Module, seed: int, folder: Path | None) -> None:
+    """What training starts from: a checkpoint, where there is one and the module is a decoder, else what is drawn."""
+    if folder is not None and isinstance(spec, Decoder):
+        load_weights(model, spec, folder)
+    else:
+        init_weights(model, seed)
 
 
 @torch.no_grad()
@@ -44,13 +54,13 @@ def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
             parameter.copy_(values)
 
 
-def require_weights(spec: Module, names: Mapping[str, tuple[int, ...]], folder: Path) -> None:
-    """The checkpoint has these parameters of the whole model, so shaped, and no others. Raises InputError."""
+def require_weights(spec: Module, folder: Path) -> None:
+    """The checkpoint has the parameters of the whole model, so shaped, and no others. Raises InputError."""
     decoder, checkpoint = require_decoder(spec), Checkpoint(folder)
     used: set[str] = set()
-    for name, shape in names.items():
+    for name, parameter in build(decoder, device=META).named_parameters():
         stored = stored_names(name, decoder)
-        each = shape if len(stored) == 1 else shape[1:]
+        each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
         for one in stored:
             if checkpoint.shape(one) != each:
                 what = f"`{one}` is {[*checkpoint.shape(one)]}, the model has {[*each]}"

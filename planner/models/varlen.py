@@ -17,9 +17,10 @@ HALF = (torch.float16, torch.bfloat16)
 MAX_HEAD_DIM = 256  # of the flash kernels; they also want multiples of 8
 
 
-def suits(q: Tensor, v: Tensor) -> bool:
-    width = q.shape[2]
-    return q.is_cuda and q.dtype in HALF and width % 8 == 0 and v.shape[2] <= width <= MAX_HEAD_DIM
+def suits(q: Tensor, width: int) -> bool:
+    """Whether flash kernels know heads like these, with values of this width."""
+    most = q.shape[2]
+    return q.is_cuda and q.dtype in HALF and most % 8 == 0 and width <= most <= MAX_HEAD_DIM
 
 
 @cache

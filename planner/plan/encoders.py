@@ -28,12 +28,15 @@ def add_encoder(plan: Plan, step: Step, edge: Edge, works: dict[str, Work], orde
     for row in encoder.rows:
         for unit in units(encoder, row):
             consumers = {c: [task.id for task in consuming(plan, edge, target, c)] for c in unit if c.items}
+            met = {c: meeting(target, order, fed) for c, fed in consumers.items()}
             forward = split_forward(encoder, unit, places)
-            for c, fed in consumers.items():
+            for c, held_up in met.items():
                 send, recv = edge_transfer(encoder, target, "F", c)
-                forward += [send, recv]
-                order = [task.waiting_for(recv.id) if task.id in fed else task for task in order]
-            order = put_forward(order, forward, places, {i for fed in consumers.values() for i in fed}, works)
+                forward += [rewired(send, forward), recv]
+                order = [
+                    task.waiting_for(recv.id) if task.id in held_up and task.phase == "F" else task for task in order
+                ]
+            order = put_forward(order, forward, places, {i for of_cell in met.values() for i in of_cell}, works)
             returned = {c: [returning(task_id, cut_in_two) for task_id in fed] for c, fed in consumers.items()}
             order += encoder_backward(encoder, target, unit, forward, returned)
     return order
@@ -53,6 +56,17 @@ def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
     feeds = plan.uses.feeds.get(edge.source, {})
     fed = {feeds[item] for item in c.items if item in feeds}
     return [cell_task(target, 0, "F", other) for row in target.rows for other in row if fed & set(other.items)]
+
+
+def meeting(target: Work, order: list[Task], consumers: list[str]) -> set[str]:
+    """Consumers; and where all ranks of the target's stage meet in a micro-batch, its gather and all of its passes: none
+    of them ends before a consumer has what it reads.
+    """
+    if not target.meets:
+        return set(consumers)
+    rows = {task.micro_batch for task in order if task.id in consumers}
+    found = (task for task in order if task.module == target.module and task.layers == target.stages[0])
+    return {task.id for task in found if task.phase in ("gather", "F") and task.micro_batch in rows}
 
 
 def returning(forward: str, cut_in_two: set[str]) -> str:
@@ -153,8 +167,10 @@ def needed(forward: list[Task], ids: set[str]) -> list[Task]:
 
 
 def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int:
-    """Where in the order a placement points. Raises InputError when it names no task."""
-    match = ANCHOR.fullmatch(place.anchor)
+    """Where in the order a placement points: where all ranks of a module meet in a micro-batch, not between their
+    tasks. Raises InputError when it names no task.
+    """
+    match, found = ANCHOR.fullmatch(place.anchor), []
     if match and match["module"] in works:
         phase, of = (match["what"], match["phase"]) if match["what"] else (match["phase"], "")
         stages = works[match["module"]].stages
@@ -167,8 +183,12 @@ def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int
                 int(match["row"]),
             )
             if named and task.layers in at_stage:
-                return i if place.before else i + 1
-    raise no_task(place.anchor, "llm.F0@0")
+                found.append(i)
+    if not found or not match:
+        raise no_task(place.anchor, "llm.F0@0")
+    if place.before or not works[match["module"]].meets:
+        return found[0] if place.before else found[0] + 1
+    return 1 + max(i for i in found if order[i].layers == order[found[0]].layers)
 
 
 def check_places(plan: Plan, step: Step, order: list[Task]) -> None:

@@ -1,8 +1,8 @@
 """Is this plan legal? Needs no costs and trusts no solver: the worker runs it too, before anything is launched.
 
 Every finding says where, what is wrong and what would fix it. The laws: names exist; every item is worked on exactly
-once; outputs of encoders fit the tokens they stand for; groups, splits, shares and meshes are possible; token caps hold;
-the kind of sync suits the ZeRO stage; no tasks wait for each other in a circle.
+once; outputs of encoders fit where they stand; groups, splits, shares and meshes are possible; token caps hold; the
+kind of sync suits the ZeRO stage; no tasks wait for each other in a circle.
 """
 
 from collections import Counter

@@ -173,7 +173,12 @@ Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
 
 
 class Edge(Spec):
-    """Outputs of one module are resharded into inputs of another."""
+    """Outputs of an encoder are resharded into inputs of a decoder: they stand in place of the embeddings of the first
+    tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
+
+    Where rows lie follows from the groups' splits on both sides; `reshard` names for readers what comes of it: zig-zag
+    where the reader's groups are rings.
+    """
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")

@@ -19,6 +19,7 @@ from planner.profiling.measure import Collector, OnProgress, measure
 from planner.profiling.piece import Piece
 from planner.specs.base import changed
 from planner.specs.job import Dtype
+from planner.specs.layers import experts_of
 from planner.specs.model import Model, Module, head_dim, kv_heads
 from planner.specs.profile import Collective, Point, Profile, Provenance
 
@@ -109,9 +110,11 @@ def chosen(journal: Journal, asked: Sequence[Subject]) -> tuple[list[Subject], l
 
 
 def unsupported(spec: Module) -> str | None:
-    """Why a module cannot run; asked only when there is something to run, because it loads torch."""
+    """Why a module cannot be measured; asked only when there is something to run, because it loads torch."""
     from planner.models import build
 
+    if experts_of(spec):  # a profile has seconds of one kind of layer, whose tokens stay on their rank
+        return "layers with experts cannot be measured yet, only those of dense modules"
     return build.unsupported(spec)
 
 

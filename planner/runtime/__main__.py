@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--verify", action="store_true")
     made.add_argument("--dtype", choices=get_args(Dtype))
     made.add_argument("--data", type=Path, help="a folder of tokens; else synthetic items")
+    made.add_argument("--weights", type=Path, help="a checkpoint of Hugging Face; else drawn weights")
     made.add_argument("--seed", type=int)
     made.add_argument("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION", help="such as 90s, 1h30m")
     made.add_argument("--metrics", type=Path, metavar="FILE", help="a JSON line for each step is added to it")

@@ -1,8 +1,8 @@
-"""Outputs of encoders on their way to what reads them, and their gradients back, in messages that both ends know before.
+"""Outputs of encoders on their way to what reads them, and their gradients back.
 
-A send of outputs is a task of all ranks that have some and of all that may read some: one message from each rank to
-each other that reads rows it has. What a rank reads of its own it copies. Gradients take the same way back, and a row
-that several ranks read gets the sum of theirs.
+Both ends know every message before. A send of outputs is a task of all ranks that have some and of all that may read
+some: one message from each rank to each other that reads rows it has. What a rank reads of its own it copies. Gradients
+take the same way back, and a row that several ranks read gets the sum of theirs.
 """
 
 from collections import defaultdict
@@ -43,26 +43,24 @@ class Edges:
             flights[key].batch = replace(flights[key].batch, features=self.room(key, of_flight))
 
     def room(self, key: Key, reading: Sequence[Wire]) -> Features:
-        rows = []
+        """For all that one micro-batch reads on this rank."""
+        rows: list[int] = []
         for wire in reading:
-            self.slots[wire] = sum(map(len, rows))
-            rows.append(torch.arange(wire.route.to, wire.route.to + wire.route.rows))
-        values = torch.zeros(
-            sum(map(len, rows)),
-            self.plan.uses.models[key[0]].hidden,
-            dtype=self.computed[key[0]],
-            device=self.device,
-        )
-        return Features(torch.cat(rows).to(self.device), values)
+            self.slots[wire] = len(rows)
+            rows += range(wire.route.to, wire.route.to + wire.route.rows)
+        return Features(torch.tensor(rows, device=self.device), self.zeros(key[0], len(rows), self.computed[key[0]]))
+
+    def zeros(self, reader: str, rows: int, dtype: torch.dtype) -> Tensor:
+        """[rows, hidden] of what reads."""
+        return torch.zeros(rows, self.plan.uses.models[reader].hidden, dtype=dtype, device=self.device)
 
     def coming(self, send: Task) -> Iterator[tuple[int, Callable[[], Tensor]]]:
         """From whom this rank gets a message, and what makes memory for it."""
         for (source, target), carried in messages(self.wires[crossing(send)], send.of).items():
             if target == self.rank != source:
                 reader = carried[0].reader[0]
-                rows = sum(wire.route.rows for wire in carried)
-                width, dtype = self.plan.uses.models[reader].hidden, self.computed[send.module if send.of == "F" else reader]
-                yield source, partial(torch.empty, rows, width, dtype=dtype, device=self.device)
+                dtype = self.computed[send.module if send.of == "F" else reader]
+                yield source, partial(self.zeros, reader, sum(wire.route.rows for wire in carried), dtype)
 
     def send(self, task: Task) -> None:
         for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():
@@ -95,7 +93,7 @@ class Edges:
     @torch.no_grad()
     def put(self, x: Tensor, carried: Sequence[Wire], of: str) -> None:
         """Where the other end wants it."""
-        for wire, part in zip(carried, x.split([wire.route.rows for wire in carried]), strict=True):
+        for wire, part in zip(carried, torch.split(x, [wire.route.rows for wire in carried]), strict=True):
             if of == "F":
                 slot = self.slots[wire]
                 self.values(wire)[slot : slot + len(part)].copy_(part)

@@ -76,7 +76,7 @@ class Executor:
         self.prepare(tasks, own)
         held = sum(self.flight(task).rows for task in own if task.phase == "F" and self.local.ends(task))
         self.clock.start()
-        doing = [task for task in own if not inside(task)]
+        doing = [task for task in own if not self.inside(task)]
         noted = [self.run(task) for task in doing if not closes(task)]
         clipped = self.norm.settle() if self.norm else None
         noted += [self.run(task) for task in doing if closes(task)]
@@ -116,6 +116,11 @@ class Executor:
         if self.worker.kind == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
 
+    def inside(self, task: Task) -> bool:
+        """Whether FSDP2 does this task inside others: the collectives of a micro-batch."""
+        once = task.micro_batch is None or task.module in self.local.apart
+        return task.phase in ("gather", "sync") and not once
+
     def key(self, task: Task) -> Key:
         return key_of(task, self.local.stage(task).layers[0])
 
@@ -136,7 +141,7 @@ class Executor:
 
     def timed(self, noted: Sequence[Noted], own: Sequence[Task]) -> Iterator[Pass]:
         """In seconds, and each collective with the task that it belongs to."""
-        inner = {(task.phase, place(task)): task.id for task in own if inside(task)}
+        inner = {(task.phase, place(task)): task.id for task in own if self.inside(task)}
         for note in noted:
             at = place(note.task)
             meetings: dict[Phase, tuple[Meeting, ...]] = {
@@ -171,6 +176,8 @@ class Executor:
         with flight.keeping():
             flight.output = stage.network(flight.batch, x, task.layers)
         self.loss += flight.batch.auxiliary.total(task.layers)
+        if stage.apart and task.layers[-1] == stage.layers[-1]:
+            stage.release()
         if self.local.ends(task):
             flight.output = flight.output / self.targets
             self.loss += flight.output.detach()
@@ -214,7 +221,7 @@ class Executor:
             flight.gradient = x
 
     def gather(self, task: Task) -> None:
-        """After the update, for the next step."""
+        """After the update, for the next step; or for the passes of a micro-batch."""
         for stage in self.local.of_module(task):
             stage.gather()
 
@@ -227,11 +234,6 @@ class Executor:
         """From gradients that a rank alone holds, too, which no sync has brought into place."""
         self.local.settle(task.module)
         self.optimizers[task.module].step()
-
-
-def inside(task: Task) -> bool:
-    """Whether FSDP2 does this task inside others: the collectives of a micro-batch."""
-    return task.phase in ("gather", "sync") and task.micro_batch is not None
 
 
 def closes(task: Task) -> bool:

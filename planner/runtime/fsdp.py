@@ -4,6 +4,7 @@ One private way in: `reduce` runs what FSDP2's own hooks would run at the end of
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
 
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime import rounded
@@ -24,10 +26,24 @@ COMPUTED = {**STORED, "bf16": torch.bfloat16}  # of activations
 def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, again: bool) -> None:
     """Spread the parameters of a unit that no other unit has over a group. `again`: gathered anew in each backward."""
     mesh = DeviceMesh.from_group(group, device.type)
-    fully_shard(unit, mesh=mesh, mp_policy=precision(dtype), reshard_after_forward=None if again else False)
+    fully_shard(
+        unit,
+        mesh=mesh,
+        shard_placement_fn=partial(along, ranks=mesh.size()),
+        mp_policy=precision(dtype),
+        reshard_after_forward=None if again else False,
+    )
     made: Any = unit
     made.set_force_sum_reduction_for_comms(True)
     made.set_gradient_divide_factor(1.0)
+
+
+def along(parameter: nn.Parameter, ranks: int) -> Shard | None:
+    """The dim that ranks share out: the first; but where it is too small for all of them to have some, as with few
+    experts on many ranks, one that divides.
+    """
+    even = [dim for dim, size in enumerate(parameter.shape) if size % ranks == 0]
+    return Shard(even[0]) if len(parameter) < ranks and even else None
 
 
 def precision(dtype: Dtype) -> MixedPrecisionPolicy:

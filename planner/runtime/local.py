@@ -41,6 +41,9 @@ class Local:
         self.stages: dict[str, list[Stage]] = {}
         self.loaders: dict[str, Loader] = {}
         self.fed = {edge.source: edge.target for edge in plan.edges}  # module → the module that reads its outputs
+        # In the order of another module the passes of a micro-batch may be cut and lie apart: then ranks meet in the
+        # gathers and syncs of ZeRO-3 alone.
+        self.apart = {name for name in self.fed if plan.layouts[name].zero == 3}
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
                 continue
@@ -50,8 +53,8 @@ class Local:
             dispatch = dispatch_over(layout, self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
-                stage.network.feeds = name in self.fed
-                stage.materialise(self.groups, options.seed)
+                stage.network.feeds, stage.apart = name in self.fed, name in self.apart
+                stage.materialise(self.groups, options.seed, options.weights)
 
     @property
     def computed(self) -> dict[str, torch.dtype]:
@@ -64,7 +67,7 @@ class Local:
         return next(stage for stage in self.stages[task.module] if task.layers[0] in stage.layers)
 
     def of_module(self, task: Task) -> list[Stage]:
-        return self.stages[task.module]
+        return [stage for stage in self.stages[task.module] if set(stage.layers) <= set(task.layers)]
 
     def settle(self, module: str) -> None:
         """Gradients that no sync has brought into their place, as those of a rank that shares its states with none, and

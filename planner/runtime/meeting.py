@@ -11,10 +11,11 @@ from planner.errors import InputError
 from planner.plan.feeding import feeding
 from planner.plan.model import Plan
 from planner.plan.shares import runs_on
+from planner.plan.sharing import meets
 from planner.plan.task import Task
+from planner.runtime.rehearsal import Lists, Rehearsal
 from planner.runtime.wires import Crossing, Wire, crossing, on_edge, wires
 
-Lists = Mapping[int, Sequence[Task]]  # by rank: what it does, in its order
 ORDER = "let all ranks take their tasks in one order, each behind what it waits for"
 
 
@@ -33,19 +34,31 @@ def require_meeting(plan: Plan, lists: Lists, where: str) -> None:
     carried = wires(plan, [*tasks.values()])
     for wrong in (*early(lists), *misfits(plan, [*tasks.values()], carried)):
         raise InputError(wrong, where=where, fix=ORDER)
-    stuck = Ranks(lists, carried).run()
+    stuck = Rehearsal(lists, carried, meeting(plan)).run()
     if stuck:
         raise InputError(stuck, where=where, fix=ORDER)
 
 
+def meeting(plan: Plan) -> set[str]:
+    """Modules whose ranks exchange something within the passes of a micro-batch, whichever group they work in: those of
+    an encoder meet in gathers and syncs instead (Local.apart).
+    """
+    apart = {edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3}
+    return {name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name])} - apart
+
+
 def early(lists: Lists) -> Iterator[str]:
-    """Tasks in front of one that they wait for on the same rank."""
+    """Tasks in front of one that they wait for on the same rank, or that wait for one which nobody does."""
+    known = {task.id for own in lists.values() for task in own}
     for rank, own in lists.items():
         position = {task.id: at for at, task in enumerate(own)}
         for at, task in enumerate(own):
             late = [awaited for awaited in task.after if position.get(awaited, -1) > at]
             if late:
                 yield f"rank {rank} would begin {task.id} before {late[0]}, for which it waits"
+            never = [awaited for awaited in task.after if awaited not in known]
+            if never:
+                yield f"rank {rank} would wait for ever in {task.id}: nobody does {never[0]}"
 
 
 def misfits(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:
@@ -89,60 +102,3 @@ def lost(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[
                 came = [row for r in routes if r.item == item for row in range(r.first, r.last)]
                 if sorted(came) != [*range(rows)]:
                     yield f"{send.id} brings {len(set(came))} of {rows} outputs of item {item} to those that read them"
-
-
-class Ranks:
-    """All of them, at once: each where it stands in its list."""
-
-    def __init__(self, lists: Lists, carried: Mapping[Crossing, Sequence[Wire]]) -> None:
-        self.lists, self.carried = lists, carried
-        self.at = dict.fromkeys(lists, 0)
-        self.sent: set[tuple[str, int]] = set()  # task, rank
-
-    def run(self) -> str:
-        """Why they never end; nothing if they do."""
-        moved = True
-        while moved:
-            moved = False
-            for rank in self.lists:
-                while (task := self.task(rank)) and self.may(rank, task):
-                    for member in self.together(rank, task):
-                        self.at[member] += 1
-                    self.sent.add((task.id, rank))
-                    moved = True
-        waiting = [(rank, task) for rank in self.lists if (task := self.task(rank))]
-        if not waiting:
-            return ""
-        rank, task = waiting[0]
-        others = [other for other in self.awaited(rank, task) if other != rank]
-        elsewhere = [f"rank {other} {self.place(other)}" for other in others[:3]]
-        return f"rank {rank} would wait for ever in {task.id}: {', '.join(elsewhere)}"
-
-    def task(self, rank: int) -> Task | None:
-        own, at = self.lists.get(rank, ()), self.at.get(rank, 0)
-        return own[at] if at < len(own) else None
-
-    def place(self, rank: int) -> str:
-        task = self.task(rank)
-        return f"waits in {task.id}" if task else "is at the end"
-
-    def may(self, rank: int, task: Task) -> bool:
-        return not self.awaited(rank, task)
-
-    def awaited(self, rank: int, task: Task) -> list[int]:
-        """The ranks that are not there yet, or have not sent yet."""
-        if task.phase == "send":
-            return []
-        if task.phase == "recv":
-            return [source for source in self.sources(rank, task) if (task.after[0], source) not in self.sent]
-        return [other for other in task.ranks if (there := self.task(other)) is None or there.id != task.id]
-
-    def sources(self, rank: int, recv: Task) -> list[int]:
-        if not on_edge(recv):
-            return [recv.peers[recv.ranks.index(rank)]]
-        pairs = {wire.pair(recv.of) for wire in self.carried.get(crossing(recv), ())}
-        return sorted(source for source, target in pairs if target == rank)
-
-    def together(self, rank: int, task: Task) -> Sequence[int]:
-        """Who goes on with it."""
-        return (rank,) if task.phase in ("send", "recv") else task.ranks

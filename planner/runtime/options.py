@@ -20,6 +20,7 @@ class RunOptions:
     metrics: Path | None = None  # a line for each step is added to this file
     base: Path = Path()  # where the plan lies: from there its folder of further steps is named
     data: Path | None = None  # a folder of tokens, of which item i is row i (models/tokens.py); None: synthetic items
+    weights: Path | None = None  # a checkpoint of Hugging Face from which decoders start; None: drawn weights
 
     def count(self, plan: Plan) -> int:
         """How many steps the run has. Raises InputError when nothing says it."""

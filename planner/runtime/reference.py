@@ -11,9 +11,10 @@ from torch import Tensor
 from planner.errors import RunFailed
 from planner.models.auxiliary import Auxiliary
 from planner.models.batch import Batch, Features
-from planner.models.build import build, init_weights
+from planner.models.build import build
 from planner.models.data import batch_from
 from planner.models.network import Network
+from planner.models.pretrained import first_weights
 from planner.plan.feeding import Item, feeding
 from planner.plan.task import Task
 from planner.runtime import whole
@@ -41,7 +42,7 @@ class Reference:
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
-            init_weights(self.models[name], options.seed)
+            first_weights(self.models[name], self.models[name].spec, options.seed, options.weights)
             self.models[name].feeds = name in local.fed
 
     @torch.no_grad()
@@ -95,7 +96,6 @@ class Reference:
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
         }
-
 
     def batch(self, module: str, pack: Pack, scale: float) -> Batch:
         """Items with the outputs of all encoder items that feed them."""

@@ -54,7 +54,7 @@ class Verified:
     items: int  # each worked on exactly once
     loss_rel_err: float
     grad_rel_err: float
-    worst: str  # the parameter that has it
+    worst: str  # the parameter that has it; empty: forwards alone leave no gradients
 
 
 @dataclass(frozen=True, slots=True)

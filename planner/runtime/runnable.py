@@ -5,11 +5,13 @@ from typing import get_args
 
 from planner.errors import InputError
 from planner.launch.worker import Kind
-from planner.plan.model import Plan
+from planner.plan.expand import expand
+from planner.plan.model import Plan, assignments
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
 from planner.specs.job import Dtype
 from planner.specs.layers import experts_of
+from planner.specs.model import Decoder
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
@@ -37,8 +39,13 @@ def require_options(options: RunOptions) -> None:
 
 def require_known(plan: Plan) -> None:
     """Raises InputError with the first thing that this runtime does not do."""
+    from planner.runtime.meeting import lists_of, require_meeting
+
     for message, where, fix in refusals(plan):
         raise InputError(message, where=where, fix=fix)
+    for number in range(len(plan.steps)):
+        tasks = expand(plan, number)
+        require_meeting(plan, lists_of(tasks), f"steps[{number}]")
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
@@ -48,6 +55,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
             yield message, f"layouts.{name}.experts", "an etp that divides the hidden size"
     yield from group_refusals(plan)
+    yield from head_refusals(plan)
 
 
 def group_refusals(plan: Plan) -> Iterator[Refusal]:
@@ -57,10 +65,22 @@ def group_refusals(plan: Plan) -> Iterator[Refusal]:
             yield message, f"groups.{name}", "give it whole devices"
 
 
+def head_refusals(plan: Plan) -> Iterator[Refusal]:
+    """Tensor parallelism shares out the heads first, and Ulysses those of each of its ranks."""
+    rows = (row for step in plan.steps for row in step.micro_batches)
+    for module, group in sorted({(a.module, a.group) for row in rows for a in assignments(plan, row)}):
+        heads, tp = plan.uses.models[module].heads, plan.layouts[module].mesh.get("tp", 1)
+        ways = plan.groups[group].split.get("ulysses", 1)
+        if heads // tp % ways:
+            message = f"the {heads // tp} heads of a rank with tp = {tp} do not spread over {ways} ranks"
+            yield message, f"groups.{group}", "another degree, a ring, or a smaller tp"
+
+
 def require_models(plan: Plan, options: RunOptions) -> None:
     """The model exists here, and can take every item, of which the data has as much as the plan says."""
     from planner.models.build import unsupported
     from planner.models.data import check_batch
+    from planner.models.pretrained import require_weights
     from planner.models.tokens import source_of
 
     source = source_of(options.data, options.seed)
@@ -71,6 +91,12 @@ def require_models(plan: Plan, options: RunOptions) -> None:
         items = [*plan.uses.items.get(name, {}).items()]
         check_batch(spec, items)
         source.check(spec, items)
+    if options.weights is not None:
+        decoders = [plan.uses.models[name] for name in plan.layouts if isinstance(plan.uses.models[name], Decoder)]
+        if len(decoders) != 1:
+            message = f"weights are of one decoder, the plan has {len(decoders)}"
+            raise InputError(message, where="weights", fix="leave them out")
+        require_weights(decoders[0], options.weights)
 
 
 def plan_kind(plan: Plan) -> Kind:

@@ -9,6 +9,7 @@ with whole states on every rank. Gradients are sums over ranks; whoever computes
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from planner.launch.groups import Groups
-from planner.models.build import build, init_weights
-from planner.models.held import Held, Part, Split, splits_of
+from planner.models.build import build
+from planner.models.held import Held, Part, Split, expert_names, splits_of
+from planner.models.pretrained import first_weights
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, groups_over
 from planner.plan.model import Layout
 from planner.runtime import fsdp
@@ -42,18 +44,19 @@ class Stage:
         self.units: list[FSDPModule] = []
         self.shards: dict[str, nn.Parameter] = {}
         self.experts = expert_names(self.network)
+        self.apart = False  # ZeRO-3 whose gathers and reductions are tasks apart from passes, which may be cut
         self.piles = False  # whether gradients of other micro-batches wait for those of weights
         self.settled = False  # whether gradients are summed over ranks with the same parameters (settle.py)
 
-    def materialise(self, groups: Groups, seed: int) -> None:
-        """Spread it over its ranks, and give it its first weights."""
+    def materialise(self, groups: Groups, seed: int, weights: Path | None = None) -> None:
+        """Spread it over its ranks, and give it its first weights: those of a checkpoint, or drawn ones."""
         rank = self.clock.rank
         for part in expert_units(self.network):
             self.spread(part, groups, expert_states(self.layout, rank))
         for unit in [*self.network.layers.values(), self.network]:
             self.spread(unit, groups, states(self.layout, rank))
         self.network.to_empty(device=self.clock.device)
-        init_weights(self.network, seed)
+        first_weights(self.network, self.spec, seed, weights)
         self.shards = dict(self.network.named_parameters())  # the network shows others while it is gathered
         if self.once:
             self.gather()
@@ -61,7 +64,7 @@ class Stage:
     def spread(self, unit: Any, groups: Groups, over: tuple[Ranks, Ranks]) -> None:
         """`over`: the ranks that share its states, and those that have the same of them."""
         shards, replicas = over
-        fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, again=not self.once)
+        fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, again=not (self.once or self.apart))
         rounds = self.layout.gradients == "bf16"
         fsdp.measure(unit, self.clock, rounds)
         if len(replicas) > 1:
@@ -71,15 +74,18 @@ class Stage:
     def hold(self) -> None:
         """At the begin of a step."""
         self.reduced, self.settled, self.piles = not self.once, False, False
-        fsdp.hold(self.units, self.once)
+        fsdp.hold(self.units, self.once or self.apart)
 
     @contextmanager
     def backward(self, whole: bool) -> Iterator[None]:
         """Around a backward; of one in two, around the first pass, behind which nothing is reduced."""
         self.piles |= not whole
-        fsdp.keep(self.units, self.once or self.piles)
+        if self.apart:
+            self.gather()
+        held = self.once or self.apart
+        fsdp.keep(self.units, held or self.piles)
         yield
-        fsdp.keep(self.units, self.once)
+        fsdp.keep(self.units, held)
         if whole and self.piles:
             self.pile_up()
 
@@ -94,11 +100,20 @@ class Stage:
         """The gradients that piled up."""
         fsdp.reduce(self.root, self.units)
         self.reduced = True
+        if self.apart:
+            fsdp.hold(self.units, True)
 
     def gather(self) -> None:
-        """Every unit, until a reduction."""
+        """Every unit, until a reduction; anew where other ranks may have let go of them."""
+        if self.apart:
+            self.release()
         for unit in self.units:
             unit.unshard()
+
+    def release(self) -> None:
+        """A forward is over, and what it gathered is needed no more until its backward."""
+        for unit in self.units:
+            unit.reshard()
 
     @property
     def root(self) -> FSDPModule:
@@ -147,16 +162,6 @@ def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
 def expert_units(network: nn.Module) -> list[nn.Module]:
     """Modules whose parameters are experts."""
     return [module for module in network.modules() if getattr(module, "are_experts", False)]
-
-
-def expert_names(network: nn.Module) -> set[str]:
-    """Parameters that lie in the mesh of the experts."""
-    return {
-        f"{prefix}.{name}"
-        for prefix, module in network.named_modules()
-        if getattr(module, "are_experts", False)
-        for name, _ in module.named_parameters()
-    }
 
 
 def whole(tensor: Any) -> Tensor:

@@ -2,8 +2,8 @@
 
 The first passes through a sharded model, the first update and the first exchange over a group import modules of torch,
 choose kernels, get memory, make optimizer states and connect processes: seconds that no later step pays. So the ranks
-first run the first micro-batch of the plan (where modules feed each other, its first step), with an update that changes no weight, and each group exchanges a few
-bytes. Gradients and optimizer states of it are dropped.
+first run the first micro-batch of the plan (where modules feed each other, its first step), with an update that changes
+no weight, and each group exchanges a few bytes. Gradients and optimizer states of it are dropped.
 """
 
 from collections.abc import Sequence

@@ -52,10 +52,7 @@ def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
         return {}
     fed = feeding(plan)
     readers = {
-        (task.module, item): task
-        for task in tasks
-        if task.phase == "F" and task.layers[0] == 0
-        for item in task.items
+        (task.module, item): task for task in tasks if task.phase == "F" and task.layers[0] == 0 for item in task.items
     }
     return {
         crossing(task): [*cell_wires(plan, task, fed, readers)]

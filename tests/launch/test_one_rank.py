@@ -24,7 +24,7 @@ def step(worker):
     with joined(worker, timeout_s=60):
         model = build(SPEC, device=torch.device("meta"))
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-        for unit in [*model.layers, model]:
+        for unit in [*model.layers.values(), model]:
             fully_shard(unit, mp_policy=policy)
             unit.set_force_sum_reduction_for_comms(True)
             unit.set_gradient_divide_factor(1.0)

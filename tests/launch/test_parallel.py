@@ -10,14 +10,17 @@ from planner.launch.collectives import COLLECTIVES, prepare, time_collective
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
 from planner.launch.processes import launch
-from planner.launch.ulysses import exchange_over
+from planner.launch.sequence import Sharing, exchange_over
+from planner.launch.ulysses import Ulysses
 from planner.launch.worker import joined
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch, token_unit
 from planner.models.exchange import WHOLE
 from planner.models.held import Held
+from planner.plan.task import Split
 from planner.specs.dealing import even_sizes
 from planner.specs.model import Decoder, Vit
+from planner.specs.parts import Latent
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
 SHAPES = {
@@ -25,6 +28,8 @@ SHAPES = {
     "gqa 8/2": Decoder(**GQA, kv_heads=2, bias="qkv"),
     "gpt": Decoder(**GQA, gated=False, norm="layer", bias="all", positions="learned", max_positions=40, tied=True),
     "vit": Vit(layers=2, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6),
+    "sinks": Decoder(**GQA, kv_heads=2, qk_norm=True, sinks=True, window=5, full_every=2),
+    "latent": Decoder(**GQA, latent=Latent(q_rank=12, kv_rank=8, rope_dim=2, nope_dim=4, value_dim=3)),
 }
 PAIR, THREE, ALL = (0, 1), (1, 2, 3), (0, 1, 2, 3)
 CATALOGUE = [PAIR, THREE, (0, 2), (1, 3), ALL, (0,), (2,), (3,), PAIR]
@@ -82,7 +87,7 @@ def check_group(groups, spec, ranks, split):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     meter = Meter()
-    exchange = exchange_over(groups, ranks, split(52, len(ranks), token_unit(spec)), meter)
+    exchange = Ulysses(groups[ranks], split(52, len(ranks), token_unit(spec)), meter)
     loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / 52
     loss.backward()
     summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
@@ -117,8 +122,8 @@ def run_rows(groups, spec, model):
     sum_of_losses = torch.zeros((), dtype=torch.float64)
     for row in rows:
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
-        tokens = sum(length for _, length in documents)
-        exchange = exchange_over(groups, ranks, even_sizes(tokens, len(ranks), token_unit(spec)), Meter())
+        lengths = [length for _, length in documents]
+        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, token_unit(spec)), Meter())
         loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / total
         loss.backward()
         sum_of_losses += loss.detach()
@@ -147,14 +152,16 @@ def check_groups(groups):
     assert groups[ALL] is dist.group.WORLD
     for ranks in mine:
         assert dist.get_process_group_ranks(groups[ranks]) == list(ranks)
-    assert exchange_over(groups, (rank,), (7,), Meter()) is WHOLE
+    assert exchange_over(groups, Sharing((rank,), Split(), (7,)), Meter()) is WHOLE
+    with pytest.raises(ValueError, match="4 ranks are not 3 sub-groups of 1"):
+        exchange_over(groups, Sharing(ALL, Split(1, 3), (7,)), Meter())
 
 
 def check_exchange(groups):
     """To heads and back is the identity; in between every token of some heads; bytes are those that leave a rank."""
     rank, sizes = dist.get_rank(), (3, 0, 5, 2)
     meter = Meter()
-    exchange = exchange_over(groups, ALL, sizes, meter)
+    exchange = Ulysses(groups[ALL], sizes, meter)
     ((_, start, stop),) = exchange.held([10]) or [(0, 3, 3)]
     q, k = (torch.arange(10.0 * heads * 2).view(10, heads, 2) for heads in (8, 2))
     got = exchange.seq_to_heads(q[start:stop], k[start:stop], k[start:stop])
@@ -231,4 +238,4 @@ def test_parallel_equals_single():
         if found and any(not error <= allowed for error, allowed in zip(found, TOLERANCE.get(name, EXACT), strict=True))
     }
     assert not wrong
-    assert sum(found is not None for found in on_ranks[1].values()) == 24  # rank 1 is in all of the groups
+    assert sum(found is not None for found in on_ranks[1].values()) == 34  # rank 1 is in all of the groups

@@ -50,12 +50,13 @@ def seen_by(spans, lengths, masking):
 @settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(2, 6), st.sampled_from([None, 7]))
 def test_causal_work_is_balanced(lengths, ring, window):
-    """No rank has more pairs than another but for a few rows of each document; no contiguous dealing does as well."""
+    """But for two rows of each document, and what the first tokens do not find in their window."""
     masking = Masking(True, window)
     work = [seen_by(spans, lengths, masking) for spans in zigzag(lengths, ring)]
     assert sum(work) == sum(attended_pairs(length, True, window) for length in lengths)
-    assert max(work) - min(work) <= 2 * sum(min(length, window or length) for length in lengths)
-    if len(lengths) == 1 and lengths[0] % (2 * ring) == 0 and window is None:
+    allowed = [2 * length if window is None else 2 * window + window**2 // 2 for length in lengths]
+    assert max(work) - min(work) <= sum(allowed)
+    if window is None and all(length % (2 * ring) == 0 for length in lengths):
         assert len(set(work)) == 1
 
 
@@ -63,10 +64,10 @@ def test_causal_work_is_balanced(lengths, ring, window):
 def test_what_is_computed_of_a_long_document_is_balanced_too(window):
     masking, ring = Masking(True, window), 4
     dealings = zigzag([16384], ring)
-    most = longest(masking)
+    most = longest(masking, fused=False)
     cut = [pieces(spans, masking, most) for spans in dealings]
     work = [sum(pair.products for keys in cut for pair in pairs(queries, keys, masking)) for queries in cut]
-    assert max(work) <= 1.05 * min(work)
+    assert max(work) - min(work) <= (window or 0) * most * 2
     assert sum(work) <= 1.1 * attended_pairs(16384, True, window) + 16384 * 2 * most
     contiguous = [pieces(dealt([16384], (ring, 1), place), masking, most) for place in range(ring)]
     naive = [sum(p.products for keys in contiguous for p in pairs(queries, keys, masking)) for queries in contiguous]
@@ -85,9 +86,10 @@ CASES = {  # ranks -> split
 DOCUMENTS = {"long": [23, 8, 40], "short": [1, 1, 3, 2], "one token": [1], "one": [32]}
 
 
-def whole(lengths, heads, dtype):
+def whole(lengths, dtype):
+    """q, k, v of another width, sinks."""
     generator = torch.Generator().manual_seed(3)
-    shapes = [(sum(lengths), heads, 6), (sum(lengths), 2, 6), (sum(lengths), 2, 5), (heads,)]
+    shapes = [(sum(lengths), 4, 6), (sum(lengths), 2, 6), (sum(lengths), 2, 5), (4,)]
     return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
 
 
@@ -101,8 +103,7 @@ def own_rows(spans, lengths):
 def check(groups, case, lengths, masking, dtype):
     """Largest error of a rank's outputs, and of the gradients of its rows, beside those of one process."""
     ranks, split = CASES[case]
-    heads = 3 * split.ulysses if case == "ulysses 2" else 4
-    tensors = whole(lengths, 4 if heads % 2 == 0 and heads != 6 else 6, dtype)
+    tensors = whole(lengths, dtype)
     sinks = tensors[3] if masking.causal else None
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
     out = packed_attention(*tensors[:3], cu_seqlens, masking, sinks)
@@ -140,14 +141,10 @@ def check_bytes(groups, case, backward):
 
 def planned_bytes(split, tokens=96):
     """Float32: around the ring in one forward; through sub-groups."""
-    ring = len_of(split) * tokens * ring_elements(SPEC, split.ulysses, split.ring)
+    ring = split.ulysses * split.ring * tokens * ring_elements(SPEC, split.ulysses, split.ring)
     own = (split.ulysses - 1) / split.ulysses
     heads = tokens * exchange_elements(SPEC, split.ulysses) * own if split.ulysses > 1 else 0
     return 4 * ring, 4 * heads
-
-
-def len_of(split):
-    return split.ulysses * split.ring
 
 
 def body(worker):

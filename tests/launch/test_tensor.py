@@ -168,7 +168,9 @@ def check_chunks(groups):
     want.backward()
     close(over_ranks(loss), want.detach())
     first, last = batch.tensor.part.span(SPEC.vocab)
-    torch.testing.assert_close(model.embedding.weight.grad, single.embedding.weight.grad[first:last], rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        model.embedding.weight.grad, single.embedding.weight.grad[first:last], rtol=0, atol=1e-10
+    )
 
 
 CHECKS = [check_identities, check_adjoints, check_bytes, check_layer_bytes, check_nobody_else, check_vocabulary,

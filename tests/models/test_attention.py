@@ -88,8 +88,11 @@ def test_pairs_hold_every_score_that_is_seen_once(masking, most):
     total = torch.zeros(21, 21, dtype=torch.int)
     for pair in pairs(cut, cut, masking):
         sees = torch.ones_like(total[pair.queries, pair.keys], dtype=torch.bool)
-        sees = sees if pair.whole else ~hidden(pair, masking, torch.device("cpu"))
-        assert sees.any() and (pair.whole or not sees.all())
+        unseen = hidden(pair, masking, torch.device("cpu"))
+        sees = sees if unseen is None else ~unseen
+        lower = torch.ones(len(sees), len(sees)).tril().bool()
+        assert sees.any() and (pair.seen == "all") == bool(sees.all())
+        assert (pair.seen == "triangle") == (unseen is not None and torch.equal(unseen, lower.logical_not()))
         total[pair.queries, pair.keys] += sees
     want = torch.block_diag(*(seen(length, masking).int() for length in LENGTHS))
     assert torch.equal(total, want.int())

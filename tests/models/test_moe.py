@@ -17,7 +17,7 @@ from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.deferred import Store, deferring
 from planner.models.dispatch import HERE, Choice, combined
-from planner.models.held import WHOLE_MODULE
+from planner.models.held import WHOLE_MODULE, Part, expert_names, splits_of
 from planner.models.moe import Moe, capped, imbalance
 from planner.specs.model import Decoder
 from planner.specs.parameters import layer_parameters, parameters
@@ -281,3 +281,26 @@ def test_parameters_are_counted_exactly():
         assert sum(p.numel() for p in model.parameters()) == parameters(spec).total
         for layer, kind in (("0", "dense"), ("2", "moe")):
             assert sum(p.numel() for p in model.layers[layer].parameters()) == layer_parameters(spec, kind)
+
+
+def test_first_weights_of_an_expert_are_those_of_its_number():
+    """Whoever holds it, and whatever part of it."""
+    spec = Decoder(**SHAPE, **PARTS["gpt"], moe=Experts(**EXPERTS))
+    whole = build(spec)
+    init_weights(whole, 2)
+    wanted = dict(whole.named_parameters())
+    for ep, etp in itertools.product(range(3), range(2)):
+        held = replace(WHOLE_MODULE, ep=Part(ep, 3), etp=Part(etp, 2))
+        part = build(spec, held=held)
+        init_weights(part, 2)
+        splits = splits_of(part)
+        for name in expert_names(part):
+            want = wanted[name]
+            for split in splits[name]:
+                first, last = split.part.span(want.shape[split.dim])
+                want = want.narrow(split.dim, first, last - first)
+            assert torch.equal(part.get_parameter(name), want), name
+    up, bias = wanted["layers.1.mlp.experts.up"], wanted["layers.1.mlp.experts.up_bias"]
+    assert not torch.equal(up[0], up[1])
+    assert 0.8 < up.std() * spec.hidden**0.5 < 1.2
+    assert bias.eq(0).all()

@@ -59,8 +59,8 @@ def test_chunks_of_the_loss_change_nothing_and_bound_the_logits(monkeypatch):
     whole = loss_and_gradients(network(spec), batches)
     model, seen = network(spec), []
     model.loss_tokens = 7
-    inner = model._loss
-    monkeypatch.setattr(model, "_loss", lambda x, targets: (seen.append(len(x)), inner(x, targets))[1])
+    inner = model._losses
+    monkeypatch.setattr(model, "_losses", lambda tensor, x, y: (seen.append(len(x)), inner(tensor, x, y))[1])
     assert_same(loss_and_gradients(model, batches), whole)
     assert max(seen) == 7
     assert sum(seen) == 2 * 32  # once forward, once again backward
@@ -78,7 +78,7 @@ def test_no_token_sees_a_later_one_or_another_document():
     model = network(spec)
     batch = packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch).detach().requires_grad_()
-    y = model.layers[0](x, model.rotary(x, batch), batch)
+    y = model.layers["0"](x, model.rotary(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[9].sum(), x)  # the second token of the second document
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
 

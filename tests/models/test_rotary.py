@@ -5,7 +5,7 @@ import torch
 
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.layer import norm
+from planner.models.norms import norm
 from planner.models.rotary import rotary_table, rotate
 from planner.specs.base import changed
 from planner.specs.model import Decoder, Vit
@@ -19,7 +19,9 @@ def test_pairs_turn_by_powers_of_the_base(base, width):
     positions = torch.tensor([0, 1, 5, 4000])
     x = torch.randn(4, 3, width, dtype=torch.float64)
     pairs = torch.complex(x[..., : width // 2], x[..., width // 2 :])
-    angles = positions[:, None, None] * torch.tensor([base ** (-2 * i / width) for i in range(width // 2)])
+    angles = positions[:, None, None] * torch.tensor(
+        [base ** (-2 * i / width) for i in range(width // 2)], dtype=torch.float64
+    )
     want = pairs * torch.polar(torch.ones_like(angles), angles)
     got = rotate(x, rotary_table(positions, width, torch.float64, base))
     torch.testing.assert_close(got, torch.cat([want.real, want.imag], -1), rtol=1e-12, atol=1e-12)

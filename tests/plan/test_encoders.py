@@ -20,6 +20,7 @@ PLACES = {
         Place(do="vit.F1[0]", on="v1", before="llm.F0@0"),
         Place(do="vit.F1[1-3]", on="v1", beside="llm.send.F0@0"),
     ),
+    "last of all": (Place(do="vit.F1[6-7]", on="v1", before="llm.F0@0"),),
     "second stage": (Place(do="vit.F1[4-7]", on="v1", after="llm.F0@0"),),
 }
 

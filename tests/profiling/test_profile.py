@@ -13,6 +13,7 @@ from planner.profiling.piece import COLLECTIVES, Span
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.model import Decoder, Model, Vit
+from planner.specs.parts import Experts
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
 
 DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
@@ -191,12 +192,12 @@ def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
 
 
 def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
-    windowed = changed(VIT, window=16)
-    found = profile("toy", model_of(llm=DECODER, vision=windowed), base, OPTIONS, tmp_path / "cpu.yaml")
+    mixture = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=8))
+    found = profile("toy", model_of(llm=DECODER, mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")
     assert set(found.modules) == {"toy/llm"}
-    assert "toy/vision left out" in found.provenance.note
-    with pytest.raises(InputError, match="toy/vision left out: attention within windows"):
-        profile("toy", model_of(vision=windowed), base, OPTIONS, tmp_path / "cpu.yaml")
+    assert "toy/mixture left out" in found.provenance.note
+    with pytest.raises(InputError, match="toy/mixture left out: layers with experts"):
+        profile("toy", model_of(mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")
 
 
 def test_lines_over_other_groups_stay(machine, base, tmp_path):

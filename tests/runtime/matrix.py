@@ -65,6 +65,7 @@ def possible(choice: Choice, size: int) -> bool:
         and data % replica == 0  # type: ignore[operator]
         and (replica == 1 or choice["zero"] != 0)
         and (moe or choice["experts"] == "alone")
+        and (choice["experts"] != "ep and etp" or size // pp % 4 == 0)  # type: ignore[operator]
         and (staged or choice["order"] == "1f1b")
         and (choice["order"] != "zb_h1" or choice["recompute"] == "none")
         and (choice["rows"] == "alike" or data // degree(choice) > 1)

@@ -42,7 +42,7 @@ PLANS = {
 ROUNDED = {
     dtype: {
         order: spread(4, mesh=STAGED, zero=zero, dtype=dtype, order=order, rows=[[(0, 2), (1, 3)]] * 3)
-        for zero, order in ((1, "zb_h1"), (3, LATE), (1, "1f1b"))
+        for zero, order in ((1, "zb_h1"), (3, LATE), (3, MIXED), (1, "1f1b"))
     }
     for dtype in ("float32", "bf16")
 }

@@ -100,7 +100,9 @@ def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
     unit, came = spec.merge**2, {}
     for writer_layout, writer in writers:
         held = [*outputs(runs(spec, writer_layout, writer), unit)]
-        memory = {(run.rank, run.at + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)}
+        memory = {
+            (run.rank, run.at + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)
+        }
         for number, (layout, reader) in enumerate(readers):
             read = readings(runs(LLM, layout, reader), "llm", {item: fed[item] for item in writer.items})
             for route in routes(held, read):

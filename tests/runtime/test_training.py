@@ -24,20 +24,25 @@ from planner.runtime import RunOptions, StepResult, Training, run, whole
 from planner.runtime.ending import Ending
 from planner.runtime.metrics import noting
 from planner.runtime.worker import prepare, trained
+from planner.specs.base import changed
+from planner.specs.parts import Experts
 from tests.runtime.worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[2]
 SIZE, STEPS, SEED = 4, 4, 5
 TRAINING = Training(0.01, schedule="cosine", warmup=2, clip=2.0, betas=(0.9, 0.95), decay=0.1)
 APART = [[(0, 1), (2, 3)], [(0, 1, 2, 3)], [(2, 3)]]
+TIED = changed(DECODER, tied=True)
+MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
 PLANS = {
     "zero 3": spread(SIZE, mesh={"dp": 4}, zero=3, rows=APART),
-    "zero 1": spread(SIZE, mesh={"dp": 4}, zero=1, rows=APART),
     "zero 0": spread(SIZE, mesh={"dp": 4}, zero=0, rows=APART),
     "replicas": spread(SIZE, mesh={"replica": 2, "dp": 2}, zero=2, rows=APART),
     "pp": spread(SIZE, mesh={"pp": 2, "dp": 2}, zero=1, rows=[[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]),
-    "pp alone": spread(SIZE, mesh={"pp": 4}, zero=0),
     "pp, zero 3": spread(SIZE, mesh={"dp": 2, "pp": 2}, vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
+    "tied ends": spread(SIZE, TIED, mesh={"pp": 2, "tp": 2}, zero=0),
+    "tp": spread(SIZE, mesh={"dp": 2, "tp": 2}, zero=1),
+    "experts": spread(SIZE, MOE, mesh={"dp": 4}, zero=1, experts={"ep": 2}, rows=APART),
 }
 
 
@@ -46,7 +51,8 @@ PLANS = {
 
 def alone(plan, training, steps):
     """Norms before clipping, and the weights after each step, of torch's own way to train."""
-    model = build(DECODER, dtype=torch.float64)
+    spec = plan.uses.models["llm"]
+    model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     named = dict(model.named_parameters())
     matrices = [weight for weight in named.values() if weight.dim() > 1]
@@ -59,7 +65,7 @@ def alone(plan, training, steps):
             group["lr"] = expected_rate(training, step, steps)
         optimizer.zero_grad()
         for item in items.items():
-            (model(packed_batch(DECODER, [item], SEED)) / sum(items.values())).backward()
+            (model(packed_batch(spec, [item], SEED)) / sum(items.values())).backward()
         norms.append(clip_grad_norm_(model.parameters(), training.clip or math.inf).item())
         optimizer.step()
     return norms, {name: weight.detach() for name, weight in named.items()}

@@ -1,0 +1,81 @@
+"""Simulated against measured: twenty layouts of one model on two ranks of this machine, each run as it is planned.
+
+Costs are those that `planner profile` measures here, of one layer and the ends, of the optimizer and of collectives: no
+step is fitted. A step is the median of a few, whose error is simulated over measured less one; the order is Spearman's
+over the twenty. A micro-batch is one item for each group of ranks. Tensor parallelism is left out: nobody measures its
+matrices here.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.registry import Figures
+from benchmarks.small_plans import EACH, RANKS, Work, base_plan, spread
+from planner import evidence, pipeline
+from planner.launch.processes import launch
+from planner.ledger.ranking import spearman
+from planner.plan.model import Plan
+
+MODEL, STEPS = "tiny-decoder", 7
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "profile.yaml"
+        evidence.profile(MODEL, evidence.Measuring(RANKS, "float32"), path)
+        made = plans(base_plan(profile=path))
+    simulated = {name: pipeline.simulate(plan)[0].value for name, plan in made.items()}
+    measured = launch(body, RANKS, made, threads=1)[0]
+    for name, seconds in measured.items():
+        error = round(simulated[name] / seconds - 1, 4)
+        yield {"plan": name, "simulated_seconds": simulated[name], "measured_seconds": seconds, "error": error}
+    errors = sorted(abs(simulated[name] / seconds - 1) for name, seconds in measured.items())
+    yield {
+        "plans": len(made),
+        "spearman": round(spearman([(simulated[name], measured[name]) for name in made]), 4),
+        "median_error": round(median(errors), 4),
+        "worst_error": round(errors[-1], 4),
+    }
+
+
+def plans(base: Plan) -> dict[str, Plan]:
+    """By name."""
+    made = {}
+    for zero in (0, 1, 3):
+        for count, tokens in ((4, 512), (8, 512), (3, 1024)):
+            made[f"dp 2, zero {zero}, {count} x {tokens}"] = spread(
+                base, Work(count, tokens, EACH), mesh={"dp": RANKS}, zero=zero
+            )
+    for split, count, tokens in (
+        ("ulysses", 4, 512), ("ulysses", 8, 1024), ("ulysses", 2, 2048), ("ring", 4, 1024), ("ring", 2, 2048)
+    ):  # fmt: skip
+        made[f"{split} 2, zero 3, {count} x {tokens}"] = spread(
+            base, Work(count, tokens, split=split), mesh={"dp": RANKS}, zero=3
+        )
+    for order, count, tokens in (
+        ("1f1b", 4, 512), ("1f1b", 12, 512), ("gpipe", 8, 512), ("zb_h1", 8, 512), ("1f1b", 4, 1024)
+    ):  # fmt: skip
+        made[f"pp 2, {order}, {count} x {tokens}"] = spread(
+            base, Work(count, tokens, order=order), mesh={"pp": RANKS}, zero=0
+        )
+    work = Work(8, 512, order="interleaved")
+    made["pp 2, interleaved, 8 x 512"] = spread(base, work, vpp=2, mesh={"pp": RANKS}, zero=0)
+    return made
+
+
+def body(worker: Any, plans: dict[str, Plan]) -> dict[str, float]:
+    """On every rank; the first knows."""
+    from planner.launch.worker import joined
+    from planner.runtime import RunOptions
+    from planner.runtime.worker import train
+
+    with joined(worker):
+        runs = {name: train(worker, plan, RunOptions(steps=STEPS)) for name, plan in plans.items()}
+    return {name: seconds_of(run.steps) for name, run in runs.items() if run}
+
+
+def seconds_of(steps: Sequence[Any]) -> float:
+    return float(median(step.seconds for step in steps))

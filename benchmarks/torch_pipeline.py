@@ -1,0 +1,102 @@
+"""Step time of the runtime over torch.distributed.pipelining's own, on the same stages and the same micro-batches.
+
+Two stages in two processes, one thread each, in turns, GPipe and 1F1B. torch's runtime takes one shape for all
+micro-batches, so all have one document of one length. The interval is that of the median of the paired ratios.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.by_hand import RATE, SEED
+from benchmarks.pairs import Took, figures, in_turns
+from benchmarks.registry import Figures
+from benchmarks.run_overhead import planned
+from benchmarks.small_plans import RANKS, Work, base_plan, spread
+from planner.launch.processes import launch
+from planner.plan.model import Plan
+
+MICRO_BATCHES, TOKENS = 8, 512
+SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    for order, pairs in launch(body, RANKS, plans(), threads=1)[0].items():
+        yield {"order": order, "ranks": RANKS, "micro_batches": MICRO_BATCHES, **figures(pairs, "torch")}
+
+
+def plans() -> dict[str, Plan]:
+    base = base_plan()
+    works = {order: Work(MICRO_BATCHES, TOKENS, order=order) for order in SCHEDULES}
+    return {order: spread(base, work, mesh={"pp": RANKS}, zero=0) for order, work in works.items()}
+
+
+def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:
+    """On every rank."""
+    from planner.launch.worker import joined
+
+    with joined(worker):
+        return {
+            order: in_turns(planned(worker, plan), torch_step(worker, plan, order)) for order, plan in plans.items()
+        }
+
+
+def torch_step(worker: Any, plan: Plan, order: str) -> Callable[[], object]:
+    """A step as torch runs it: batches made, forwards and backwards by its schedule, one update."""
+    import torch
+    from torch.distributed import pipelining
+
+    stage = chunk(worker.rank, plan)
+    made = pipelining.PipelineStage(stage, worker.rank, RANKS, torch.device("cpu"))
+    tokens = sum(plan.uses.items["llm"].values())
+    kind = getattr(pipelining, SCHEDULES[order])
+    schedule = kind(made, MICRO_BATCHES, loss_fn=lambda x, y: stage.loss(x, y) / tokens, scale_grads=False)
+    optimizer = torch.optim.AdamW(stage.parameters(), RATE)
+    items = [*plan.uses.items["llm"].items()]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        batches = [stage.batch(item) for item in items]
+        if worker.rank:
+            schedule.step(target=torch.cat([batch.targets for batch in batches]), losses=[])
+        else:
+            schedule.step(torch.cat([batch.inputs for batch in batches]))
+        optimizer.step()
+
+    return step
+
+
+def chunk(rank: int, plan: Plan) -> Any:
+    """The layers of one stage, as a module from tensor to tensor."""
+    from torch import Tensor, nn
+
+    from planner.models.batch import Batch
+    from planner.models.build import build, init_weights
+    from planner.models.data import packed_batch
+    from planner.models.held import Held
+
+    class Chunk(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = build(plan.uses.models["llm"], held=Held(layers=plan.layouts["llm"].stages[rank]))
+            init_weights(self.network, SEED)
+            self.shaped = self.batch((0, TOKENS))  # whose positions and ends are those of all micro-batches
+
+        def batch(self, item: tuple[int, int]) -> Batch:
+            return packed_batch(self.network.spec, [item], SEED)
+
+        def forward(self, x: Tensor) -> Tensor:
+            """Tokens [t] on the first stage, activations [t, hidden] on the second; to activations."""
+            batch = replace(self.shaped, inputs=x)
+            if self.network.first:
+                x = self.network.start(batch)
+            rotary = self.network.rotary(x, batch)
+            for layer in self.network.layers.values():
+                x = layer(x, rotary, batch)
+            return x
+
+        def loss(self, x: Tensor, targets: Tensor) -> Tensor:
+            return self.network.finish(x, replace(self.shaped, targets=targets))
+
+    return Chunk()

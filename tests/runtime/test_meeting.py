@@ -1,0 +1,134 @@
+"""Lists of tasks that would make ranks wait for ever are refused, and no others."""
+
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from planner.errors import InputError
+from planner.plan.expand import expand
+from planner.plan.model import Place
+from planner.plan.task import Task
+from planner.runtime.meeting import lists_of, meeting, require_meeting
+from planner.runtime.rehearsal import Rehearsal
+from planner.runtime.wires import crossing, on_edge, wires
+from tests.plans import encoder_plan, sharded_plan, staged_plan
+from tests.runtime.worlds import spread
+from tests.several import legal
+
+PLANS = {
+    "1f1b": staged_plan(3, 4),
+    "zero bubble": staged_plan(2, 4, "zb_h1"),
+    "groups": sharded_plan(4, [[(0, 4)], [(0, 2), (2, 1)]]),
+    "chunks": spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
+    "an encoder": encoder_plan(),
+    "an encoder, sharded": encoder_plan(zero=3),
+    "an encoder, placed": encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_order_of_a_legal_plan_is_never_refused(name):
+    require_meeting(PLANS[name], lists_of(expand(PLANS[name])), "here")
+
+
+def ends(plan, lists):
+    """Brute force: whether ranks that begin whatever they can get to the end, as a graph of what waits for what."""
+    carried = wires(plan, [task for own in lists.values() for task in own])
+    graph = {}
+
+    def node(task: Task, rank: int):
+        within = task.module in meeting(plan) and task.micro_batch is not None
+        if task.phase in ("send", "recv") or (within and task.phase in ("gather", "sync")):
+            return task.id, rank
+        return (task.module, task.layers, task.phase, task.micro_batch) if within else task.id
+
+    for rank, own in lists.items():
+        for before, task in zip([None, *own], own, strict=False):
+            behind = graph.setdefault(node(task, rank), set())
+            if before:
+                behind.add(node(before, rank))
+            if task.phase == "recv" and on_edge(task):
+                pairs = {wire.pair(task.of) for wire in carried[crossing(task)]}
+                behind |= {(task.after[0], source) for source, target in pairs if target == rank}
+            elif task.phase == "recv":
+                behind.add((task.after[0], task.peers[task.ranks.index(rank)]))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name):
+    plan, outcomes = PLANS[name], []
+    carried = wires(plan, expand(plan))
+    for seed in range(40):
+        random, lists = Random(seed), lists_of(expand(plan))
+        for _ in range(random.randrange(1, 6)):
+            own = lists[random.choice([*lists])]
+            at = random.randrange(len(own) - 1)
+            to = min(len(own) - 1, at + random.randrange(1, 8))
+            own.insert(to, own.pop(at))
+        found = Rehearsal(lists, carried, meeting(plan)).run()
+        assert (not found) == ends(plan, lists), found
+        outcomes.append(bool(found))
+    assert any(outcomes)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_two_collectives_of_the_same_ranks_swapped_on_one_are_refused(name):
+    plan, lists = PLANS[name], lists_of(expand(PLANS[name]))
+    together = [
+        task
+        for task in lists[0]
+        if len(task.ranks) > 1 and (task.phase in ("F", "B", "I", "W") or task.micro_batch is None)
+    ]
+    pairs = [(a, b) for a, b in pairwise(together) if set(a.ranks) & set(b.ranks) - {0}]
+    for first, second in pairs[:5]:
+        own = [{first.id: second, second.id: first}.get(task.id, task) for task in lists[0]]
+        with pytest.raises(InputError, match="rank"):
+            require_meeting(plan, {**lists, 0: own}, "here")
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "groups"])
+def test_a_lost_task_is_named(name):
+    plan = PLANS[name]
+    tasks = expand(plan)
+    for lost in [task for task in tasks if task.phase in ("send", "recv")][::3]:
+        with pytest.raises(InputError, match=r"rank|nobody|brings"):
+            require_meeting(plan, lists_of([task for task in tasks if task is not lost]), "here")
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "groups"])
+def test_ends_of_a_message_that_differ_are_refused(name):
+    plan = PLANS[name]
+    tasks = [*expand(plan)]
+    for at, task in enumerate(tasks):
+        if task.phase == "recv" and task.of == "F":
+            sizes = (task.sizes[0] + 1, *task.sizes[1:])
+            wrong = task.__class__(**{**{f: getattr(task, f) for f in FIELDS}, "sizes": sizes})
+            with pytest.raises(InputError, match="expects another message"):
+                require_meeting(plan, lists_of([*tasks[:at], wrong, *tasks[at + 1 :]]), "here")
+
+
+FIELDS = [name for name in Task.__dataclass_fields__ if name != "known_id"]
+
+
+def test_the_error_says_which_rank_and_which_task():
+    plan = PLANS["1f1b"]
+    lists = lists_of(expand(plan))
+    own = lists[1]
+    at = next(i for i, task in enumerate(own) if task.phase == "recv" and task.of == "B")
+    lists[1] = [own[at], *own[:at], *own[at + 1 :]]
+    found = Rehearsal(lists, {}).run()
+    assert found.startswith("rank 0 would wait for ever in llm[0-1]") and "rank 1 waits in" in found
+
+
+def test_no_legal_plan_of_two_modules_is_refused():
+    plans = legal(0, 60)
+    assert len(plans) == 60
+    for plan in plans.values():
+        require_meeting(plan, lists_of(expand(plan)), "here")

@@ -1,0 +1,48 @@
+"""One process works on what ranks share out: every item once, and every row of it on one rank."""
+
+import torch
+
+from planner.plan.expand import expand
+from planner.runtime.packs import packs
+from planner.specs.base import changed
+from planner.specs.parts import Experts
+from tests.runtime.worlds import DECODER, spread
+
+MOE = Experts(experts=4, topk=2, ffn=8)
+ROWS = [[(0, 1, 2, 3), (4, 5, 6, 7)], [(0, 1, 2, 3, 4, 5, 6, 7)], [(4, 5), (0, 1, 2, 3)]]
+SPLITS = {(0, 1, 2, 3): {"ring": 2}, (0, 1, 2, 3, 4, 5, 6, 7): {"ulysses": 2, "ring": 2}}
+
+
+def packed(spec):
+    """Packs of a plan whose groups share out tokens by ring, Ulysses and tp, and the forwards that they are of."""
+    plan = spread(8, spec, mesh={"dp": 4, "tp": 2}, rows=ROWS, splits=SPLITS, experts={"ep": 4} if spec.moe else {})
+    forwards = [task for task in expand(plan) if task.phase == "F"]
+    return plan, forwards, [*packs(spec, plan.layouts["llm"], forwards)]
+
+
+def test_items_that_do_not_meet_come_one_by_one():
+    for spec in (DECODER, changed(DECODER, moe=MOE)):
+        plan, _, found = packed(spec)
+        assert [len(pack.items) for pack in found] == [1] * len(plan.uses.items["llm"])
+        assert dict(pack.items[0] for pack in found) == plan.uses.items["llm"]
+        assert not any(pack.slices for pack in found)
+
+
+def test_a_micro_batch_whose_tokens_meet_is_one_pack():
+    for kind in ({"balance": 0.1}, {"capacity": 1.0}):
+        plan, forwards, found = packed(changed(DECODER, moe=changed(MOE, **kind)))
+        for number, pack in enumerate(found):
+            tasks = [task for task in forwards if task.micro_batch == number and task.items]
+            assert pack.items == tuple(item for task in tasks for item in zip(task.items, task.sizes, strict=True))
+            assert len(pack.slices) == sum(len(task.ranks) for task in tasks)
+            tokens = sum(size for _, size in pack.items)
+            assert torch.equal(torch.cat(pack.slices).sort().values, torch.arange(tokens))
+        assert dict(item for pack in found for item in pack.items) == plan.uses.items["llm"]
+
+
+def test_slices_are_even_shares():
+    """A ring's share is not in one piece: a rank has the beginning of a document and the end of it."""
+    _, _, found = packed(changed(DECODER, moe=changed(MOE, capacity=1.0)))
+    ring = found[0].slices[:4]
+    assert max(map(len, ring)) - min(map(len, ring)) <= 4
+    assert any((rows.diff() > 1).any() for rows in ring)

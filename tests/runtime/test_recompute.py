@@ -1,0 +1,59 @@
+"""What is made again in the backward pass gives the numbers of one process, and sends no token to other heads twice."""
+
+import pytest
+
+from planner.specs.base import changed
+from planner.specs.parts import Experts
+from tests.runtime.worlds import DECODER, run_all, spread
+
+pytestmark = pytest.mark.slow
+
+MOE = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
+RANGES = {"0": "full", "1-2": "selective"}
+SHARED = {"mesh": {"dp": 4}, "rows": [[(0, 1), (2, 3)], [(0, 1, 2, 3)]]}
+BLOCKS = {"mesh": {"dp": 2, "tp": 2}, "rows": [[(0, 1, 2, 3)], [(0, 1), (2, 3)]]}
+LAYOUTS = {
+    "zero 3": {**SHARED, "zero": 3},
+    "zero 1": {**SHARED, "zero": 1},
+    "staged": {"mesh": {"pp": 2, "dp": 2}, "zero": 1},
+    "tensor parallel": {**BLOCKS, "zero": 1},
+}
+FLOAT64 = 8  # bytes
+HOW = {"none": "none", "selective": "selective", "ranges": RANGES}
+PLANS = {
+    **{(name, how): spread(4, **layout, recompute=HOW[how]) for name, layout in LAYOUTS.items() for how in HOW},
+    ("experts", "selective"): spread(4, MOE, **SHARED, zero=3, experts={"ep": 2}, recompute="selective"),
+    ("experts", "full"): spread(4, MOE, **SHARED, zero=3, experts={"ep": 2}, recompute="full"),
+    ("experts, tensor parallel", "selective"): spread(
+        4, MOE, **BLOCKS, zero=1, experts={"ep": 2, "etp": 2}, recompute="selective"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run_all(4, PLANS)
+
+
+@pytest.mark.parametrize("name", PLANS, ids=str)
+def test_loss_and_gradients_are_those_of_one_process(results, name):
+    verified = results[name].verify
+    assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
+
+
+def sent_by_backwards(result):
+    return sum(record.sent_bytes for record in result.steps[-1].measured if "/B/" in record.id)
+
+
+@pytest.mark.parametrize("name", ["zero 3", "zero 1", "staged"])
+def test_selective_exchanges_no_heads_again(results, name):
+    assert sent_by_backwards(results[name, "selective"]) == sent_by_backwards(results[name, "none"]) > 0
+    assert sent_by_backwards(results[name, "ranges"]) > sent_by_backwards(results[name, "none"])  # full does
+
+
+def test_a_block_gathers_the_norms_outputs_again_and_adds_up_none(results):
+    """Each rank of two sends its rows to the other: for attention and for the MLP of each layer."""
+    plain, again = (results["tensor parallel", how] for how in ("none", "selective"))
+    rows = plain.steps[-1].tokens
+    more = sent_by_backwards(again) - sent_by_backwards(plain)
+    assert more == 2 * DECODER.layers * rows * DECODER.hidden * FLOAT64

@@ -1,0 +1,99 @@
+"""Random legal plans of an encoder and a decoder that reads it, each spread in its own way."""
+
+from itertools import chain, islice
+from random import Random
+
+from planner.plan.legal import violations
+from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
+from planner.specs.base import Layers, Ranks
+from planner.specs.model import Decoder, Vit
+from tests.plans import plan_of, uses
+
+LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
+VIT = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32)
+MESHES = {
+    4: ({"dp": 4}, {"pp": 2, "dp": 2}, {"dp": 2, "pp": 2}, {"pp": 4}, {"dp": 2, "tp": 2}, {"pp": 2, "tp": 2},
+        {"replica": 2, "dp": 2}),
+    2: ({"dp": 2}, {"pp": 2}, {"tp": 2}),
+}  # fmt: skip
+WHERE = [Ranks(range(4)), Ranks((0, 1)), Ranks((2, 3)), Ranks((1, 3))]
+
+
+def layout(random: Random, ranks: Ranks) -> Layout:
+    mesh = random.choice(MESHES[len(ranks)])
+    pp = mesh.get("pp", 1)
+    each = 4 // pp
+    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp)) if pp > 1 else ()
+    zero = random.choice([0, 1, 2, 3] if "replica" not in mesh else [1, 2, 3])
+    return Layout(ranks=ranks, mesh=mesh, stages=stages, zero=zero, dtype="float64")
+
+
+def groups_of(random: Random, spread: Layout) -> list[Group]:
+    """Of one micro-batch: data-parallel lines alone or together, and not always all of them."""
+    inner = spread.mesh.get("tp", 1) * spread.mesh.get("pp", 1)
+    lines: dict[tuple[int, ...], list[int]] = {}
+    for place, rank in enumerate(spread.ranks):
+        at, key = place, []
+        for dim, size in reversed(spread.mesh.items()):
+            at, index = divmod(at, size)
+            key += [index] if dim in ("dp", "replica") else []
+        lines.setdefault(tuple(key), []).append(rank)
+    parts = [*lines.values()]
+    random.shuffle(parts)
+    if len(parts) > 1 and random.random() < 0.5:
+        size = random.choice([2, len(parts)])
+        parts = [[*chain.from_iterable(parts[at : at + size])] for at in range(0, len(parts), size)]
+    parts = parts[: random.randrange(1, len(parts) + 1)]
+    found = []
+    for ranks in parts:
+        degree = len(ranks) // inner
+        kinds = ["ulysses", "ring"] if degree > 1 else []
+        found.append(Group(ranks=Ranks(sorted(ranks)), split={random.choice(kinds): degree} if kinds else {}))
+    return found
+
+
+def drawn(seed: int) -> Plan:
+    """It may be illegal: a placement behind what waits for it."""
+    random = Random(seed)
+    spread = {"llm": layout(random, random.choice(WHERE[:1] * 3 + WHERE)), "vit": layout(random, random.choice(WHERE))}
+    count = random.randrange(2, 5)
+    texts = {item: random.randrange(14, 30) for item in range(2 * count)}
+    images = {item: 4 * random.randrange(1, 7) for item in range(random.randrange(1, 5))}
+    feeds = {item: random.choice([*texts]) for item in images}
+    rows, groups = placed(random, spread, {"llm": [*texts], "vit": [*images]}, count)
+    order: dict = {"llm": random.choice(["1f1b", "gpipe", "zb_h1"])} if "pp" in spread["llm"].mesh else {}
+    places = placements(random, rows, "pp" in spread["vit"].mesh)
+    sync = "micro_batch" if any(each.zero == 3 for each in spread.values()) else "step"
+    step = Step(sync=sync, micro_batches=rows, order={**order, "place": places} if places else order)
+    facts = uses(4, {"llm": LLM, "vit": VIT}, {"llm": texts, "vit": images}, {"vit": feeds})
+    return plan_of(4, facts, spread, groups, step, (Edge(source="vit", target="llm"),))
+
+
+def placed(random: Random, spread: dict[str, Layout], items: dict[str, list[int]], count: int):
+    """Rows of assignments, and their groups."""
+    rows, groups = [{"vit": {}, "llm": {}} for _ in range(count)], {}
+    for module, of_module in items.items():
+        random.shuffle(of_module)
+        for number in range(count):
+            share, cells = of_module[number::count], groups_of(random, spread[module])
+            for at, group in enumerate(cells):
+                name = f"{module}{number}.{group_name(group.ranks)}"
+                if share[at :: len(cells)]:
+                    groups[name], rows[number][module][name] = group, tuple(share[at :: len(cells)])
+    return tuple({module: cells for module, cells in row.items() if cells} for row in rows), groups
+
+
+def placements(random: Random, rows, staged: bool) -> tuple[Place, ...]:
+    cells = [(number, name) for number, row in enumerate(rows) for name in row.get("vit", ())]
+    found = []
+    for number, name in random.sample(cells, min(len(cells), random.randrange(3))):
+        part = "" if staged else random.choice(["", "[0-1]", "[0]", "[2-3]"])
+        how = {random.choice(["before", "after", "beside"]): f"llm.F{random.randrange(len(rows))}@0"}
+        found.append(Place(do=f"vit.F{number}{part}", on=name, **how))
+    return tuple(found)
+
+
+def legal(first: int, count: int) -> dict[int, Plan]:
+    """By seed, the first so many from this seed on that can be."""
+    drawings = ((seed, drawn(seed)) for seed in range(first, first + 50 * count))
+    return dict(islice(((seed, plan) for seed, plan in drawings if not violations(plan)), count))
