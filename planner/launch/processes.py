@@ -1,7 +1,7 @@
 """Local worker processes, watched: one that dies takes the others with it and is named; none outlives the launcher.
 
-A worker sends what happens to it through a pipe as (kind, value): the task it begins, a message for the caller, its
-result or its failure. The rendezvous store lives here, on a port the system chose, so it outlives any worker.
+A worker sends what happens to it through a pipe as (kind, value): a message for the caller, its result or its failure.
+The task it begins it writes into memory that is the launcher's, too: that wakes nobody. The rendezvous store lives here, on a port the system chose, so it outlives any worker.
 """
 
 import multiprocessing
@@ -24,6 +24,7 @@ Entry = Callable[..., Any]  # (worker, *args) -> result; a function of a module,
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 
 ECHO_S = 1.0  # how long a failure that looks like an echo waits for its cause
+BOARD_BYTES = 256
 EXIT_S = 10.0  # how long a worker that gave its result may take to leave
 
 
@@ -44,10 +45,15 @@ class Child:
     rank: int
     process: BaseProcess
     pipe: Connection
-    task: str = ""
+    board: Any  # memory of both: what the worker wrote there last
     result: Any = None
     finished: bool = False
     failure: Failure | None = None
+
+    @property
+    def task(self) -> str:
+        """The last it began."""
+        return str(self.board.value.decode(errors="ignore"))
 
     @property
     def running(self) -> bool:
@@ -71,9 +77,7 @@ class Child:
             return None
 
     def hear(self, kind: str, value: Any, on_message: OnMessage) -> None:
-        if kind == "task":
-            self.task = value
-        elif kind == "message":
+        if kind == "message":
             on_message(self.rank, value)
         elif kind == "result":
             self.result, self.finished = value, True
@@ -121,11 +125,12 @@ def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
     context.set_forkserver_preload(["planner.launch.preload"])
     ours, theirs = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
-    process = context.Process(target=child_main, args=(theirs, environment, body), name=f"rank {rank}")
+    board = context.RawArray("c", BOARD_BYTES)
+    process = context.Process(target=child_main, args=(theirs, board, environment, body), name=f"rank {rank}")
     with interrupts_ignored():
         process.start()
     theirs.close()
-    return Child(rank, process, ours)
+    return Child(rank, process, ours, board)
 
 
 def watch(children: Sequence[Child], on_message: OnMessage) -> None:
@@ -165,12 +170,19 @@ def stop(children: Sequence[Child]) -> None:
         child.pipe.close()
 
 
-def child_main(pipe: Connection, environment: dict[str, object], body: Body) -> None:
+def child_main(pipe: Connection, board: Any, environment: dict[str, object], body: Body) -> None:
     """The whole life of a worker process."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())  # the machine's name need not resolve to an address
-    worker = from_environment(body.kind, body.threads, lambda kind, value: pipe.send((kind, value)))
+
+    def send(kind: str, value: Any) -> None:
+        if kind == "task":
+            board.value = value.encode()[: BOARD_BYTES - 1]
+        else:
+            pipe.send((kind, value))
+
+    worker = from_environment(body.kind, body.threads, send)
     try:
         worker.send("result", body.entry(worker, *body.args))
     except BaseException as error:

@@ -5,12 +5,13 @@ other task of several ranks until all of them are there, since they exchange som
 other nobody would ever say so, and where the ends of a message differ in size the process dies: so each is refused.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.errors import InputError
 from planner.plan.feeding import feeding
-from planner.plan.model import Plan
-from planner.plan.shares import runs_on
+from planner.plan.mesh import unravelled
+from planner.plan.model import Layout, Plan
 from planner.plan.sharing import meets
 from planner.plan.task import Task
 from planner.runtime.rehearsal import Lists, Rehearsal
@@ -74,22 +75,43 @@ def misfits(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequen
             recv.items, recv.sizes, *sorted((recv.ranks, recv.peers)),
         ):  # fmt: skip
             yield f"rank {recv.ranks[0]} expects another message in {recv.id} than {send.id} sends"
-        elif not on_edge(recv):
-            yield from uneven(plan, send, recv)
+    yield from uneven(plan, tasks, sends)
     yield from lost(plan, tasks, carried)
 
 
-def uneven(plan: Plan, send: Task, recv: Task) -> Iterator[str]:
-    """Between stages, each rank sends its rows to the one in its place."""
-    spec, layout = plan.uses.models[send.module], plan.layouts[send.module]
-    if len(send.ranks) != len(recv.ranks):
-        yield f"{len(send.ranks)} ranks send in {send.id}, and {len(recv.ranks)} receive"
-        return
-    for source, target in zip(send.ranks, recv.ranks, strict=True):
-        given, wanted = (sum(run.last - run.first for run in runs_on(spec, layout, *end)) for end in
-                         ((send, source), (recv, target)))  # fmt: skip
-        if given != wanted:
-            yield f"rank {source} sends {given} rows in {send.id}, and rank {target} expects {wanted}"
+def uneven(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Task]) -> Iterator[str]:
+    """Between stages, each rank sends its rows to the one in its place: both have the same of tokens and matrices."""
+    tensors = {name: tensor_places(layout) for name, layout in plan.layouts.items()}
+    seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
+    for recv in (task for task in tasks if task.phase == "recv" and not on_edge(task) and task.after[0] in sends):
+        send = sends[recv.after[0]]
+        ends = (send.module, send.ranks, recv.ranks)
+        if ends in seen:
+            continue
+        seen.add(ends)
+        if len(send.ranks) != len(recv.ranks):
+            yield f"{len(send.ranks)} ranks send in {send.id}, and {len(recv.ranks)} receive"
+            continue
+        given, wanted = (seats(tensors[send.module], end) for end in ends[1:])
+        for place, (source, target) in enumerate(zip(send.ranks, recv.ranks, strict=True)):
+            if given[place] != wanted[place]:
+                yield f"rank {source} has other rows to send in {send.id} than rank {target} expects"
+
+
+def tensor_places(layout: Layout) -> dict[int, int]:
+    """Rank → which part of the matrices it has."""
+    return {rank: unravelled(place, layout.mesh).get("tp", 0) for place, rank in enumerate(layout.ranks)}
+
+
+def seats(tensors: Mapping[int, int], ranks: Sequence[int]) -> list[tuple[int, int]]:
+    """Of each rank: which of those that share out tokens with it it is, and which part of the matrices it has."""
+    taken: Counter[int] = Counter()
+    found = []
+    for rank in ranks:
+        part = tensors[rank]
+        found.append((taken[part], part))
+        taken[part] += 1
+    return found
 
 
 def lost(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from planner.specs.model import Decoder
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
+FP8 = "matrix products in fp8 cannot be run yet"
+
 
 def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why not."""
@@ -29,6 +31,8 @@ def require_options(options: RunOptions) -> None:
     known = get_args(Dtype)
     if options.dtype is not None and options.dtype not in known:
         raise InputError(f"no dtype is called `{options.dtype}`", where="dtype", fix=f"one of {', '.join(known)}")
+    if options.dtype == "fp8":
+        raise InputError(FP8, where="dtype", fix="bf16")
     require_training(options.training)
     if options.max_seconds is not None and not options.max_seconds > 0:
         raise InputError(f"no run lasts {options.max_seconds} s", where="max_seconds", fix="such as 600")
@@ -50,6 +54,8 @@ def require_known(plan: Plan) -> None:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     for name, layout in plan.layouts.items():
+        if layout.dtype == "fp8":
+            yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
         spec, etp = plan.uses.models[name], layout.experts.get("etp", 1)
         if experts_of(spec) and spec.bias == "all" and spec.hidden % etp:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"

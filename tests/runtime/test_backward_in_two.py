@@ -70,6 +70,14 @@ def test_narrower_numbers_lose_no_more_than_with_a_whole_backward(results, dtype
         assert verified.grad_rel_err <= min(gradients, 1.5 * whole.grad_rel_err), (order, verified, whole)
 
 
+@pytest.mark.parametrize("dtype", ROUNDED)
+def test_in_the_same_order_w_adds_the_same_numbers_as_b(results, dtype):
+    """To the bit: sums that were rounded more often than those of whole backwards would show."""
+    cut, whole = results[dtype, "zb_h1"], results[dtype, "1f1b"]
+    assert cut.verify == whole.verify
+    assert [step.loss for step in cut.steps] == [step.loss for step in whole.steps]
+
+
 @pytest.mark.parametrize("name", ["zero 3, late", "zero 3, mixed", "mixed", "zb_h1"])
 def test_every_task_of_the_plan_has_a_record_on_each_of_its_ranks(results, name):
     tasks = {(task.id, rank) for task in expand(PLANS[name]) for rank in task.ranks}

@@ -46,12 +46,10 @@ PLANS = {
     4: {
         "zero 0": data(BIASED, ALONE, experts={"ep": 4}, zero=0),
         "zero 1, copies": data(SHARED, FOLDED, experts={"ep": 2}, zero=1),
-        "zero 2, balance": data(BALANCED, FOLDED, experts={"ep": 2}, zero=2),
         "zero 3": data(SHARED, FOLDED, experts={"ep": 4}, zero=3),
         "etp": data(GPT, ALONE, experts={"ep": 2, "etp": 2}, zero=1),
         "etp alone": data(GPT, FOLDED, experts={"etp": 4}, zero=3, recompute="selective"),
         "few experts on many ranks": data(mixture(experts=2), FOLDED, experts={"ep": 2}, zero=3),
-        "one expert on all ranks": data(mixture(experts=1, topk=1), ALONE, zero=1),
         "all held, balance": data(BALANCED, FOLDED, zero=1, recompute="full"),
         "capacity": data(FULL, FOLDED, experts={"ep": 4}, zero=1),
         "capacity, ring": data(
@@ -60,8 +58,7 @@ PLANS = {
         "all gather": data(BOTH, FOLDED, experts={"ep": 4}, zero=3, dispatch="all_gather", recompute="full"),
         "all gather, etp first": data(GPT, FOLDED, experts={"etp": 2, "ep": 2}, dispatch="all_gather"),
         "replicas": spread(4, BALANCED, mesh={"replica": 2, "dp": 2}, rows=ALONE, experts={"ep": 2}, zero=1),
-        "stages": staged(BALANCED, zero=1, recompute="full"),
-        "stages, zero 3": staged(BOTH, zero=3),
+        "stages, zero 3": staged(BOTH, zero=3, recompute="full"),
         "stages, backward in two": staged(BALANCED, zero=1, order="zb_h1"),
         "stages last": spread(
             4, BALANCED, mesh={"dp": 2, "pp": 2}, rows=[[(0, 1), (2, 3)], [(2, 3)]], experts={"etp": 2}
@@ -70,7 +67,6 @@ PLANS = {
         "tp, zero 3": blocks(BOTH, experts={"ep": 4}, zero=3, recompute="full"),
         "tp, all held": blocks(BALANCED, zero=0),
         "tp, etp": blocks(GPT, experts={"ep": 2, "etp": 2}, zero=2),
-        "tp, all gather": blocks(FULL, experts={"ep": 2}, zero=1, dispatch="all_gather"),
         "tp, stages": spread(4, BOTH, mesh={"pp": 2, "tp": 2}, experts={"ep": 2}, zero=1),
     },
     8: {

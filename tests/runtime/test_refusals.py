@@ -13,6 +13,7 @@ from planner.runtime.training import Training
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import RankKind
 from planner.specs.model import Decoder, Vit
+from planner.specs.parts import Experts
 from planner.specs.profile import Device
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import plan_of, sharded_plan, staged_plan, uses
@@ -39,6 +40,9 @@ def on_gpus(plan, count):
 
 
 VIT = {"layers": 1, "hidden": 16, "heads": 8, "ffn": 16, "patch": 2, "out": 8}
+ODD_EXPERTS = changed(
+    DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
+)  # the bias of their outputs is odd, too
 REFUSED = {
     "pipeline stages": staged_plan(2, 2),
     "4 heads of a rank with tp = 2": plan_with(
@@ -46,6 +50,7 @@ REFUSED = {
     ),
     "ranks 0 of 0-1": plan_with(changed(WHOLE, ranks=Ranks((0,)), mesh={"dp": 1}), Group(ranks=Ranks((0,)))),
     "have no split": plan_with(group=Group(ranks=Ranks((0, 1)))),
+    "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, experts={"etp": 2}), spec=ODD_EXPERTS),
     "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
     "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),
