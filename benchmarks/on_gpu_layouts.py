@@ -121,27 +121,32 @@ def model_of(name: str, spec: Module) -> Model:
 
 
 def kernels(session: Session) -> dict[str, Any]:
-    """The variable-length kernel against one call per document, and grouped matrix products against a loop."""
+    """Half precision, by the kernels that this device has for it, against float32 of the same numbers."""
     import torch
 
-    from planner.models.attention import Masking, packed_attention, per_document
+    from planner.models.attention import packed_attention
+    from planner.models.pieces import Masking
 
     device = torch.device(session.kind)
-    lengths = (700, 20, 3000, 276)
-    ends = torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32)
+    lengths = torch.tensor((700, 20, 3000, 276))
+    ends = torch.cat([torch.zeros(1), lengths.cumsum(0)]).int()
     generator = torch.Generator(device).manual_seed(0)
     q, k, v = (
-        torch.randn(sum(lengths), heads, 64, device=device, generator=generator).bfloat16() for heads in (8, 2, 2)
+        torch.randn(int(lengths.sum()), heads, 64, device=device, generator=generator).bfloat16() for heads in (8, 2, 2)
     )
+    sinks = torch.randn(8, device=device, generator=generator).bfloat16()
+    cases = {
+        "causal": (Masking(True), None),
+        "window": (Masking(True, 256), None),
+        "whole": (Masking(False), None),
+        "blocks": (Masking(False, 64), None),
+        "sinks": (Masking(True), sinks),
+    }
     found = {}
-    for name, masking in {
-        "causal": Masking(True),
-        "window": Masking(True, 256),
-        "whole": Masking(False),
-        "blocks": Masking(False, 64),
-    }.items():
-        got = packed_attention(q, k, v, ends, masking).float()
-        want = per_document(q.float(), k.float(), v.float(), ends, masking)
-        found[name] = ((got - want).norm() / want.norm()).item()
-        session.say(f"  attention, {name:<8} differs by {percent(found[name])} from float32, document by document")
+    for name, (masking, logits) in cases.items():
+        got = packed_attention(q, k, v, ends, masking, logits).float()
+        wide = q.float(), k.float(), v.float()
+        exact = packed_attention(*wide, ends, masking, None if logits is None else logits.float())
+        found[name] = ((got - exact).norm() / exact.norm()).item()
+        session.say(f"  attention, {name:<8} bf16 differs by {percent(found[name])} from float32")
     return found

@@ -1,7 +1,8 @@
 """Local worker processes, watched: one that dies takes the others with it and is named; none outlives the launcher.
 
 A worker sends what happens to it through a pipe as (kind, value): a message for the caller, its result or its failure.
-The task it begins it writes into memory that is the launcher's, too: that wakes nobody. The rendezvous store lives here, on a port the system chose, so it outlives any worker.
+The task it begins it writes into memory that is the launcher's, too: that wakes nobody. The rendezvous store lives
+here, on a port the system chose, so it outlives any worker.
 """
 
 import multiprocessing

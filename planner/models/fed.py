@@ -1,4 +1,4 @@
-"""Items whose first tokens are outputs of encoders: what the data has there does not matter, and nothing predicts it."""
+"""Items whose first tokens are outputs of encoders: what data has there does not matter, and nothing predicts it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

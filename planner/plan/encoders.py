@@ -59,7 +59,7 @@ def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
 
 
 def meeting(target: Work, order: list[Task], consumers: list[str]) -> set[str]:
-    """Consumers; and where all ranks of the target's stage meet in a micro-batch, its gather and all of its passes: none
+    """Consumers; and where all ranks of the target's stage meet in a micro-batch, its gather and its passes: none
     of them ends before a consumer has what it reads.
     """
     if not target.meets:

@@ -11,6 +11,7 @@ from planner.runtime.wires import on_edge
 
 Coming = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 
+
 class Transfers:
     """One rank's ends. Each rank of a group sends to the one in its place on the other stage."""
 

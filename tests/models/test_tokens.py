@@ -161,8 +161,8 @@ def test_folders_that_are_none(tmp_path, name, value, says):
     assert says in refused.value.message and refused.value.where == str(tmp_path / name) and refused.value.fix
 
 
-def test_the_folder_of_the_readme(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+def test_the_folder_in_the_documents(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(program, {})

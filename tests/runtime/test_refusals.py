@@ -44,13 +44,11 @@ ODD_EXPERTS = changed(
     DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
 )  # the bias of their outputs is odd, too
 REFUSED = {
-    "pipeline stages": staged_plan(2, 2),
     "4 heads of a rank with tp = 2": plan_with(
         layout=changed(WHOLE, mesh={"tp": 2}), group=changed(PAIR, split={"ulysses": 8})
     ),
-    "ranks 0 of 0-1": plan_with(changed(WHOLE, ranks=Ranks((0,)), mesh={"dp": 1}), Group(ranks=Ranks((0,)))),
-    "have no split": plan_with(group=Group(ranks=Ranks((0, 1)))),
     "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, experts={"etp": 2}), spec=ODD_EXPERTS),
+    "fp8 cannot be run": plan_with(layout=changed(WHOLE, dtype="fp8")),
     "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
     "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),
@@ -67,6 +65,8 @@ def test_it_is_refused(says):
 
 ACCEPTED = [
     plan_with(),
+    plan_with(changed(WHOLE, ranks=Ranks((0,)), mesh={"dp": 1}), Group(ranks=Ranks((0,)))),
+    staged_plan(2, 2),
     plan_with(entry=Piece(item=0, offload=0.5)),
     plan_with(layout=changed(WHOLE, recompute="selective")),
     ordered_plan(1, 2, ("F0 I0 F1 B1 W0",)),

@@ -1,4 +1,4 @@
-"""Training through a plan is training in one process: the same optimizer, schedule and clipping, whatever the layout."""
+"""Training by a plan is training in one process: the same optimizer, schedule and clipping, whatever the layout."""
 
 import json
 import math
@@ -192,12 +192,13 @@ def test_a_run_that_is_interrupted_gives_what_it_came_to():
 @pytest.mark.slow
 def test_under_torchrun(tmp_path):
     write(tmp_path / "plan.yaml", two_ranks())
-    options = ["--steps=3", "--schedule=linear", "--warmup=1", "--clip=0.1", "--betas", "0.8", "0.9", "--weight-decay=0",
-               "--learning-rate=0.5", f"--metrics={tmp_path / 'metrics.jsonl'}"]  # fmt: skip
+    options = ["--steps=3", "--schedule=linear", "--warmup=1", "--clip=0.1", "--betas", "0.8", "0.9",
+               "--weight-decay=0", "--learning-rate=0.5", f"--metrics={tmp_path / 'metrics.jsonl'}"]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "planner.runtime",
          tmp_path / "plan.yaml", *options],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, text=True, capture_output=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
+        timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
