@@ -2,8 +2,8 @@
 
 Shards of a packed batch differ by at most one unit of tokens, so each is padded to the largest and the collectives of
 equal parts do: the sequence-parallel pair of arXiv 2205.05198, whose two sends are those of one all-reduce. Backward of
-either is the other. These few functions stand in for DTensor, whose every operator costs the host a dispatch: a tiny gated
-MLP on one rank of a CPU, forward and backward, took ten times as long by its tensor-parallel styles (torch 2.13).
+either is the other. These few functions stand in for DTensor, whose operators cost the host a dispatch each: a tiny
+gated MLP on one rank of a CPU, forward and backward, took ten times as long by its styles (torch 2.13).
 """
 
 from collections.abc import Sequence

@@ -93,9 +93,9 @@ def hold(units: Iterable[FSDPModule], held: bool) -> None:
         unit.set_reshard_after_backward(not held, recurse=False)
 
 
-def reduce(root: FSDPModule, units: Iterable[FSDPModule]) -> None:
-    """The gradients that have piled up, in units that are gathered; zeros of a rank that had no pass."""
-    state: Any = fully_shard.state(root)  # type: ignore[attr-defined]
+def reduce(units: Sequence[FSDPModule]) -> None:
+    """The gradients that have piled up, in units that are gathered, the root last; zeros of a rank that had no pass."""
+    state: Any = fully_shard.state(units[-1])  # type: ignore[attr-defined]
     state._lazy_init()  # where no pass came before
     hold(units, False)
     for each in state._state_ctx.all_states:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from planner.launch.groups import Groups
 from planner.models.build import build
@@ -41,7 +42,7 @@ class Stage:
         self.splits: dict[str, tuple[Split, ...]] = splits_of(self.network)
         self.once = layout.zero < 3  # gradients are reduced once a step
         self.reduced = not self.once
-        self.units: list[FSDPModule] = []
+        self.units: list[FSDPModule] = []  # the whole network last; none where FSDP2 has nothing to do
         self.shards: dict[str, nn.Parameter] = {}
         self.experts = expert_names(self.network)
         self.apart = False  # ZeRO-3 whose gathers and reductions are tasks apart from passes, which may be cut
@@ -50,16 +51,26 @@ class Stage:
 
     def materialise(self, groups: Groups, seed: int, weights: Path | None = None) -> None:
         """Spread it over its ranks, and give it its first weights: those of a checkpoint, or drawn ones."""
-        rank = self.clock.rank
-        for part in expert_units(self.network):
-            self.spread(part, groups, expert_states(self.layout, rank))
-        for unit in [*self.network.layers.values(), self.network]:
-            self.spread(unit, groups, states(self.layout, rank))
+        if not self.alone:
+            self.spread_all(groups)
         self.network.to_empty(device=self.clock.device)
         first_weights(self.network, self.spec, seed, weights)
         self.shards = dict(self.network.named_parameters())  # the network shows others while it is gathered
         if self.once:
             self.gather()
+
+    @property
+    def alone(self) -> bool:
+        """Whether FSDP2 has nothing to do: no other rank has any of these states, and none is cast."""
+        over = (*states(self.layout, self.clock.rank), *expert_states(self.layout, self.clock.rank))
+        return self.stored == self.computed and all(len(ranks) == 1 for ranks in over)
+
+    def spread_all(self, groups: Groups) -> None:
+        rank = self.clock.rank
+        for part in expert_units(self.network):
+            self.spread(part, groups, expert_states(self.layout, rank))
+        for unit in [*self.network.layers.values(), self.network]:
+            self.spread(unit, groups, states(self.layout, rank))
 
     def spread(self, unit: Any, groups: Groups, over: tuple[Ranks, Ranks]) -> None:
         """`over`: the ranks that share its states, and those that have the same of them."""
@@ -93,12 +104,16 @@ class Stage:
         """Gradients that came apart from any backward, and, by ZeRO-3, the reduction that follows one."""
         if self.once:
             fsdp.pile_up(self.units)
-        else:
-            fsdp.reduce(self.root, self.units)
+        elif self.units:
+            fsdp.reduce(self.units)
 
     def reduce(self) -> None:
-        """The gradients that piled up."""
-        fsdp.reduce(self.root, self.units)
+        """The gradients that piled up; zeros where nothing did."""
+        if self.units:
+            fsdp.reduce(self.units)
+        for parameter in self.network.parameters() if self.alone else ():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         self.reduced = True
         if self.apart:
             fsdp.hold(self.units, True)
@@ -114,10 +129,6 @@ class Stage:
         """A forward is over, and what it gathered is needed no more until its backward."""
         for unit in self.units:
             unit.reshard()
-
-    @property
-    def root(self) -> FSDPModule:
-        return self.units[-1]
 
     def tells(self, name: str) -> bool:
         """Whether this rank is the first of those that share, or have, this part of a parameter."""
@@ -165,5 +176,5 @@ def expert_units(network: nn.Module) -> list[nn.Module]:
 
 
 def whole(tensor: Any) -> Tensor:
-    gathered: Tensor = tensor.detach().full_tensor()
-    return gathered
+    gathered: Tensor = tensor.detach()
+    return gathered.full_tensor() if isinstance(gathered, DTensor) else gathered
