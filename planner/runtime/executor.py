@@ -6,34 +6,23 @@ and syncs are issued by FSDP2 inside the forward and backward of their micro-bat
 here. Sends do not wait; a receive waits for its message, which was asked for one message ahead.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.profiler import record_function
 
-from planner.launch.meter import Meter
 from planner.models.offload import Mover
 from planner.plan.task import Phase, Task
-from planner.runtime.clock import Call, Mark
+from planner.runtime.clock import Call
 from planner.runtime.edges import Edges
 from planner.runtime.flight import Flight, Key, key_of
 from planner.runtime.local import Local, empty
 from planner.runtime.norm import Clipped, Norm
-from planner.runtime.records import Meeting, Pass
+from planner.runtime.noted import Noted, passes
+from planner.runtime.records import Pass
 from planner.runtime.transfers import Transfers
 from planner.runtime.wires import on_edge
-
-
-@dataclass(slots=True)
-class Noted:
-    """A task that this rank executed, before anybody waits for its clock."""
-
-    task: Task
-    start: Mark
-    end: Mark
-    calls: list[Call]
-    meter: Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class Executor:
         return RankStep(
             loss=self.loss.item(),
             seconds=seconds,
-            passes=tuple(self.timed(noted, own)),
+            passes=tuple(passes(noted, [task for task in own if self.inside(task)], self.clock)),
             items=tuple((task.module, item) for task in own if self.leads(task) for item in task.items),
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
@@ -138,34 +127,6 @@ class Executor:
             start = self.clock.mark()
             self.execute[task.phase](task)
             return Noted(task, start, self.clock.mark(), calls, self.meter.cut())
-
-    def timed(self, noted: Sequence[Noted], own: Sequence[Task]) -> Iterator[Pass]:
-        """In seconds, and each collective with the task that it belongs to."""
-        inner = {(task.phase, place(task)): task.id for task in own if self.inside(task)}
-        for note in noted:
-            at = place(note.task)
-            meetings: dict[Phase, tuple[Meeting, ...]] = {
-                phase: tuple(self.meeting(call, inner[phase, at]) for call in note.calls if call.phase == phase)
-                for phase, row in inner
-                if row == at
-            }
-            outer = [call for call in note.calls if call.phase not in meetings]
-            yield Pass(
-                id=note.task.id,
-                start=self.clock.seconds(note.start),
-                end=self.clock.seconds(note.end),
-                comm=note.meter.seconds,
-                sent_bytes=note.meter.bytes + sum(call.sent_bytes for call in outer),
-                gathers=meetings.get("gather", ()),
-                syncs=meetings.get("sync", ()),
-                blocking=self.worker.kind == "cpu",
-                opens=inner.get(("gather", at), "") if note.task.phase == "F" else "",
-                closes=inner.get(("sync", at), "") if note.task.phase in ("B", "W") else "",
-                together=note.task.phase in ("gather", "sync"),
-            )
-
-    def meeting(self, call: Call, id: str) -> Meeting:
-        return Meeting(id, self.clock.seconds(call.start), self.clock.seconds(call.end), call.sent_bytes)
 
     def forward(self, task: Task) -> None:
         stage, flight = self.local.stage(task), self.flight(task)
@@ -239,8 +200,3 @@ class Executor:
 def closes(task: Task) -> bool:
     """Whether it needs the gradients of all modules: an update, or what gathers its parameters."""
     return task.micro_batch is None and task.phase in ("update", "gather")
-
-
-def place(task: Task) -> tuple[str, int, int | None]:
-    """Where gathers and syncs find the passes that they belong to."""
-    return task.module, task.layers[-1], task.micro_batch
