@@ -57,7 +57,7 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
     plan = prepared(session, job)
     ran = pipeline.run(plan, options, lambda step: session.say(f"  step {step.step}: {duration(step.seconds)}"))
     pipeline.write_measured_trace(session.folder / "trace.json", ran)
-    session.say(f"  predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}")
+    session.say(f"  predicted {duration(ran.predicted_step_seconds or 0.0)}, measured {duration(ran.step_seconds)}")
     for kind in ran.kinds:
         if kind.predicted or kind.measured:
             session.say(f"    {kind.name:<36} {duration(kind.predicted):>10} {duration(kind.measured):>10}")

@@ -72,8 +72,8 @@ def compared(session: Session, name: str, plan: Plan) -> dict[str, Any]:
     ran = pipeline.run(plan, RunOptions(steps=4), lambda _: None)
     planned = plan.prediction.peak_memory_gib * GIB
     session.say(
-        f"  {name:<20} predicted {duration(ran.predicted_step_seconds)}, measured {duration(ran.step_seconds)}; peak "
-        f"predicted {planned / GIB:.2f}, measured {said(ran.peak_bytes)} GiB"
+        f"  {name:<20} predicted {duration(ran.predicted_step_seconds or 0.0)}, measured {duration(ran.step_seconds)}; "
+        f"peak predicted {planned / GIB:.2f}, measured {said(ran.peak_bytes)} GiB"
     )
     return {
         "name": name,

@@ -2,11 +2,11 @@
 
 The functions of `planner.pipeline` are the API:
 
-    from planner import pipeline
+    from planner import follow, pipeline
 
     plan = pipeline.solve("demo-cpu-4").plan      # or pipeline.read_plan("plan.yaml")
     [score] = pipeline.verify(plan)               # raises where it is illegal; score.timeline, .memory, .bound
-    for task in pipeline.tasks(plan, rank=0):     # what a rank does, in order
+    for task in follow.Followed(plan).tasks(0):   # what a rank does, in order
         ...
 """
 

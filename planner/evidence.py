@@ -35,6 +35,8 @@ RANKS_ON_CPU = 4  # of the shipped cluster of this machine's kind, cpu-4
 def note(ran: Ran, path: Path | None = None) -> Path:
     """Append a run to the user's own ledger, or to `path`; says where it is. Raises InputError."""
     path = path or own.default_path()
+    if ran.predicted_step_seconds is None:
+        raise InputError("nothing was predicted of it")
     plan, now = ran.plan, datetime.now(timezone.utc)
     entry = own.Entry(
         when=now.isoformat(timespec="milliseconds"),

@@ -10,23 +10,22 @@ Ranks count from 0 over the whole job, layers and items are as the plan names th
 these functions give stays as it is through all releases that read `planner.plan/1`; docs/following.md tells more.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.catalogue import catalogue, sharing
+from planner.plan.catalogue import catalogue
 from planner.plan.expand import expand
-from planner.plan.feeding import merged_tokens
+from planner.plan.feeding import fed_tokens, feeding
 from planner.plan.legal import require_legal
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
-from planner.plan.model import Layout, Plan
-from planner.plan.shares import runs_on
+from planner.plan.model import Plan
+from planner.plan.reshard import carried, on_edge, readers
+from planner.plan.shares import partners, runs_on, tokens_on
 from planner.plan.task import Split, Task
 from planner.plan.work import module_work
 from planner.specs.base import Layers, Ranks
-from planner.specs.dealing import dealt
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,20 @@ class Share:
     rows: tuple[Tokens, ...]  # those whose activations it holds between layers: its part of `tokens` under tp
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Consecutive outputs of one encoder item on their way to one rank; their gradients come back."""
+
+    reader: str  # id of the forward that reads them
+    source: int  # the rank that has them
+    target: int  # the rank that reads them, which may be the same
+    item: int  # of the encoder
+    first: int  # output of that item
+    last: int  # the one after
+    at: int  # row of the outputs on the source in which the first of them lies
+    to: int  # row of what the target has of the reader's `rows` for which it stands
+
+
 class Followed:
     """A legal plan, rank by rank."""
 
@@ -77,10 +90,8 @@ class Followed:
 
         Raises InputError when there is no such rank or step.
         """
-        for what, number, count in (("rank", rank, self.plan.size), ("step", step, len(self.plan.steps))):
-            if not 0 <= number < count:
-                raise InputError(f"there is no {what} {number}", where=what, fix=f"0 to {count - 1}")
-        return tuple(task for task in expand(self.plan, step) if rank in task.ranks)
+        require("rank", rank, self.plan.size)
+        return tuple(task for task in everyones(self.plan, step) if rank in task.ranks)
 
     def groups(self) -> tuple[Ranks, ...]:
         """All groups of several ranks, rising, each once: every rank makes all of them in this order, also those that
@@ -90,14 +101,12 @@ class Followed:
 
     def layers(self, module: str, rank: int) -> tuple[Layers, ...]:
         """The chunks of a module's layers on a rank; none where it has nothing of the module."""
-        layout = self.layout(module)
-        work = module_work(self.plan, self.plan.steps[0], module)
-        held = (layers for number, layers in enumerate(work.stages) if rank in work.stage_ranks(number, layout.ranks))
-        return tuple(held)
+        require("rank", rank, self.plan.size)
+        return tuple(module_work(self.plan, self.plan.steps[0], known(self.plan, module)).chunks(rank))
 
     def mesh(self, module: str, rank: int) -> Place:
         """Raises InputError where the rank has nothing of the module."""
-        layout = self.layout(module)
+        layout = self.plan.layouts[known(self.plan, module)]
         if rank not in layout.ranks:
             message = f"rank {rank} has nothing of `{module}`"
             raise InputError(message, where="rank", fix=f"its ranks are {layout.ranks}")
@@ -110,39 +119,52 @@ class Followed:
         return Place(mesh, experts)
 
     def batch(self, rank: int, task: Task) -> Share:
-        """Of a forward or a backward that this rank executes. One without items is an idle rank's: it takes part in the
-        collectives of its stage, and has nothing else to do.
+        """Of a pass, or of a transfer within a module, that this rank executes. One without items is an idle rank's: it
+        takes part in the collectives of its stage, and has nothing else to do.
         """
-        layout, unit = self.layout(task.module), merged_tokens(self.plan.uses.models[task.module])
+        if on_edge(task):
+            raise InputError(f"{task.id} is between two modules", where="task", fix="ask for its routes")
+        spec, layout = self.plan.uses.models[known(self.plan, task.module)], self.plan.layouts[task.module]
         if rank not in task.ranks:
             fix = f"its ranks are {task.ranks}"
             raise InputError(f"rank {rank} does not execute {task.id}", where="rank", fix=fix)
-        ranks = sharing(layout, task.ranks, rank)
-        spans = dealt(task.sizes, task.split, ranks.index(rank), unit)
-        rows = runs_on(self.plan.uses.models[task.module], layout, task, rank)
         return Share(
             items=task.items,
             sizes=task.sizes,
-            ranks=ranks,
+            ranks=partners(layout, task.ranks, rank),
             split=task.split,
-            tokens=tuple(named(spans, task.items)),
-            rows=tuple(Tokens(run.item, run.first, run.last) for run in rows),
+            tokens=tuple(Tokens(task.items[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
+            rows=tuple(Tokens(run.item, run.first, run.last) for run in runs_on(spec, layout, task, rank)),
+        )
+
+    def routes(self, task: Task, step: int = 0) -> tuple[Sent, ...]:
+        """What a send or a recv between modules carries, over all ranks: rows of outputs, or on the way back of their
+        gradients. A row that several ranks read gets the sum of theirs.
+        """
+        if not on_edge(task):
+            raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
+        tasks, cell = everyones(self.plan, step), cell_of(task)
+        sends = [each for each in tasks if (each.phase, each.of) == ("send", "F") and cell == cell_of(each)]
+        fed, reading = feeding(self.plan), readers(tasks)
+        return tuple(
+            Sent(reader.id, *route) for send in sends for reader, route in carried(self.plan, send, fed, reading)
         )
 
     def targets(self, module: str, step: int = 0) -> int:
-        """Tokens of a module that all ranks work on in a step: what a sum of losses is divided by."""
-        last = self.plan.uses.models[module].layers - 1
+        """Tokens of a module with a target, of all ranks in a step: what a sum of losses is divided by. Those that
+        encoders make have none. Raises InputError where the module feeds another, and so has no loss.
+        """
+        last = self.plan.uses.models[known(self.plan, module)].layers - 1
+        if any(edge.source == module for edge in self.plan.edges):
+            message = f"`{module}` feeds another module, and has no loss"
+            raise InputError(message, where="module", fix="ask for the one that reads its outputs")
+        made = fed_tokens(self.plan)
         return sum(
-            task.tokens
-            for task in expand(self.plan, step)
+            size - made.get((module, item), 0)
+            for task in everyones(self.plan, step)
             if (task.module, task.phase) == (module, "F") and task.layers[-1] == last
+            for item, size in zip(task.items, task.sizes, strict=True)
         )
-
-    def layout(self, module: str) -> Layout:
-        if module not in self.plan.layouts:
-            fix = f"one of {', '.join(self.plan.layouts)}"
-            raise InputError(f"the plan has no module `{module}`", where="module", fix=fix)
-        return self.plan.layouts[module]
 
 
 def follow(path: str | Path) -> Followed:
@@ -152,5 +174,24 @@ def follow(path: str | Path) -> Followed:
     return Followed(plan)
 
 
-def named(spans: Sequence[tuple[int, int, int]], items: Sequence[int]) -> Iterator[Tokens]:
-    return (Tokens(items[document], first, last) for document, first, last in spans)
+def everyones(plan: Plan, step: int) -> tuple[Task, ...]:
+    """The tasks of all ranks."""
+    require("step", step, len(plan.steps))
+    return tuple(expand(plan, step))
+
+
+def cell_of(task: Task) -> tuple[str, int | None, str]:
+    return task.module, task.micro_batch, task.group
+
+
+def require(what: str, number: int, count: int) -> None:
+    if not 0 <= number < count:
+        raise InputError(f"there is no {what} {number}", where=what, fix=f"0 to {count - 1}")
+
+
+def known(plan: Plan, module: str) -> str:
+    """Its name, if it has a layout."""
+    if module not in plan.layouts:
+        fix = f"one of {', '.join(plan.layouts)}"
+        raise InputError(f"the plan has no module `{module}`", where="module", fix=fix)
+    return module

@@ -22,7 +22,6 @@ from planner.ledger import Kind, Overlay, Record, beside, measured_timeline, ove
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.plan.task import Task
 from planner.simulate import Timeline, Traced, trace_of
 from planner.simulate import write_trace as write_to
 from planner.specs.base import Ranks, changed
@@ -37,7 +36,7 @@ from planner.why import static as best_static
 from planner.why import why_not as against
 
 if TYPE_CHECKING:
-    from planner.runtime import Ended, Planned, Progress, RunOptions, Verified
+    from planner.runtime import Bound, Ended, Planned, Progress, RunOptions, Verified
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 DEFAULTS = Options()
@@ -80,11 +79,6 @@ def verify(plan: Plan) -> list[Score]:
 def simulate(plan: Plan, overlap: Overlap = AS_PRICED) -> list[Score]:
     """Every step of a plan, expanded, priced and simulated; `overlap`: other exchanges beside compute than it has."""
     return [score(plan, number, overlap) for number in range(len(plan.steps))]
-
-
-def tasks(plan: Plan, rank: int, step: int = 0) -> tuple[Task, ...]:
-    """What one rank does in a step, in order: for a trainer that follows a plan itself."""
-    return tuple(task for task in expand(plan, step) if rank in task.ranks)
 
 
 def overlay(plan: Plan, scores: Sequence[Score], measured: Path) -> tuple[Overlay, ...]:
@@ -191,14 +185,15 @@ class Ran:
     losses: tuple[float, ...]  # per step, per token
     tokens_per_second: float
     step_seconds: float  # median
-    predicted_step_seconds: float
-    kinds: list[Kind]
-    timelines: tuple[Timeline, ...]  # one per measured step
+    predicted_step_seconds: float | None  # None: the plan has no prices
+    kinds: list[Kind]  # of the measured steps
+    timelines: tuple[Timeline, ...]  # one per measured step: the last ones
     traced: tuple[Traced, ...]  # the same with their tasks
     planned: "tuple[Planned, ...]"  # the steps that were planned while it lasted
     verified: "Verified | None"
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
     ended: "Ended" = "steps"  # why it was over
+    bound: "Bound | None" = None  # of what was verified
 
 
 def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
@@ -206,17 +201,21 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
 
     Raises RunFailed naming the rank, InputError when it cannot run here.
     """
+    from planner.runtime import bound, require_at_once
     from planner.runtime import run as launch
 
-    scores = verify(plan)
+    require_at_once(plan, options)
+    scores = verify(plan) if plan.uses.prices.modules else []
     with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
         result = launch(plan, options, on_progress)
     predicted, traced = [], []
     trained = online.trained(plan, options.steps_folder(plan), len(result.steps))
     for at, (step, (whole, number)) in enumerate(zip(result.steps, trained, strict=True)):
+        if scores:
+            predicted.append((scores[number] if whole is plan else score(whole)).timeline)
+        if not step.measured:  # long ago: only the last ones are kept
+            continue
         records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
-        expected = scores[number] if whole is plan else score(whole)
-        predicted.append(expected.timeline)
         done = expand(whole, number)  # of all groups, alike or not
         timeline = measured_timeline(records, done, plan.size, step.seconds)
         of_plan = number if whole is plan else at  # steps that were planned meanwhile are beyond the plan's own
@@ -227,14 +226,15 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         losses=tuple(step.loss for step in result.steps),
         tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
         step_seconds=median(step.seconds for step in result.steps),
-        predicted_step_seconds=median(timeline.step_seconds for timeline in predicted),
-        kinds=beside(predicted, [step.timeline for step in traced]),
+        predicted_step_seconds=median(t.step_seconds for t in predicted) if predicted else None,
+        kinds=beside(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced]),
         timelines=tuple(step.timeline for step in traced),
         traced=tuple(traced),
         planned=tuple(step.planned for step in result.steps if step.planned),
         verified=result.verify,
         peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
         ended=result.ended,
+        bound=bound(plan, options.dtype) if result.verify else None,
     )
 
 

@@ -54,3 +54,8 @@ def size(count_bytes: float) -> str:
 def percent(share: float) -> str:
     """A share as a person says it: `3.5 %`."""
     return f"{share * 100:.1f} %"
+
+
+def plural(count: int, word: str) -> str:
+    """`1 step`, `2 steps`, `2 batches`."""
+    return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"

@@ -66,7 +66,9 @@ def drawn(seed: int) -> Plan:
     sync = "micro_batch" if any(each.zero == 3 for each in spread.values()) else "step"
     step = Step(sync=sync, micro_batches=rows, order={**order, "place": places} if places else order)
     facts = uses(4, {"llm": LLM, "vit": VIT}, {"llm": texts, "vit": images}, {"vit": feeds})
-    return plan_of(4, facts, spread, groups, step, (Edge(source="vit", target="llm"),))
+    rings = any("ring" in groups[name].split for row in rows for name in row.get("llm", ()))
+    edge = Edge(source="vit", target="llm", reshard="zigzag" if rings else "contiguous")
+    return plan_of(4, facts, spread, groups, step, (edge,))
 
 
 def placed(random: Random, spread: dict[str, Layout], items: dict[str, list[int]], count: int):

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from planner.errors import InputError
 from planner.files import write
 from planner.follow import Followed, follow
 from planner.plan.expand import expand
+from planner.plan.feeding import feeding
 from planner.plan.model import Group, Layout, Step
 from planner.specs.base import Ranks, changed
 from planner.specs.parts import Experts
-from tests.plans import plan_of, uses
+from tests.plans import encoder_plan, plan_of, uses
 from tests.runtime.worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +33,7 @@ PLANS = {
     "ring": spread(4, mesh={"dp": 4}, zero=3, splits={(0, 1, 2, 3): {"ulysses": 2, "ring": 2}}),
     "experts": spread(4, MOE, mesh={"replica": 2, "dp": 2}, zero=1, experts={"ep": 2}),
 }
+FED = encoder_plan()
 every = pytest.mark.parametrize("name", PLANS)
 
 
@@ -109,12 +112,56 @@ def test_targets_are_the_tokens_of_a_step():
         assert Followed(plan).targets("llm") == sum(plan.uses.items["llm"].values())
 
 
+def test_tokens_that_encoders_make_have_no_target():
+    followed = Followed(FED)
+    made = sum(FED.uses.items["vit"].values())  # an output for each
+    assert followed.targets("llm") == sum(FED.uses.items["llm"].values()) - made > 0
+    with pytest.raises(InputError, match="`vit` feeds another module"):
+        followed.targets("vit")
+
+
+def test_routes_bring_every_output_to_the_row_that_it_stands_for():
+    """Of the outputs of a rank, to the rows of another: each row that is read comes from one place."""
+    followed = Followed(FED)
+    tasks = {task.id: task for task in expand(FED)}
+    places, brought = feeding(FED), []
+    for send in (task for task in tasks.values() if task.phase == "send" and ">" in task.group):
+        encoder = next(tasks[id] for id in tasks[send_of_outputs(send, tasks)].after if "/F/" in id)
+        routes = followed.routes(send)
+        assert routes == followed.routes(next(task for task in tasks.values() if send.id in task.after))
+        for route in routes if send.of == "F" else ():
+            outputs = flat(followed.batch(route.source, encoder).rows)
+            rows = flat(followed.batch(route.target, tasks[route.reader]).rows)
+            place = places["vit", route.item]
+            for by, number in enumerate(range(route.first, route.last)):
+                assert outputs[route.at + by] == (route.item, number)
+                assert rows[route.to + by] == (place.target[1], place.first + number)
+                brought.append((route.item, number))
+    assert sorted(brought) == [(item, n) for item, size in FED.uses.items["vit"].items() for n in range(size)]
+
+
+def send_of_outputs(send, tasks):
+    cell = (send.module, send.micro_batch, send.group)
+    return next(
+        task.id
+        for task in tasks.values()
+        if (task.phase, task.of) == ("send", "F") and (task.module, task.micro_batch, task.group) == cell
+    )
+
+
 def test_what_is_not_there_is_refused_by_name(tmp_path):
     followed = Followed(PIPELINE)
     last = next(task for task in followed.tasks(3) if task.layers[0])
+    crossing = next(task for task in Followed(FED).tasks(0) if ">" in task.group)
     for call, says in (
         (lambda: followed.tasks(4), "no rank 4"),
         (lambda: followed.tasks(0, 1), "no step 1"),
+        (lambda: followed.targets("llm", 1), "no step 1"),
+        (lambda: followed.targets("vit"), "no module `vit`"),
+        (lambda: followed.layers("vit", 0), "no module `vit`"),
+        (lambda: followed.layers("llm", 4), "no rank 4"),
+        (lambda: followed.routes(last), "not between two modules"),
+        (lambda: Followed(FED).batch(0, crossing), "between two modules"),
         (lambda: followed.mesh("vit", 0), "no module `vit`"),
         (lambda: followed.batch(0, last), "rank 0 does not execute"),
         (lambda: follow(tmp_path / "none.yaml"), "cannot read the file"),
@@ -147,6 +194,20 @@ def alone(plan):
     items, layout = plan.uses.items["llm"], Layout(ranks=Ranks((0,)), mesh={"dp": 1}, dtype="float64")
     step = Step(sync="step", micro_batches=tuple({"g": (item,)} for item in items))
     return plan_of(1, uses(1, {"llm": DECODER}, {"llm": items}), {"llm": layout}, {"g": Group(ranks=Ranks((0,)))}, step)
+
+
+def test_the_example_refuses_what_it_does_not_do():
+    spec = spec_from_file_location("follow_a_plan", EXAMPLE)
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    whole = spread(2, mesh={"dp": 2}, zero=3, rows=[[(0, 1)]], splits={(0, 1): {"ring": 2}})
+    parted = spread(2, mesh={"pp": 2}, zero=1, order="zb_h1", rows=[[(0, 1)]] * 2)
+    for plan, says in (
+        (PLANS["tensor"], "tensor"), (PLANS["ring"], "ring"), (PLANS["experts"], "experts"),
+        (whole, "ring"), (parted, "I, W"), (FED, "one module"),
+    ):  # fmt: skip
+        assert says in example.unfit(plan)
+    assert example.unfit(PLANS["groups"]) == example.unfit(PIPELINE) == ""
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import pytest
 
 from planner import files, pipeline
 from planner.errors import InputError
-from planner.plan.expand import expand
 from planner.specs.base import changed
 
 
@@ -19,11 +18,6 @@ def test_a_written_plan_loads_verifies_and_simulates(plan, tmp_path):
     (score,) = pipeline.verify(plan)
     assert score.value == pytest.approx(plan.outcome.value, rel=1e-8)
     assert pipeline.simulate(plan)[0].value == score.value
-
-
-def test_tasks_of_the_ranks_are_the_expansion(plan):
-    of_ranks = {task.id for rank in range(plan.size) for task in pipeline.tasks(plan, rank)}
-    assert of_ranks == {task.id for task in expand(plan)}
 
 
 def test_an_illegal_plan_is_not_verified(plan):

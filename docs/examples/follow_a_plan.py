@@ -3,12 +3,14 @@
     torchrun --nproc-per-node 4 docs/examples/follow_a_plan.py plan.yaml --steps 3
 
 Sequences are shared out over groups that differ from micro-batch to micro-batch (DeepSpeed-Ulysses, arXiv 2309.14509),
-layers over a pipeline. Weights are whole on every rank of a stage, whatever ZeRO stage the plan says. From `planner`
-comes `follow` alone; replace the model, the data and the optimizer by yours.
+layers over a pipeline. Weights are whole on every rank of a stage, whatever ZeRO stage the plan says. What it
+does not do is refused before it starts: backward in two, tensor parallelism, rings, experts, several modules. From
+`planner` comes what the plan says; replace the model, the data and the optimizer by yours.
 """
 
 import argparse
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -17,8 +19,12 @@ from torch import Tensor, nn
 from torch.distributed.nn.functional import all_to_all_single
 
 from planner.follow import Followed, Share, follow
+from planner.plan.expand import expand
+from planner.plan.model import Plan
 from planner.plan.task import Task
+from planner.specs.layers import experts_of
 
+DONE = {"F", "B", "send", "recv", "gather", "sync", "update"}  # phases
 VOCAB, HIDDEN, HEADS, RATE = 64, 32, 8, 0.01
 
 
@@ -149,12 +155,32 @@ def item_tokens(share: Share, item: int) -> Tensor:
     return torch.randint(VOCAB, (size + 1,), generator=torch.Generator().manual_seed(item))
 
 
+def unfit(plan: Plan) -> str:
+    """Why this loop cannot follow a plan; empty: it can."""
+    if len(plan.layouts) > 1:
+        return f"it trains one module, the plan has {len(plan.layouts)}"
+    (layout,) = plan.layouts.values()
+    if layout.mesh.get("tp", 1) > 1:
+        return "it has no tensor parallelism"
+    if layout.experts or experts_of(plan.uses.models[next(iter(plan.layouts))]):
+        return "its layers have no experts"
+    ring = [name for name, group in plan.groups.items() if group.split.get("ring", 1) > 1]
+    if ring:
+        return f"it has no ring attention, which group {ring[0]} asks for"
+    phases = {task.phase for number in range(len(plan.steps)) for task in expand(plan, number)}
+    return f"it does nothing for {', '.join(sorted(phases - DONE))}" if phases - DONE else ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan")
     parser.add_argument("--steps", type=int, default=3)
     arguments = parser.parse_args()
     followed = follow(arguments.plan)
+    reason = unfit(followed.plan)
+    if reason:
+        said = f"{arguments.plan}: this loop cannot follow the plan: {reason}"
+        sys.exit(said if os.environ.get("RANK", "0") == "0" else 1)
     dist.init_process_group("gloo")
     trainer = Trainer(followed, next(iter(followed.plan.layouts)))
     for number in range(arguments.steps):

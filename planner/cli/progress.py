@@ -26,6 +26,24 @@ def bar(title: str, unit: str) -> Iterator[OnProgress]:
 
 
 @contextmanager
+def interruptible(on_step: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
+    """Somebody who ends a run at once, so that nothing of it is reported, is told so."""
+    begun = False
+
+    def heard(p: Any) -> None:
+        nonlocal begun
+        begun = True
+        on_step(p)
+
+    try:
+        yield heard
+    except SystemExit:
+        said = "interrupted: what was trained is not reported" if begun else "interrupted before the first step"
+        console(stderr=True).print(said)
+        raise
+
+
+@contextmanager
 def training(plan: Any) -> Iterator[Callable[[Any], None]]:
     """Step, loss, tokens per second, measured beside predicted, while it trains."""
     out = console(stderr=True)
@@ -42,7 +60,8 @@ def training(plan: Any) -> Iterator[Callable[[Any], None]]:
 
         def on_progress(p: Any) -> None:
             rate = p.tokens / p.seconds if p.seconds else 0.0
-            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  step {p.seconds:.2f} s (predicted {predicted:.2f} s)"
+            beside = f" (predicted {predicted:.2f} s)" if predicted else ""
+            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  step {p.seconds:.2f} s{beside}"
             shown.update(task, completed=p.step + 1, total=p.of, description=text)
 
         yield on_progress

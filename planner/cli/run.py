@@ -1,11 +1,16 @@
 """`planner run`: a plan trains."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, given_seconds
+from planner.errors import InputError
+from planner.files.writable import require_writable
+
+if TYPE_CHECKING:
+    from planner.pipeline import Ran
 
 INTERRUPTED = 130
 
@@ -34,6 +39,10 @@ def run(
         Path | None,
         typer.Option(help="A folder with model.safetensors of Hugging Face, from which the decoder starts."),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="A folder for what was trained, as a Hugging Face checkpoint that --weights reads."),
+    ] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
@@ -48,7 +57,7 @@ def run(
     from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
-    from planner.runtime import RunOptions, Training
+    from planner.runtime import RunOptions, Training, unlike, within
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -62,13 +71,39 @@ def run(
         base=plan.parent,
         data=data.absolute() if data else None,
         weights=weights.absolute() if weights else None,
+        save=save.absolute() if save else None,
+        source=str(plan),
     )
-    with progress.training(read) as on_progress:
-        ran = pipeline.run(read, options, on_progress, job)
-    if trace:
-        pipeline.write_measured_trace(trace, ran)
-    render.emit(json, summary.ran(ran), *tables.ran(ran, trace))
+    require_outputs(trace, metrics)
+    with progress.training(read) as on_progress, progress.interruptible(on_progress) as on_step:
+        ran = pipeline.run(read, options, on_step, job)
+    failed = written(trace, ran)
+    render.emit(json, summary.ran(ran), *tables.ran(ran, None if failed else trace))
     if not no_ledger:
         ledger_runs.note(ran)
+    if failed:
+        raise failed
+    if ran.verified and ran.bound and not within(ran.verified, ran.bound):
+        raise unlike(ran.verified, ran.bound)
     if ran.ended == "interrupt":
         raise typer.Exit(INTERRUPTED)
+
+
+def require_outputs(trace: Path | None, metrics: Path | None) -> None:
+    """Raises InputError where what the run is to write cannot be written: it is asked for before training."""
+    if trace and metrics and trace.resolve() == metrics.resolve():
+        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two")
+    if trace:
+        require_writable(trace, "--trace")
+
+
+def written(trace: Path | None, ran: "Ran") -> InputError | None:
+    """The trace, if asked for; or why it could not be written, to be said after what was trained."""
+    from planner import pipeline
+
+    try:
+        if trace:
+            pipeline.write_measured_trace(trace, ran)
+    except InputError as error:
+        return error
+    return None

@@ -102,15 +102,15 @@ def ending(told: Told) -> Iterator[RenderableType]:
     """What it all came to."""
     plan: Plan = told.solved.plan
     ran = told.ran
-    ratio = ran.step_seconds / ran.predicted_step_seconds
+    predicted = ran.predicted_step_seconds or 0.0  # never 0: the demo's plan has prices
+    ratio = ran.step_seconds / predicted
     lines = [
         f"measured    what layers, exchanges and the optimizer cost here ({told.profile.provenance.machine})",
         f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
         f"{percent(plan.outcome.gap)} faster in the model",
         f"ran         {len(ran.losses)} steps of training on 4 processes; "
         + (f"gradients equal one process's to {ran.verified.grad_rel_err:.0e}" if ran.verified else ""),
-        f"predicted   {duration(ran.predicted_step_seconds)} a step; "
-        f"measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
+        f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
         f"files       {listing(told.folder)}",
         f"next        edit {told.folder / 'job.yaml'}, then: planner solve {told.folder / 'job.yaml'}",
     ]

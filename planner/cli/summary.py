@@ -68,7 +68,6 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
 
 
 def ran(result: Ran) -> Summary:
-    verified = result.verified
     return {
         "plan": result.plan.name,
         "machine": result.machine,
@@ -79,8 +78,25 @@ def ran(result: Ran) -> Summary:
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "planning": planning(result),
-        "verify": verified
-        and {"loss_rel_err": verified.loss_rel_err, "grad_rel_err": verified.grad_rel_err if verified.worst else None},
+        "verify": verification(result),
+    }
+
+
+def verification(result: Ran) -> Summary | None:
+    """How far the run was from one process, and whether that is no more than rounding gives."""
+    from planner.runtime import within
+    from planner.runtime.metrics import known
+
+    found = result.verified
+    if not found or not result.bound:
+        return None
+    return {
+        "loss_rel_err": known(found.loss_rel_err),
+        "grad_rel_err": known(found.grad_rel_err) if found.worst else None,
+        "worst": found.worst or None,
+        "steps": found.steps,
+        "items": found.items,
+        "within": within(found, result.bound),
     }
 
 

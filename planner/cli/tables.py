@@ -16,7 +16,7 @@ from planner.plan.model import Outcome, Plan
 from planner.plan.words import layout_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
-from planner.units import GIB, duration, percent
+from planner.units import GIB, duration, percent, plural
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
 from planner.verify.score import Score
@@ -120,9 +120,9 @@ def rests_on(plan: Plan) -> str:
 def solved(result: Solved, path: Path) -> RenderableType:
     plan = result.plan
     rows = sum(len(step.micro_batches) for step in plan.steps)
-    steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
+    steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
     return Stack(
-        Text.assemble((plan.name, "bold"), f"  {steps}{rows} micro-batches on {plan.size} ranks"),
+        Text.assemble((plan.name, "bold"), f"  {steps}{plural(rows, 'micro-batch')} on {plural(plan.size, 'rank')}"),
         outcome_line(plan.outcome),
         *prediction_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
@@ -217,25 +217,46 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
     rows = table(
         "task", ">predicted", ">measured", ">ratio", title=f"a step: predicted beside measured ({result.machine})"
     )
+    known = result.predicted_step_seconds
     for kind in result.kinds:
         ratio = f"{kind.measured / kind.predicted:.2f}" if kind.predicted else ""
-        rows.add_row(kind.name, duration(kind.predicted), duration(kind.measured), ratio)
+        if kind.predicted or kind.measured:
+            rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
     yield rows
     yield Text.assemble(
         "\nstep ",
         (duration(result.step_seconds), "bold"),
-        f" measured (median of {len(result.losses)}), {duration(result.predicted_step_seconds)} predicted; ",
+        f" measured (median of {len(result.losses)}), {'nothing' if known is None else duration(known)} predicted; ",
         f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
     )
+    yield from guessed(result)
     if result.ended != "steps":
         why = {"time": "its time was over", "interrupt": "interrupted"}[result.ended]
-        yield Text(f"ended after {len(result.losses)} steps: {why}", style="yellow")
+        yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
     if result.planned:
         yield planning_line(result)
-    if result.verified:
-        worst = f", worst gradient to {result.verified.grad_rel_err:.1e}" if result.verified.worst else ""
-        yield Text(f"same as one process: loss to {result.verified.loss_rel_err:.1e}{worst} (relative)", style="green")
+    yield from verified(result)
     yield from traced(trace, len(result.timelines))
+
+
+def guessed(result: Ran) -> Iterator[RenderableType]:
+    """What predictions rest on where nothing of them was measured here."""
+    prices = result.plan.uses.prices
+    if result.predicted_step_seconds is None:
+        yield Text("the plan has no prices (uses.prices.modules): nothing is predicted", style="dim")
+    elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
+        said = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
+        yield Text(said, style="dim")
+
+
+def verified(result: Ran) -> Iterator[RenderableType]:
+    """How far the run was from one process."""
+    from planner.runtime import errors, within
+
+    if result.verified and result.bound:
+        same = within(result.verified, result.bound)
+        said = f"{'same as' if same else 'differs from'} one process: {errors(result.verified)}"
+        yield Text(said, style="green" if same else "bold red")
 
 
 def planning_line(result: Ran) -> Text:

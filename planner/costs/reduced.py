@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from planner.costs.cost import Cost
 from planner.costs.lines import summed
-from planner.plan.mesh import groups_over
+from planner.plan.mesh import groups_over, spread_of_experts
 from planner.plan.model import Layout
-from planner.plan.sharing import spread_of_experts
 from planner.plan.task import Task
 from planner.specs.base import Ranks
 from planner.specs.layers import kind_counts

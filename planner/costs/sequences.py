@@ -11,8 +11,8 @@ from planner.costs.lines import Line
 from planner.costs.memory import token_cap
 from planner.costs.offload import Offloading, offloading
 from planner.costs.pricing import Pricing
+from planner.plan.meets import reduces
 from planner.plan.model import Uses
-from planner.plan.sharing import reduces
 from planner.plan.task import Phase, Split, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of

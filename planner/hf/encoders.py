@@ -63,7 +63,7 @@ def projector(module: Vit) -> int:
     return wide * wide + wide + wide * module.out + module.out
 
 
-def qwen2_vision(config: Config, out: int | None = None) -> Vit:
+def qwen2_vision(config: Config) -> Vit:
     """Qwen2-VL's (arXiv 2409.12191): any size of image, 2 x 2 patches to a token."""
     config.assume(mlp_ratio=4, hidden_act="quick_gelu", temporal_patch_size=2, spatial_merge_size=2, embed_dim=1280)
     config.expect("hidden_act", GELU)
@@ -80,7 +80,7 @@ def qwen2_vision(config: Config, out: int | None = None) -> Vit:
     )
 
 
-def qwen2_5_vision(config: Config, out: int | None = None) -> Vit:
+def qwen2_5_vision(config: Config) -> Vit:
     """Qwen2.5-VL's (arXiv 2502.13923): gated, and most layers attend within windows."""
     config.assume(hidden_act="silu", temporal_patch_size=2, spatial_merge_size=2, window_size=112)
     config.assume(fullatt_block_indexes=[7, 15, 23, 31])

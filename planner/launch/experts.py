@@ -13,10 +13,8 @@ from planner.launch.meter import Meter
 from planner.launch.ragged import Ragged
 from planner.models.dispatch import HERE, Choice, Compute, Dispatch, combined
 from planner.models.held import Part
-from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over
+from planner.plan.mesh import expert_coordinates, expert_groups_over, own_stage, spread_of_experts
 from planner.plan.model import Layout
-from planner.plan.sharing import spread_of_experts
-from planner.plan.work import stage_ranks
 from planner.specs.base import Ranks
 
 
@@ -34,8 +32,8 @@ class OnStage:
 
 
 class AllToAll(OnStage):
-    """A copy of a token goes to each rank along ep that has experts of its choice, once for each; its ranks along etp
-    gather what came to any of them, and add up their parts of the outputs on the way back.
+    """A copy of a token goes to each expert of its choice, to a rank along ep with several of these so many; its ranks
+    along etp gather what came to any of them, and add up their parts of the outputs on the way back.
     """
 
     def __init__(self, stage: Ragged, ep: Ragged, etp: Ragged) -> None:
@@ -112,7 +110,7 @@ def dispatch_over(layout: Layout, groups: Groups, meter: Meter) -> Dispatch:
     def ragged(ranks: Ranks) -> Ragged:
         return Ragged(groups[ranks] if len(ranks) > 1 else None, meter)
 
-    stage = ragged(stage_ranks(layout, coordinates(layout, rank).get("pp", 0)))
+    stage = ragged(own_stage(layout, rank))
     if spread_of_experts(layout) == 1:
         return OnStage(stage)
     if layout.dispatch == "all_gather":

@@ -1,28 +1,28 @@
 """The process groups of a plan by their ranks: torch would make a second group of the same ranks without a word."""
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 
 import torch.distributed as dist
 
+from planner.launch.worker import world_timeout
 from planner.specs.base import Ranks
 
 
 class Groups:
     """Every rank creates all groups of the catalogue, in one sorted order, when it is made; then they are looked up.
 
-    The world is not made again. A rank alone gets its group of one when it asks: nobody else needs to know of it.
+    In them ranks wait for each other as long as in the world, which is not made again. A rank alone gets its group of
+    one when it asks: nobody else needs to know of it.
     """
 
-    def __init__(self, catalogue: Iterable[Sequence[int]], timeout_s: float = 600.0) -> None:
+    def __init__(self, catalogue: Iterable[Sequence[int]]) -> None:
         self.rank, world = dist.get_rank(), tuple(range(dist.get_world_size()))
         world_group = dist.group.WORLD
         assert world_group is not None, "join the world before its groups"
         self._groups = {world: world_group}
         for ranks in sorted({tuple(ranks) for ranks in catalogue}):
             if len(ranks) > 1 and ranks != world:
-                timeout = timedelta(seconds=timeout_s)
-                group = dist.new_group(list(ranks), timeout=timeout, group_desc=f"ranks {Ranks(ranks)}")
+                group = dist.new_group(list(ranks), timeout=world_timeout(), group_desc=f"ranks {Ranks(ranks)}")
                 if self.rank in ranks:
                     self._groups[ranks] = group
 

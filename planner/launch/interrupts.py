@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
@@ -37,7 +37,8 @@ def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> Itera
         signal.signal(signal.SIGINT, before)
         for process in processes():
             if process is not None:
-                os.kill(process, signal.SIGINT)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process, signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, pass_on)
     try:

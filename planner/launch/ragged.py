@@ -16,7 +16,7 @@ Sizes = Sequence[int]  # rows by rank of the group
 
 
 class Ragged:
-    """One rank in one group; in a group of itself alone nothing happens.
+    """One rank in one group; without one, as a rank by itself, nothing happens.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
@@ -43,7 +43,7 @@ class Ragged:
 
     def total(self, x: Tensor) -> Tensor:
         """The sum over the ranks, on all, without a gradient."""
-        if self.ranks == 1:
+        if self.group is None:
             return x
         out = x.detach().clone()
         with self.meter.measure(x.device, 2 * x.nbytes * (self.ranks - 1) // self.ranks):
@@ -52,7 +52,7 @@ class Ragged:
 
     def swap(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
         """`all_to_all` without a gradient."""
-        if self.ranks == 1:
+        if self.group is None:
             return x
         out = x.new_empty(sum(received), *x.shape[1:])
         row_bytes = x.element_size() * x[:1].numel()
@@ -62,13 +62,13 @@ class Ragged:
 
     def copies(self, x: Tensor, sizes: Sizes) -> Tensor:
         """`all_gather` without a gradient."""
-        if self.ranks == 1:
+        if self.group is None:
             return x
         return self.swap(x.repeat(self.ranks, *[1] * (x.dim() - 1)), [len(x)] * self.ranks, sizes)
 
     def sums(self, x: Tensor, sizes: Sizes) -> Tensor:
         """`reduce_scatter` without a gradient."""
-        if self.ranks == 1:
+        if self.group is None:
             return x
         own = sizes[self.index]
         parts = self.swap(x, sizes, [own] * self.ranks)

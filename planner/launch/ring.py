@@ -52,7 +52,9 @@ class Ring:
     def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
         """A rank adds its part of a block's gradient to the sum that comes behind the block, and passes that on, too.
 
-        The sum begins at the first rank that the block comes to and ends, N - 1 ranks further, where it is from.
+        The sum begins at the first rank that the block comes to and ends, N - 1 ranks further, where it is from. What a
+        rank adds is float32 or better, but what it passes on has the dtype of the block, as prices have it: in bfloat16
+        the sum is rounded N - 1 times.
         """
         own, sums = None, None
         for step in range(self.size):

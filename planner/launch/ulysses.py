@@ -8,13 +8,13 @@ sizes of the pieces are all the collective needs to know, and no tensor is padde
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from planner.launch.meter import Meter
+from planner.launch.ragged import Ragged
 from planner.models.attention import packed_attention
 from planner.models.pieces import Masking
 from planner.specs.dealing import Span, contiguous
@@ -33,8 +33,8 @@ class Ulysses:
         meter: Meter,
         attention: Callable[..., Tensor] = packed_attention,  # over the tokens of the whole group, for some heads
     ) -> None:
-        self.group, self.sizes, self.meter, self.attention = group, tuple(sizes), meter, attention
-        self.degree, self.index = dist.get_world_size(group), dist.get_rank(group)
+        self.sizes, self.attention, self.ranks = tuple(sizes), attention, Ragged(group, meter)
+        self.degree, self.index = self.ranks.ranks, self.ranks.index
         if len(self.sizes) != self.degree:
             raise ValueError(f"{len(self.sizes)} shards for a group of {self.degree} ranks")
 
@@ -61,7 +61,7 @@ class Ulysses:
         parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1).flatten(2) for x in (q, k, v)]
         sent = torch.cat(parts, 2).flatten(0, 1)  # [degree * t, numbers of one rank's heads]
         mine = [self.sizes[self.index]] * self.degree
-        received = self.exchange(sent, mine, list(self.sizes))  # [T, numbers of this rank's heads]
+        received = self.ranks.all_to_all(sent, mine, self.sizes)  # [T, numbers of this rank's heads]
         split = torch.split(received, [heads * width for heads, width in shapes], 1)
         q, k, v = (torch.unflatten(x, 1, shape) for x, shape in zip(split, shapes, strict=True))
         return q, k, v
@@ -70,33 +70,5 @@ class Ulysses:
         """[T, h, D] to [t, H, D]: the inverse, for the output of attention."""
         tokens = self.sizes[self.index]
         mine = [tokens] * self.degree
-        received = self.exchange(out.contiguous(), list(self.sizes), mine)  # [degree * t, h, D]
+        received = self.ranks.all_to_all(out, self.sizes, mine)  # [degree * t, h, D]
         return received.view(self.degree, tokens, *out.shape[1:]).transpose(0, 1).flatten(1, 2)
-
-    def exchange(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
-        """`all_to_all` with a gradient."""
-        out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
-        return out
-
-    def all_to_all(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
-        """Rows of x, `sent[i]` to rank i, for `received[i]` rows from it."""
-        out = x.new_empty(sum(received), *x.shape[1:])
-        row_bytes = x[0].nbytes if len(x) else 0
-        with self.meter.measure(x.device, row_bytes * (len(x) - sent[self.index])):
-            dist.all_to_all_single(out, x, received, sent, group=self.group)
-        return out
-
-
-class _AllToAll(torch.autograd.Function):
-    """The gradient of an exchange is the exchange back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, exchange: Ulysses, sent: list[int], received: list[int]) -> Tensor:
-        ctx.exchange, ctx.sent, ctx.received = exchange, sent, received
-        return exchange.all_to_all(x, sent, received)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        back = ctx.exchange.all_to_all(gradient.contiguous(), ctx.received, ctx.sent)
-        return back, None, None, None

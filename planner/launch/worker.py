@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["cpu", "cuda"]
 
+_timeout = timedelta(seconds=600)  # of the world that this process has joined: there is one, and torch does not tell
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -63,6 +65,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def world_timeout() -> timedelta:
+    """How long ranks wait for each other in a collective."""
+    return _timeout
+
+
 @contextmanager
 def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     """Be a member of the world inside the block: gloo between CPUs, NCCL between GPUs.
@@ -81,7 +88,8 @@ def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
             )
         torch.cuda.set_device(worker.local_rank)
     torch.set_num_threads(worker.threads)
-    timeout = timedelta(seconds=timeout_s)
+    global _timeout
+    timeout = _timeout = timedelta(seconds=timeout_s)
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     agent_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout)

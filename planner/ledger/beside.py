@@ -1,13 +1,16 @@
 """Predicted beside measured: where the time of a step was expected, and where it went."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.plan.task import Task
 from planner.simulate import Event, Timeline
+from planner.specs.base import Ranks
 
 KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}
 EXCHANGE = "exchange between ranks of a group"
+STAGES = "exchange between stages"
 REST = "gather, reduce and wait"
 
 
@@ -29,7 +32,7 @@ def beside(predicted: Sequence[Timeline], measured: Sequence[Timeline]) -> list[
     expected, found = mean_parts(predicted), mean_parts(measured)
     return [
         Kind(name, expected.get(name, 0.0), found.get(name, 0.0))
-        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, REST)
+        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, STAGES, REST)
     ]
 
 
@@ -49,8 +52,32 @@ def step_parts(timeline: Timeline) -> dict[str, float]:
             ranks = doing(event.ranks) / timeline.ranks
             parts[KINDS[event.phase]] += (event.seconds - event.comm) * ranks
             parts[EXCHANGE] += event.comm * ranks
+    parts[STAGES] = transfer_seconds(timeline)
     parts[REST] = max(0.0, timeline.step_seconds - sum(parts.values()))
     return parts
+
+
+def transfer_seconds(timeline: Timeline) -> float:
+    """Of the mean rank: between stages or modules, while it computes nothing."""
+    moved: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    doing = timeline.doing()
+    for event in timeline.events:
+        if event.phase in KINDS or event.phase in ("send", "recv"):
+            of_kind = busy if event.phase in KINDS else moved
+            for rank in event.ranks:
+                of_kind[rank].append((event.start, event.end))
+    each = ((rank, covered([*spans, *busy[rank]]) - covered(busy[rank])) for rank, spans in moved.items())
+    return sum(seconds * doing(Ranks((rank,))) for rank, seconds in each) / timeline.ranks
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in at least one of them."""
+    seconds, reached = 0.0, 0.0
+    for start, end in sorted(spans):
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +92,22 @@ class Record:
 
 
 def measured_timeline(records: Iterable[Record], tasks: Sequence[Task], ranks: int, step_seconds: float) -> Timeline:
-    """What ranks measured, as the same type that the simulator makes: one event for each task and rank."""
-    by_id = {task.id: task for task in tasks}
+    """What ranks measured, as the same type that the simulator makes: one event for each task and rank.
+
+    Who receives from a stage that has not come so far is idle until it sends.
+    """
+    by_id, noted = {task.id: task for task in tasks}, [*records]
+    sent = {(r.id, r.rank): r.start for r in noted if by_id[r.id].phase == "send"}
+    moved = [replace(r, start=min(r.end, max(r.start, sent.get(sender(by_id[r.id], r.rank), r.start)))) for r in noted]
     events = tuple(
         Event(r.id, by_id[r.id].phase, by_id[r.id].module, type(by_id[r.id].ranks)((r.rank,)), r.start, r.end, r.comm)
-        for r in sorted(records, key=lambda r: (r.start, r.rank, r.id))
+        for r in sorted(moved, key=lambda r: (r.start, r.rank, r.id))
     )
     return Timeline(events, step_seconds, ranks)
+
+
+def sender(task: Task, rank: int) -> tuple[str, int]:
+    """The send, and the rank it is of, that a rank waits for in this task; of another task, or another module: none."""
+    if task.phase != "recv" or len(task.peers) != len(task.ranks):
+        return "", rank
+    return task.after[0], task.peers[task.ranks.index(rank)]

@@ -28,7 +28,7 @@ class Batch:
     """t tokens on this rank, of T in its group. Documents are packed one after the other, without padding."""
 
     inputs: Tensor  # [t] tokens, or [t, pixels of a patch], or [t, 5, mels]: the frames that a token sees
-    targets: Tensor  # [t] next tokens, or [t / token_unit, out] vectors
+    targets: Tensor  # [t] next tokens, or [t / merged_tokens, out] vectors
     positions: Tensor  # [t] place of each token in its document, from 0
     cu_seqlens: Tensor  # [documents + 1] int32 in host memory: where each document starts; the last is T
     exchange: Exchange = WHOLE  # over the ranks that share the documents

@@ -4,12 +4,21 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner.errors import InputError
 from planner.models.audio import AudioNetwork
 from planner.models.decoder import DecoderNetwork
-from planner.models.held import WHOLE_MODULE, Held, Part, Split, expert_names, splits_of
+from planner.models.held import (
+    WHOLE_MODULE,
+    Held,
+    Part,
+    Split,
+    copy_into,
+    expert_names,
+    part_of,
+    splits_of,
+    whole_shape,
+)
 from planner.models.network import Network
 from planner.models.rotary import rotary_dim
 from planner.models.seeding import generator_for
@@ -59,19 +68,12 @@ def init_weights(model: nn.Module, seed: int) -> None:
     for name, parameter in model.named_parameters():
         drawn = first_experts if name in experts else first_values
         values = drawn(name, parameter.shape, splits.get(name, ()), seed, parameter.device)
-        if isinstance(parameter, DTensor):
-            mesh, placements = parameter.device_mesh, parameter.placements
-            shard = distribute_tensor(values, mesh, placements, src_data_rank=None)  # all have it: nothing is sent
-            parameter.to_local().copy_(shard.to_local())
-        else:
-            parameter.copy_(values)
+        copy_into(parameter, values)
 
 
 def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
     """Of the part, of this shape, of a whole parameter."""
-    whole = [*shape]
-    for split in splits:
-        whole[split.dim] *= split.part.of
+    whole = whole_shape(shape, splits)
     values = torch.empty(whole, dtype=torch.float32, device=device)
     if name.endswith("bias"):
         values.fill_(0.0)
@@ -80,9 +82,7 @@ def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed:
     else:
         deviation = 1.0 if len(whole) == 1 else whole[-1] ** -0.5
         values.normal_(0.0, deviation, generator=generator_for(device, seed, name))
-    for split in splits:
-        values = values.narrow(split.dim, split.part.span(whole[split.dim])[0], shape[split.dim])
-    return values
+    return part_of(values, splits)
 
 
 def first_experts(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:

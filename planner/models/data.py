@@ -17,7 +17,7 @@ from planner.models.exchange import WHOLE, Exchange
 from planner.models.seeding import generator_for
 from planner.models.vit import patch_width
 from planner.specs.dealing import Span
-from planner.specs.model import Audio, Decoder, Module, Vit
+from planner.specs.model import Audio, Decoder, Module, Vit, merged_tokens
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
@@ -90,16 +90,9 @@ def contents(source: Source, spec: Module, document: tuple[int, int], span: tupl
     return (within_clip(inputs, span, tokens) if isinstance(spec, Audio) else inputs), targets
 
 
-def token_unit(spec: Module) -> int:
-    """Shards and items are whole multiples of this many tokens: merged patches stay together."""
-    if isinstance(spec, Audio):
-        return spec.pool
-    return spec.merge**2 if isinstance(spec, Vit) else 1
-
-
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
     """Refuse what the model would get wrong or fail on without a word."""
-    unit = token_unit(spec)
+    unit = merged_tokens(spec)
     for item, length in documents:
         if length < 1 or length % unit:
             raise InputError(f"item {item} has {length} tokens", fix=f"give it a positive multiple of {unit}")
@@ -130,7 +123,7 @@ def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tupl
     else:  # of a sound without begin or end; SEEN more frames, so that there is one whole token's
         frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
         inputs = frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
-    unit = token_unit(spec)
+    unit = merged_tokens(spec)
     return 2 * inputs - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.out)
 
 

@@ -13,7 +13,7 @@ from planner.models.network import Network
 class EncoderNetwork(Network):
     @abstractmethod
     def tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """From the output of the last layer to the output tokens of this rank, [s / token_unit, out]."""
+        """From the output of the last layer to the output tokens of this rank, [s / merged_tokens, out]."""
 
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
         tokens = self.tokens(x, batch)

@@ -4,15 +4,18 @@ They see all keys, or are causal over as many keys as queries. The kernel for CU
 test of ours has run it, where there was no GPU.
 """
 
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from planner.models import dense
 from planner.models.varlen import suits
 
 ON_CPU = (torch.float64, torch.float32, torch.bfloat16)
+FOR_CPU = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 class Kernel(Protocol):
@@ -32,33 +35,54 @@ def kernel_for(q: Tensor, width: int) -> Kernel | None:
     if suits(q, width):
         return OnGpu() if hasattr(torch.ops.aten, "_flash_attention_backward") else None
     if q.device.type == "cpu" and q.dtype in ON_CPU and hasattr(torch.ops.aten, FOR_CPU):
-        return OnCpu()
+        return OnCpu(knows_groups())
     return None
 
 
-FOR_CPU = "_scaled_dot_product_flash_attention_for_cpu"
-
-
 class OnCpu:
-    """Over [1, heads, tokens, width]."""
+    """Over [1, heads, tokens, width]. Where the operator knows no heads that share keys, these are repeated."""
+
+    def __init__(self, grouped: bool = True) -> None:
+        self.grouped = grouped
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         operator = getattr(torch.ops.aten, FOR_CPU)
+        k, v = self.repeated(q, k, v)
         out, lse = operator(*map(headed, widened(q, k, v)), 0.0, causal, scale=q.shape[2] ** -0.5)
         return out[0].transpose(0, 1)[..., : v.shape[2]], lse[0].transpose(0, 1)
 
     def backward(
         self, of_out: Tensor, qkv: tuple[Tensor, Tensor, Tensor], seen: tuple[Tensor, Tensor], causal: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        q, _, v = qkv
+        q, k, v = qkv
         operator = getattr(torch.ops.aten, f"{FOR_CPU}_backward")
-        wide, (out, lse) = widened(*qkv), seen
+        wide, (out, lse) = widened(q, *self.repeated(q, k, v)), seen
         of_out, out = (headed(widened(x, wide[0])[0]) for x in (of_out, out))
         found = operator(
             of_out, *map(headed, wide), out, lse.transpose(0, 1)[None], 0.0, causal, scale=q.shape[2] ** -0.5
         )
         of_q, of_k, of_v = (x[0].transpose(0, 1) for x in found)
+        if not self.grouped:
+            of_k, of_v = (torch.unflatten(x, 1, (k.shape[1], -1)).sum(2) for x in (of_k, of_v))
         return of_q[..., : q.shape[2]], of_k[..., : q.shape[2]], of_v[..., : v.shape[2]]
+
+    def repeated(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, for each head of the queries its own."""
+        each = q.shape[1] // k.shape[1]
+        return (k, v) if self.grouped or each == 1 else (k.repeat_interleave(each, 1), v.repeat_interleave(each, 1))
+
+
+@cache
+def knows_groups() -> bool:
+    """Whether the operator for the CPU lets heads share keys: it is torch's own, and no release promises that."""
+    q, k = torch.linspace(-1, 1, 16).view(2, 4, 2), torch.linspace(-1, 1, 12).view(3, 2, 2)
+    try:
+        made, (out, lse) = OnCpu(), dense.forward(q, k, k, None)
+        found = *made.forward(q, k, k, False), *made.backward(q, (q, k, k), (out, lse), False)
+    except RuntimeError:
+        return False
+    want = out, lse, *dense.backward(q, (q, k, k), lse, (q * out).sum(-1), None)
+    return all(torch.allclose(*each, rtol=1e-4, atol=1e-5) for each in zip(found, want, strict=True))
 
 
 class OnGpu:
@@ -103,5 +127,10 @@ def widened(*tensors: Tensor) -> list[Tensor]:
 
 def ends(q: Tensor, k: Tensor) -> list[Any]:
     """Where the one sequence of queries and that of keys begin and end, and how long they are."""
-    places = [torch.tensor([0, len(x)], dtype=torch.int32, device=q.device) for x in (q, k)]
-    return [*places, len(q), len(k)]
+    return [*(end(len(x), q.device) for x in (q, k)), len(q), len(k)]
+
+
+@lru_cache(maxsize=1024)
+def end(length: int, device: torch.device) -> Tensor:
+    """Of one sequence, on the device: the same few lengths come back in every layer."""
+    return torch.tensor([0, length], dtype=torch.int32, device=device)

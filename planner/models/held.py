@@ -1,10 +1,11 @@
 """What of a module one rank holds: some of its layers, a part of each matrix, some of the experts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner.specs.base import Layers
 from planner.specs.job import Recompute
@@ -20,7 +21,9 @@ class Part:
     of: int = 1
 
     def size(self, width: int) -> int:
-        """Of this part of `width`. Widths that do not divide are refused before anything is built."""
+        """Of this part of a width that divides: tp divides heads, ep experts and etp their widths, or the plan was
+        refused before; `Held.part` sees to others.
+        """
         return width // self.of
 
     def span(self, width: int) -> tuple[int, int]:
@@ -41,7 +44,9 @@ class Held:
         return self.layers is None or layer in self.layers
 
     def part(self, width: int) -> Part:
-        """Of a matrix of this width. What does not divide, every rank of tp has whole, and uses for its own rows."""
+        """Of an MLP, a vocabulary or a projector of this width. Where tp does not divide it, each of its ranks has it
+        whole, and uses it for its own rows.
+        """
         return Part() if width % self.tp.of else self.tp
 
 
@@ -55,6 +60,31 @@ class Split:
     dim: int
     part: Part
     over: Over
+
+
+def whole_shape(shape: Sequence[int], splits: Sequence[Split]) -> list[int]:
+    """Of a parameter of which a part has this shape."""
+    whole = [*shape]
+    for split in splits:
+        whole[split.dim] *= split.part.of
+    return whole
+
+
+def part_of(whole: Tensor, splits: Sequence[Split]) -> Tensor:
+    """A view of one part of a whole parameter."""
+    for split in splits:
+        first, last = split.part.span(whole.shape[split.dim])
+        whole = whole.narrow(split.dim, first, last - first)
+    return whole
+
+
+def copy_into(parameter: nn.Parameter, values: Tensor) -> None:
+    """All ranks that share a parameter have its values, of their one part: nothing is sent."""
+    if isinstance(parameter, DTensor):
+        shard = distribute_tensor(values, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        parameter.to_local().copy_(shard.to_local())
+    else:
+        parameter.copy_(values)
 
 
 def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:

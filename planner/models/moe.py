@@ -61,8 +61,9 @@ class Router(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Choice]:
         softmax = self.moe.scores == "softmax"
-        logits = affine(x, self.weight, self.bias if softmax else None)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        wide = torch.promote_types(x.dtype, torch.float32)  # in bfloat16 the differences between scores are rounding
+        bias = self.bias.to(wide) if softmax and self.bias is not None else None
+        logits = affine(x.to(wide), self.weight.to(wide), bias)
         scores = logits.softmax(-1) if softmax else logits.sigmoid()
         ranked = scores if softmax or self.bias is None else scores.detach() + self.bias.detach()
         # Not topk: of equal scores it may take any, and not the same ones for other batches.

@@ -1,7 +1,7 @@
 """Activations in host memory between the forward and the backward of a micro-batch (MEMO, arXiv 2407.12117).
 
-Of every layer of a chunk but the first and the last, the same share goes, behind the layer's forward; it comes back
-while the backward of the layer behind it runs. On a GPU both go on streams of their own, from and to pinned memory.
+Of every layer of a chunk but the first and the last, the same share goes, behind the layer's forward, as near as whole
+pieces of memory come to it; it comes back while the backward of the layer behind it runs. On a GPU both go on streams of their own, from and to pinned memory.
 Parameters stay, and so does whatever layers share.
 """
 
@@ -54,13 +54,12 @@ class Mover:
 
 
 class Away:
-    """One piece of memory that activations lie in: its first bytes on the host, a copy of the others here."""
+    """One piece of memory that activations lie in, on the host."""
 
-    def __init__(self, memory: Tensor, ratio: float, mover: Mover) -> None:
-        self.mover, self.size, self.cut = mover, len(memory), round(ratio * len(memory))
+    def __init__(self, memory: Tensor, mover: Mover) -> None:
+        self.mover, self.size = mover, len(memory)
         self.host: Tensor | None
-        self.host, self.left = mover.to_host(memory[: self.cut])
-        self.stays: Tensor | None = memory[self.cut :].clone()
+        self.host, self.left = mover.to_host(memory)
         self.uses = 0
         self.memory: Tensor | None = None
         self.came: Any = None
@@ -68,10 +67,9 @@ class Away:
     def fetch(self) -> Tensor:
         """Start bringing it back, if nobody has."""
         if self.memory is None:
-            assert self.host is not None and self.stays is not None, "used as often as it was saved"
+            assert self.host is not None, "used as often as it was saved"
             self.memory = torch.empty(self.size, dtype=torch.uint8, device=self.mover.device)
-            self.memory[self.cut :] = self.stays
-            self.came = self.mover.to_device(self.host, self.memory[: self.cut], self.left)
+            self.came = self.mover.to_device(self.host, self.memory, self.left)
         return self.memory
 
     def use(self, x: Tensor) -> Back:
@@ -83,7 +81,7 @@ class Away:
             memory, self.uses = self.fetch(), self.uses - 1
             self.mover.wait(self.came)
             if not self.uses:
-                self.memory = self.came = self.host = self.stays = None
+                self.memory = self.came = self.host = None
             found = torch.empty(0, dtype=dtype, device=self.mover.device)
             return found.set_(memory.untyped_storage(), offset, shape, stride)
 
@@ -93,8 +91,8 @@ class Away:
 class Box:
     """What one layer saves of one micro-batch."""
 
-    def __init__(self, ratio: float, mover: Mover, stay: Iterable[Tensor]) -> None:
-        self.ratio, self.mover, self.away = ratio, mover, dict[int, Away]()
+    def __init__(self, offload: "Offload", stay: Iterable[Tensor]) -> None:
+        self.offload, self.away = offload, dict[int, Away]()
         self.stay = {address(x) for x in stay}
         self.held: list[Tensor] = []  # until the forward is over, so that an address means one piece of memory
 
@@ -104,8 +102,11 @@ class Box:
         key = address(x)
         if key not in self.away:
             self.held.append(x.detach())
+            if not self.offload.takes(x.untyped_storage().nbytes()):
+                self.stay.add(key)
+                return None
             memory = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
-            self.away[key] = Away(memory, self.ratio, self.mover)
+            self.away[key] = Away(memory, self.offload.mover)
         return self.away[key].use(x)
 
     def fetch(self, *_: object) -> None:
@@ -118,16 +119,25 @@ class Offload:
 
     def __init__(self, ratio: float, mover: Mover) -> None:
         self.ratio, self.mover = ratio, mover
+        self.owed = 0.0  # bytes of the share of what was saved so far, that have not gone; below zero: too many have
         self.host_bytes = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether a piece of memory of so many bytes goes, whole: if the share is then nearer than without it."""
+        self.owed += self.ratio * size
+        goes = self.ratio > 0 and 2 * self.owed >= size
+        if goes:
+            self.owed -= size
+            self.host_bytes += size
+        return goes
 
     @contextmanager
     def box(self, stay: Iterable[Tensor]) -> Iterator[Box]:
         """Around the forward of one layer. What is in it lives as long as the graph."""
-        box = Box(self.ratio, self.mover, stay)
+        box = Box(self, stay)
         with saving(box.pack):
             yield box
         box.held.clear()
-        self.host_bytes += sum(piece.cut for piece in box.away.values())
 
 
 _offload: ContextVar[Offload | None] = ContextVar("offload", default=None)

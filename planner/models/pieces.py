@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62  # tokens of a piece
+
 
 @dataclass(frozen=True, slots=True)
 class Masking:
@@ -73,9 +75,6 @@ def longest(masking: Masking, fused: bool) -> int:
     if masking.window is None or not masking.causal:
         return UNLIMITED if fused else LONGEST
     return max(SHORTEST, min(LONGEST, masking.window))
-
-
-LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62
 
 
 def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> Iterator[Pair]:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner import files, hf
 from planner.errors import InputError
 from planner.hf.names import stored_names
 from planner.models.build import build, init_weights
-from planner.models.held import splits_of
+from planner.models.held import copy_into, part_of, splits_of, whole_shape
 from planner.models.safetensors import ONE, Checkpoint, write
 from planner.specs.model import Decoder, Module
 
@@ -37,21 +36,11 @@ def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
     checkpoint, splits = Checkpoint(folder), splits_of(model)
     for name, parameter in model.named_parameters():
         values = stacked(checkpoint, stored_names(name, decoder))
-        shape = list(parameter.shape)
-        for split in splits.get(name, ()):
-            shape[split.dim] *= split.part.of
+        shape = whole_shape(parameter.shape, splits.get(name, ()))
         if list(values.shape) != shape:
             what = f"`{stored_names(name, decoder)[0]}` makes {[*values.shape]}, the model has {shape}"
             raise InputError(what, where=str(folder), fix="give the weights of this very model")
-        for split in splits.get(name, ()):
-            first, last = split.part.span(shape[split.dim])
-            values = values.narrow(split.dim, first, last - first)
-        values = values.to(parameter.device, parameter.dtype)
-        if isinstance(parameter, DTensor):  # all ranks read it: nothing is sent
-            shard = distribute_tensor(values, parameter.device_mesh, parameter.placements, src_data_rank=None)
-            parameter.to_local().copy_(shard.to_local())
-        else:
-            parameter.copy_(values)
+        copy_into(parameter, part_of(values, splits.get(name, ())).to(parameter.device, parameter.dtype))
 
 
 def require_weights(spec: Module, folder: Path) -> None:
@@ -82,6 +71,13 @@ def save_weights(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> N
         stored |= {names[0]: values} if len(names) == 1 else dict(zip(names, values, strict=True))
     files.write_text(folder / "config.json", files.json_text(hf.to_config(decoder)) + "\n")
     write(folder / ONE, stored)
+
+
+def require_saveable(spec: Module) -> None:
+    """Raises InputError where no checkpoint is written of such a module."""
+    decoder = require_decoder(spec)
+    hf.to_config(decoder)
+    stored_names("norm.weight", decoder)
 
 
 def require_decoder(spec: Module) -> Decoder:

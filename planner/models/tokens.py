@@ -4,6 +4,7 @@ A plan's item may be longer than its row, since a job rounds lengths up: what is
 target, and no token before it sees it. The last token of a row has no target either, so a row of n tokens has n - 1.
 """
 
+import logging
 import math
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from planner.specs.model import Decoder, Module
 from planner.specs.token_rows import OFFSETS, TOKENS, open_offsets, open_tokens, require_row
 
 PADDING = 0  # the token of what is added
+CHECKED = 2 * 10**9  # tokens that are looked through before a run: some seconds
 
 
 class TokenFolder:
@@ -42,6 +44,21 @@ class TokenFolder:
                     where=str(self.path),
                     fix=f"plan a job with lengths: {{from: tokens, path: {self.path}}}, or give the plan's own folder",
                 )
+
+    def check_vocab(self, spec: Module, documents: Documents) -> None:
+        """No token of these rows is beyond the vocabulary: each is read once. Of very many it is found on the way."""
+        if not isinstance(spec, Decoder):
+            return
+        count = sum(tokens for _, tokens in documents)
+        if count > CHECKED:
+            what = "%s: %d tokens are not looked through before training; one beyond the vocabulary ends the run"
+            logging.getLogger(__name__).warning(what, self.path, count)
+            return
+        for item, _ in documents:
+            begin, end = self.span(item)
+            row = self.tokens[begin:end]
+            if int(row.min()) < 0 or int(row.max()) >= spec.vocab:
+                self.require_known(torch.from_numpy(row.astype("int64")), item, 0, spec.vocab)
 
     def length(self, row: int) -> int:
         begin, end = self.span(row)

@@ -2,23 +2,25 @@
 
 from collections.abc import Iterator
 
-from planner.plan.mesh import coordinates, expert_groups_over, groups_over
+from planner.plan.mesh import expert_groups_over, expert_state_groups, groups_over, stage_ranks, state_groups
 from planner.plan.model import Layout, Plan, assignments
+from planner.plan.shares import partners
 from planner.plan.task import Split
-from planner.plan.work import stage_ranks
 from planner.specs.base import Ranks
+from planner.specs.layers import experts_of
 from planner.specs.model import Decoder, Module
 
-MESH_GROUPS: tuple[tuple[str, ...], ...] = (("dp",), ("replica",), ("tp",))
-EXPERT_GROUPS: tuple[tuple[str, ...], ...] = (("edp",), ("ep",), ("etp",), ("ep", "etp"))
+EXPERT_GROUPS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))  # that exchange tokens
 
 
 def catalogue(plan: Plan) -> set[Ranks]:
     """Of all ranks: every rank creates every group."""
     found: set[Ranks] = set()
     for name, layout in plan.layouts.items():
-        for dims in MESH_GROUPS:
-            found.update(groups_over(layout, dims).values())
+        moe = experts_of(plan.uses.models[name])
+        for states in (*state_groups(layout), *(expert_state_groups(layout) if moe else ())):
+            found.update(states.values())
+        found.update(groups_over(layout, ("tp",)).values())
         for dims in EXPERT_GROUPS if layout.experts else ():
             found.update(expert_groups_over(layout, dims).values())
         found.update(stage_ranks(layout, stage) for stage in range(layout.mesh.get("pp", 1)))
@@ -36,7 +38,7 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
         ranks, split = set(group.ranks) & set(layout.ranks), Split(**group.split)
         for stage in range(layout.mesh.get("pp", 1)):
             held = Ranks(sorted(ranks & set(stage_ranks(layout, stage))))
-            for together in {sharing(layout, held, rank) for rank in held}:
+            for together in {partners(layout, held, rank) for rank in held}:
                 yield from map(
                     Ranks, (*split.blocks(together), *split.rings(together)) if split.ring > 1 else [together]
                 )
@@ -47,11 +49,3 @@ def tied_ends(module: Module, layout: Layout) -> Iterator[Ranks]:
     if isinstance(module, Decoder) and module.tied:
         for line in groups_over(layout, ("pp",)).values():
             yield Ranks((line[0], line[-1])[: len(line)])
-
-
-def sharing(layout: Layout, held: Ranks, rank: int) -> Ranks:
-    """Of a group's ranks on one stage, those that share out its tokens with this one: with the same part of tp."""
-    if layout.mesh.get("tp", 1) == 1:
-        return held
-    own = coordinates(layout, rank)["tp"]
-    return Ranks(other for other in held if coordinates(layout, other)["tp"] == own)

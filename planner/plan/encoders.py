@@ -6,10 +6,12 @@ stream means: started with it, not waiting for its end. Backwards follow the tar
 """
 
 import re
+from collections import defaultdict
 from dataclasses import replace
 from itertools import groupby
 
 from planner.errors import InputError
+from planner.plan.line import Line
 from planner.plan.model import Edge, Place, Plan, Step, split_key
 from planner.plan.task import Phase, Task
 from planner.plan.work import Cell, Work, cell_task, cell_tasks, slot_tasks
@@ -24,26 +26,46 @@ ANCHOR = re.compile(
 def add_encoder(plan: Plan, step: Step, edge: Edge, works: dict[str, Work], order: list[Task]) -> list[Task]:
     """The encoder's tasks, put where the plan places them or right before their consumer; backwards at the end."""
     encoder, target = works[edge.source], works[edge.target]
-    places, cut_in_two = places_of(step), {task.id for task in order if task.phase == "I"}
+    asked, reading, line = places_by_cell(step, encoder), Reading(plan, edge, target, order), Line(order)
     for row in encoder.rows:
         for unit in units(encoder, row):
-            consumers = {c: [task.id for task in consuming(plan, edge, target, c)] for c in unit if c.items}
-            met = {c: meeting(target, order, fed) for c, fed in consumers.items()}
+            places = places_of_unit(asked, unit, target)
+            consumers = {c: reading.consumers(c) for c in unit if c.items}
+            met = {c: reading.meeting(fed) for c, fed in consumers.items()}
             forward = split_forward(encoder, unit, places)
+            whole = forward if places else []
             for c, held_up in met.items():
                 send, recv = edge_transfer(encoder, target, "F", c)
-                forward += [rewired(send, forward), recv]
-                order = [
-                    task.waiting_for(recv.id) if task.id in held_up and task.phase == "F" else task for task in order
-                ]
-            order = put_forward(order, forward, places, {i for of_cell in met.values() for i in of_cell}, works)
-            returned = {c: [returning(task_id, cut_in_two) for task_id in fed] for c, fed in consumers.items()}
-            order += encoder_backward(encoder, target, unit, forward, returned)
-    return order
+                forward += [rewired(send, whole), recv]
+                line.wait(held_up, recv.id)
+            put_forward(line, forward, places, {i for of_cell in met.values() for i in of_cell}, works)
+            returned = {c: [returning(i, reading.cut_in_two) for i in fed] for c, fed in consumers.items()}
+            line.append(encoder_backward(encoder, target, unit, whole, returned))
+    return line.tasks()
 
 
 def places_of(step: Step) -> list[Place]:
     return [place for place in step.order.get("place", ()) if isinstance(place, Place)]
+
+
+Asked = dict[tuple[str, int], list[tuple[int, Place]]]  # group and micro-batch → placements, numbered
+
+
+def places_by_cell(step: Step, encoder: Work) -> Asked:
+    """Of one encoder."""
+    found: Asked = defaultdict(list)
+    for number, place in enumerate(places_of(step)):
+        match = MOVED.fullmatch(place.do)
+        if match and match["module"] == encoder.module:
+            found[place.on, int(match["row"])].append((number, place))
+    return found
+
+
+def places_of_unit(asked: Asked, unit: tuple[Cell, ...], target: Work) -> list[Place]:
+    """In the plan's order."""
+    names = [(name, c.row) for c in unit for name in (c.group, f"{c.group}>{target.module}")]
+    found = {number: place for name in names if name in asked for number, place in asked[name]}
+    return [found[number] for number in sorted(found)]
 
 
 def units(encoder: Work, row: tuple[Cell, ...]) -> list[tuple[Cell, ...]]:
@@ -51,22 +73,36 @@ def units(encoder: Work, row: tuple[Cell, ...]) -> list[tuple[Cell, ...]]:
     return [row] if encoder.meets and row else [(c,) for c in row]
 
 
-def consuming(plan: Plan, edge: Edge, target: Work, c: Cell) -> list[Task]:
-    """The target's first-stage forwards that read the outputs of a cell."""
-    feeds = plan.uses.feeds.get(edge.source, {})
-    fed = {feeds[item] for item in c.items if item in feeds}
-    return [cell_task(target, 0, "F", other) for row in target.rows for other in row if fed & set(other.items)]
+class Reading:
+    """The target's first-stage forwards that read the outputs of cells."""
 
+    def __init__(self, plan: Plan, edge: Edge, target: Work, order: list[Task]) -> None:
+        self.target, self.feeds = target, plan.uses.feeds.get(edge.source, {})
+        cells = [c for row in target.rows for c in row]
+        self.ids = [cell_task(target, 0, "F", c).id for c in cells]
+        self.readers: dict[int, list[int]] = defaultdict(list)  # item → cells that have it
+        for number, c in enumerate(cells):
+            for item in dict.fromkeys(c.items):
+                self.readers[item].append(number)
+        self.row_of = {task.id: task.micro_batch for task in order if task.module == target.module}
+        self.met: dict[int | None, list[str]] = defaultdict(list)  # micro-batch → gather and passes on the first stage
+        for task in order:
+            if (task.module, task.layers) == (target.module, target.stages[0]) and task.phase in ("gather", "F"):
+                self.met[task.micro_batch].append(task.id)
+        self.cut_in_two = {task.id for task in order if task.phase == "I"}
 
-def meeting(target: Work, order: list[Task], consumers: list[str]) -> set[str]:
-    """Consumers; and where all ranks of the target's stage meet in a micro-batch, its gather and its passes: none
-    of them ends before a consumer has what it reads.
-    """
-    if not target.meets:
-        return set(consumers)
-    rows = {task.micro_batch for task in order if task.id in consumers}
-    found = (task for task in order if task.module == target.module and task.layers == target.stages[0])
-    return {task.id for task in found if task.phase in ("gather", "F") and task.micro_batch in rows}
+    def consumers(self, c: Cell) -> list[str]:
+        fed = {self.feeds[item] for item in c.items if item in self.feeds}
+        return [self.ids[number] for number in sorted({number for item in fed for number in self.readers[item]})]
+
+    def meeting(self, consumers: list[str]) -> set[str]:
+        """Consumers; and where all ranks of the target's stage meet in a micro-batch, its gather and its passes: none
+        of them ends before a consumer has what it reads.
+        """
+        if not self.target.meets:
+            return set(consumers)
+        rows = {self.row_of[id] for id in consumers if id in self.row_of}
+        return {id for row in rows for id in self.met[row]}
 
 
 def returning(forward: str, cut_in_two: set[str]) -> str:
@@ -94,7 +130,7 @@ def split_forward(encoder: Work, unit: tuple[Cell, ...], places: list[Place]) ->
     for stage in range(len(encoder.stages)):
         for task in unit_tasks(encoder, stage, "F", unit):
             named = [set(layers) for place in places if (layers := placed_layers(place, task))]
-            tasks += cut(rewired(task, tasks), named if task.phase == "F" else [])
+            tasks += cut(rewired(task, tasks if places else []), named if task.phase == "F" else [])
     return tasks
 
 
@@ -115,7 +151,11 @@ def unit_tasks(encoder: Work, stage: int, phase: Phase, unit: tuple[Cell, ...]) 
 
 
 def rewired(task: Task, forward: list[Task]) -> Task:
-    """A task that waits for a forward which was cut in two waits for its last part, the one with the last layer."""
+    """A task that waits for a forward which was cut in two waits for its last part, the one with the last layer.
+    `forward`: of a unit with placements; others are not cut.
+    """
+    if not forward:
+        return task
     known = {t.id for t in forward}
     parts = {t.layers[-1]: t.id for t in forward if t.phase == "F"}
     missing = {i: split_key(i.partition("/")[0])[1] for i in task.after if "/F/" in i and i not in known}
@@ -134,21 +174,20 @@ def placed_layers(place: Place, task: Task) -> Layers | None:
 
 
 def put_forward(
-    order: list[Task], forward: list[Task], places: list[Place], consumers: set[str], works: dict[str, Work]
-) -> list[Task]:
+    line: Line, forward: list[Task], places: list[Place], consumers: set[str], works: dict[str, Work]
+) -> None:
     """Each task of `forward` at its placement, with what it waits for; the rest behind, right before a consumer."""
-    placed_ids: set[str] = set()
+    ids: set[str] = set()
     for place in places:
         moved = needed(forward, {task.id for task in forward if placed(place, task)})
         if moved:
-            at = anchor_index(order, place, works)
-            order = order[:at] + moved + order[at:]
-            forward = [task for task in forward if task not in moved]
-            placed_ids |= {task.id for task in moved}
-    first = next((i for i, task in enumerate(order) if task.id in consumers), len(order))
-    behind = max((i + 1 for i, task in enumerate(order) if task.id in placed_ids), default=0)
-    rest = max(first, behind)
-    return order[:rest] + forward + order[rest:]
+            if place.anchor.startswith(f"{moved[0].module}."):  # which may have been put there
+                line.settle()
+            at = anchor_index(line, place, works)
+            (line.put if place.before else line.put_behind)(moved, at)
+            ids |= {task.id for task in moved}
+            forward = [task for task in forward if task.id not in ids]
+    line.put_late(forward, consumers, ids)
 
 
 def placed(place: Place, task: Task) -> bool:
@@ -166,7 +205,7 @@ def needed(forward: list[Task], ids: set[str]) -> list[Task]:
     return kept[::-1]
 
 
-def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int:
+def anchor_index(line: Line, place: Place, works: dict[str, Work]) -> int:
     """Where in the order a placement points: where all ranks of a module meet in a micro-batch, not between their
     tasks. Raises InputError when it names no task.
     """
@@ -175,27 +214,26 @@ def anchor_index(order: list[Task], place: Place, works: dict[str, Work]) -> int
         phase, of = (match["what"], match["phase"]) if match["what"] else (match["phase"], "")
         stages = works[match["module"]].stages
         at_stage = stages if match["stage"] is None else stages[int(match["stage"]) : int(match["stage"]) + 1]
-        for i, task in enumerate(order):
-            named = (task.module, task.phase, task.of, task.micro_batch) == (
-                match["module"],
-                phase,
-                of,
-                int(match["row"]),
-            )
-            if named and task.layers in at_stage:
-                found.append(i)
+        named = line.named.get((match["module"], phase, of, int(match["row"])), ())
+        found = [at for at in named if line.order[at].layers in at_stage]
     if not found or not match:
         raise no_task(place.anchor, "llm.F0@0")
     if place.before or not works[match["module"]].meets:
         return found[0] if place.before else found[0] + 1
-    return 1 + max(i for i in found if order[i].layers == order[found[0]].layers)
+    return 1 + max(at for at in found if line.order[at].layers == line.order[found[0]].layers)
 
 
 def check_places(plan: Plan, step: Step, order: list[Task]) -> None:
     """Raises InputError when a placement moves nothing: only encoders' forwards are placed."""
     encoders = {edge.source for edge in plan.edges}
+    of_group: dict[tuple[str, int | None], list[Task]] = defaultdict(list)
+    for task in order if places_of(step) else ():
+        if task.module in encoders:
+            of_group[task.group, task.micro_batch].append(task)
     for place in places_of(step):
-        if not any(task.module in encoders and placed(place, task) for task in order):
+        match = MOVED.fullmatch(place.do)
+        candidates = of_group.get((place.on, int(match["row"])), ()) if match else ()
+        if not any(placed(place, task) for task in candidates):
             raise no_task(f"{place.do} on {place.on}", "vit.F0[0-11], on a group that works on micro-batch 0")
 
 

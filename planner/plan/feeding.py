@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from planner.plan.model import Edge, Plan, Step, assignments
 from planner.plan.names import Violation
-from planner.specs.model import Audio, Decoder, Module, Vit
+from planner.specs.model import Decoder, merged_tokens
 
 Item = tuple[str, int]  # module, item
 
@@ -50,17 +50,11 @@ def fed_tokens(plan: Plan) -> dict[Item, int]:
     return taken
 
 
-def merged_tokens(module: Module) -> int:
-    """Tokens of a module that become one of its outputs."""
-    if isinstance(module, Vit):
-        return module.merge**2
-    return module.pool if isinstance(module, Audio) else 1
-
-
 def feed_laws(plan: Plan) -> Iterator[Violation]:
     """What is read is as wide as what it stands for, and an item has room for all that it reads."""
     for at, edge in enumerate(plan.edges):
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in width_laws(plan, edge))
+        yield from (Violation(f"edges[{at}]", *wrong) for wrong in reshard_laws(plan, edge))
     for (module, item), tokens in fed_tokens(plan).items():
         size = plan.uses.items[module][item]
         if tokens > size:
@@ -80,6 +74,17 @@ def step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
         if (target, read) not in there:
             message = f"item {item} of `{module}` feeds item {read} of `{target}`, which is in another step"
             yield message, "put both in one step"
+
+
+def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
+    """What is said of the rows that are read is so."""
+    rows = (row for step in plan.steps for row in step.micro_batches)
+    reading = {a.group for row in rows for a in assignments(plan, row) if a.module == edge.target}
+    rings = sorted(name for name in reading if plan.groups[name].split.get("ring", 1) > 1)
+    if rings and edge.reshard == "contiguous":
+        yield f"group {rings[0]} of `{edge.target}` is a ring, and reads in zig-zag", "reshard: zigzag"
+    elif reading and not rings and edge.reshard == "zigzag":
+        yield f"no group of `{edge.target}` is a ring that reads in zig-zag", "reshard: contiguous"
 
 
 def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:

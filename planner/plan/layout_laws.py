@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
+from planner.plan.meets import reduces
+from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
 from planner.plan.names import Violation
-from planner.plan.sharing import reduces
 from planner.specs.base import Layers
 from planner.specs.layers import experts_of
 from planner.specs.model import Module
@@ -49,9 +50,8 @@ def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator
     elif moe and (moe.experts % ep or moe.ffn % etp):
         message = f"{moe.experts} experts of width {moe.ffn} do not spread over ep = {ep}, etp = {etp}"
         yield Violation(where, message, "an ep that divides the experts, an etp that divides their width")
-    held = prod(size for dim, size in layout.mesh.items() if dim != "pp")
-    if held % (ep * etp):
-        message = f"a stage has {held} ranks, the experts' mesh holds {ep * etp}"
+    if stage_size(layout) % (ep * etp):
+        message = f"a stage has {stage_size(layout)} ranks, the experts' mesh holds {ep * etp}"
         yield Violation(where, message, "let ep x etp divide them")
 
 

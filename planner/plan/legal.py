@@ -15,7 +15,7 @@ from planner.plan.expand import expand
 from planner.plan.feeding import feed_laws
 from planner.plan.layout_laws import layout_laws
 from planner.plan.merge import check_waits
-from planner.plan.model import Assignment, Group, Piece, Plan, Step, assignments
+from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.names import Violation, names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
@@ -107,7 +107,7 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
     """Within one micro-batch: shares of a device, heads, and tokens under the cap."""
     for a in row:
         group = plan.groups[a.group]
-        yield from split_laws(plan.uses.models[a.module], group, f"groups.{a.group}")
+        yield from split_laws(plan.uses.models[a.module], plan.layouts[a.module], group, f"groups.{a.group}")
         yield from cap_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
@@ -117,11 +117,15 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
     yield from (Violation(where, *wrong) for wrong in spread.held(placed))
 
 
-def split_laws(module: Module, group: Group, where: str) -> Iterator[Violation]:
-    """Ulysses exchanges tokens for heads: its degree divides the query heads (few key/value heads are repeated)."""
-    degree = group.split.get("ulysses", 1)
-    if module.heads % degree:
-        yield Violation(where, f"{module.heads} heads do not spread over {degree} ranks", "another degree, or a ring")
+def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
+    """Ulysses exchanges tokens for heads: its degree divides the query heads that tensor parallelism leaves a rank (few
+    key/value heads are repeated).
+    """
+    tp, degree = layout.mesh.get("tp", 1), group.split.get("ulysses", 1)
+    if module.heads // tp % degree:
+        heads = f"the {module.heads // tp} heads of a rank with tp = {tp}" if tp > 1 else f"{module.heads} heads"
+        fix = "another degree, a ring, or a smaller tp" if tp > 1 else "another degree, or a ring"
+        yield Violation(where, f"{heads} do not spread over {degree} ranks", fix)
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from math import prod
 
 from planner.plan.model import Layout
-from planner.plan.work import stage_ranks
 from planner.specs.base import Ranks
 
 
@@ -22,10 +21,33 @@ def groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
     return blocks(layout.ranks, layout.mesh, dims)
 
 
+def stage_ranks(layout: Layout, stage: int) -> Ranks:
+    """Ranks at `stage` of the mesh's `pp` dim; all of them when there is none. First dim slowest."""
+    if "pp" not in layout.mesh:
+        return layout.ranks
+    stride = 1
+    for dim in reversed(layout.mesh):
+        if dim == "pp":
+            break
+        stride *= layout.mesh[dim]
+    ranks, again = layout.ranks, stride * layout.mesh["pp"]
+    starts = range(stage * stride, len(ranks), again)
+    return Ranks(rank for start in starts for rank in ranks[start : start + stride])
+
+
+def own_stage(layout: Layout, rank: int) -> Ranks:
+    """The ranks of the stage that this one is on."""
+    return stage_ranks(layout, coordinates(layout, rank).get("pp", 0))
+
+
+def stage_size(layout: Layout) -> int:
+    """Ranks of one stage."""
+    return prod(size for dim, size in layout.mesh.items() if dim != "pp")
+
+
 def expert_coordinates(layout: Layout, rank: int) -> dict[str, int]:
     """The place of a rank along the dims of its experts."""
-    stage = stage_ranks(layout, coordinates(layout, rank).get("pp", 0))
-    return unravelled(stage.index(rank), expert_mesh(layout))
+    return unravelled(own_stage(layout, rank).index(rank), expert_mesh(layout))
 
 
 def expert_groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
@@ -38,9 +60,38 @@ def expert_groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks
 
 def expert_mesh(layout: Layout) -> dict[str, int]:
     """Dims of the experts on one stage, `edp` first."""
-    held = prod(size for dim, size in layout.mesh.items() if dim != "pp")
     sizes = {dim: layout.experts.get(dim, 1) for dim in (*layout.experts, "ep", "etp")}
-    return {"edp": held // prod(sizes.values()), **sizes}
+    return {"edp": stage_size(layout) // prod(sizes.values()), **sizes}
+
+
+def spread_of_experts(layout: Layout) -> int:
+    """Ranks that hold the experts of a layer together."""
+    return layout.experts.get("ep", 1) * layout.experts.get("etp", 1)
+
+
+def state_groups(layout: Layout) -> tuple[dict[int, Ranks], dict[int, Ranks]]:
+    """Of the states of a layer: rank → who shares them with it, and rank → who has the same of them (by ZeRO-0 all)."""
+    if layout.zero == 0:
+        return groups_over(layout, ()), groups_over(layout, ("dp", "replica"))
+    return groups_over(layout, ("dp",)), groups_over(layout, ("replica",))
+
+
+def expert_state_groups(layout: Layout) -> tuple[dict[int, Ranks], dict[int, Ranks]]:
+    """The same of the states of experts: the ranks with the same ones share them, or have them all."""
+    same, alone = expert_groups_over(layout, ("edp",)), expert_groups_over(layout, ())
+    return (alone, same) if layout.zero == 0 else (same, alone)
+
+
+def states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
+    """Of one rank, of `state_groups`."""
+    shared, replicas = state_groups(layout)
+    return shared[rank], replicas[rank]
+
+
+def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
+    """Of one rank, of `expert_state_groups`."""
+    shared, replicas = expert_state_groups(layout)
+    return shared[rank], replicas[rank]
 
 
 def blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str]) -> dict[int, Ranks]:

@@ -176,8 +176,8 @@ class Edge(Spec):
     """Outputs of an encoder are resharded into inputs of a decoder: they stand in place of the embeddings of the first
     tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
 
-    Where rows lie follows from the groups' splits on both sides; `reshard` names for readers what comes of it: zig-zag
-    where the reader's groups are rings.
+    Where rows lie follows from the groups' splits on both sides; `reshard` says what comes of it: zig-zag where any of
+    the reader's groups is a ring.
     """
 
     source: str = msgspec.field(name="from")

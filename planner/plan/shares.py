@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.plan.catalogue import sharing
-from planner.plan.feeding import merged_tokens
 from planner.plan.mesh import coordinates
 from planner.plan.model import Layout
 from planner.plan.task import Task
-from planner.specs.dealing import dealt, share
-from planner.specs.model import Module
+from planner.specs.base import Ranks
+from planner.specs.dealing import Span, dealt, share
+from planner.specs.model import Module, merged_tokens
 
 
 class Run(NamedTuple):
@@ -28,12 +27,24 @@ def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
 
 
 def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
-    at, unit = 0, merged_tokens(spec)
-    ranks = sharing(layout, task.ranks, rank)
-    spans = dealt(task.sizes, task.split, ranks.index(rank), unit)
-    tp = layout.mesh.get("tp", 1)
+    at, unit, tp = 0, merged_tokens(spec), layout.mesh.get("tp", 1)
+    spans = tokens_on(spec, layout, task, rank)
     if tp > 1:
         spans = share(spans, tp, coordinates(layout, rank)["tp"], unit)
     for document, first, last in spans:
         yield Run(rank, task.items[document], first, last, at)
         at += last - first
+
+
+def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
+    """What a rank, and with it its whole block of tp, works on."""
+    ranks = partners(layout, task.ranks, rank)
+    return dealt(task.sizes, task.split, ranks.index(rank), merged_tokens(spec))
+
+
+def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:
+    """Of a group's ranks on one stage, those that share out its tokens with this one: with the same part of tp."""
+    if layout.mesh.get("tp", 1) == 1:
+        return held
+    own = coordinates(layout, rank)["tp"]
+    return Ranks(other for other in held if coordinates(layout, other)["tp"] == own)

@@ -1,11 +1,9 @@
 """How groups lie on the mesh of a module, each looked at once: most rows of a step have the same groups."""
 
 from collections.abc import Iterator
-from math import prod
 
+from planner.plan.mesh import groups_over, stage_ranks
 from planner.plan.model import Layout, Plan
-from planner.plan.work import stage_ranks
-from planner.specs.base import Ranks
 
 Wrong = tuple[str, str]  # what, and what would mend it
 
@@ -16,7 +14,7 @@ class Spread:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.stages = {name: stages_of(layout) for name, layout in plan.layouts.items()}
-        self.blocks = {name: tensor_blocks(layout) for name, layout in plan.layouts.items()}
+        self.blocks = {name: groups_over(layout, ("tp",)) for name, layout in plan.layouts.items()}
         self.found: dict[tuple[str, str], tuple[Wrong, ...]] = {}
         self.shares: dict[tuple[tuple[str, str], ...], tuple[Wrong, ...]] = {}
 
@@ -68,15 +66,3 @@ class Spread:
 def stages_of(layout: Layout) -> dict[int, int]:
     """Rank → its stage."""
     return {rank: stage for stage in range(layout.mesh.get("pp", 1)) for rank in stage_ranks(layout, stage)}
-
-
-def tensor_blocks(layout: Layout) -> dict[int, Ranks]:
-    """Rank → the ranks that hold each layer together with it, by tensor parallelism; empty without it."""
-    tp, dims = layout.mesh.get("tp", 1), list(layout.mesh)
-    if tp == 1:
-        return {}
-    after = prod(layout.mesh[dim] for dim in dims[dims.index("tp") + 1 :])
-    blocks: dict[tuple[int, int], list[int]] = {}
-    for i, rank in enumerate(layout.ranks):
-        blocks.setdefault((i // (after * tp), i % after), []).append(rank)
-    return {rank: Ranks(block) for block in blocks.values() for rank in block}

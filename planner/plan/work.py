@@ -6,16 +6,17 @@ A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gathe
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
 reduction. Where backward is in two, I receives and sends, as the gradient of the inputs is all that other stages need,
 and takes the gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage meet in
-every micro-batch (plan/sharing.py), idle ones get a task without tokens, so that collectives match on every rank.
+every micro-batch (plan/meets.py), idle ones get a task without tokens, so that collectives match on every rank.
 """
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from planner.plan.meets import meets, reduces
+from planner.plan.mesh import stage_ranks
 from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
 from planner.plan.schedules import CHUNKED, Slot
 from planner.plan.schedules.explicit import slots_of
-from planner.plan.sharing import meets, reduces
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 
@@ -65,6 +66,10 @@ class Work:
         usual = CHUNKED if chunks > 1 else "1f1b"
         return slots_of(usual if order is None else order, self.pipeline, len(self.rows), chunks)
 
+    def chunks(self, rank: int) -> list[Layers]:
+        """Those on one rank, in the order of the layers; none where it has nothing of the module."""
+        return [layers for n, layers in enumerate(self.stages) if rank in self.stage_ranks(n, self.layout.ranks)]
+
     def rank_layers(self, place: int) -> Layers:
         """All layers on one of them."""
         return Layers(layer for stage in self.stages[place :: self.pipeline] for layer in stage)
@@ -108,20 +113,6 @@ def idle_cells(row: int, layout: Layout, held: list[Ranks]) -> list[Cell]:
     busy = {rank for ranks in held for rank in ranks}
     idle = [rank for rank in layout.ranks if rank not in busy]
     return [Cell(row, f"idle{rank}", Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
-
-
-def stage_ranks(layout: Layout, stage: int) -> Ranks:
-    """Ranks at `stage` of the mesh's `pp` dim; all of them when there is none. First dim slowest."""
-    if "pp" not in layout.mesh:
-        return layout.ranks
-    stride = 1
-    for dim in reversed(layout.mesh):
-        if dim == "pp":
-            break
-        stride *= layout.mesh[dim]
-    ranks, again = layout.ranks, stride * layout.mesh["pp"]
-    starts = range(stage * stride, len(ranks), again)
-    return Ranks(rank for start in starts for rank in ranks[start : start + stride])
 
 
 def stage_tasks(work: Work, slots: Sequence[Sequence[Slot]]) -> list[list[Task]]:

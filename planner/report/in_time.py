@@ -7,8 +7,7 @@ from planner.report.interned import parts
 from planner.report.page import stepwise
 from planner.report.shown import Shown, tasks_of
 from planner.report.tags import Content, Markup, details, section, table, tag
-from planner.report.words import plural
-from planner.units import duration
+from planner.units import duration, plural
 
 STEPS_WIDE = 60  # steps that are chosen by a bar each; beyond, from a list
 LEAD = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from planner.errors import InputError
 from planner.plan.model import Assignment, Plan, assignments
 from planner.report.tags import Content, Markup, details, join, table, tag
-from planner.report.words import degrees_text, plural
-from planner.units import duration, percent
+from planner.report.words import degrees_text
+from planner.units import duration, percent, plural
 from planner.verify.score import Score
 from planner.why.loads import loads
 from planner.why.problem import of_step

@@ -6,8 +6,8 @@ from planner.plan.model import Plan
 from planner.report.page import Figure
 from planner.report.parts_by_rank import tightest
 from planner.report.shown import Shown, tasks_of
-from planner.report.words import above, plural
-from planner.units import GIB, duration, percent, size
+from planner.report.words import above
+from planner.units import GIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.score import CLOSED, Score
 

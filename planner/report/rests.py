@@ -2,8 +2,7 @@
 
 from planner.plan.model import Plan
 from planner.report.tags import Content, Markup, details, section, table, tag
-from planner.report.words import plural
-from planner.units import percent
+from planner.units import percent, plural
 
 
 def rests_on(plan: Plan, measured_share: float) -> Markup:

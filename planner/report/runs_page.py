@@ -8,8 +8,7 @@ from planner.ledger.own import Entry, Unread
 from planner.report.page import Figure, Page
 from planner.report.scattered import Panel, Point, scatter_section, scattered
 from planner.report.tags import Markup, details, section, table
-from planner.report.words import plural
-from planner.units import GIB, duration, percent
+from planner.units import GIB, duration, percent, plural
 
 
 def runs_page(drifts: Sequence[Drift], unread: Sequence[Unread], title: str) -> Page:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from planner.report.tags import Markup, details, section, table, tag
-from planner.report.words import plural
+from planner.units import plural
 
 DIGITS = 5  # significant, of a point: finer than any screen
 

@@ -9,8 +9,7 @@ from planner.report.page import Figure, Page, stepwise
 from planner.report.parts_by_rank import shares, time_by_rank
 from planner.report.shown import Shown
 from planner.report.tags import section, tag
-from planner.report.words import plural
-from planner.units import duration, percent
+from planner.units import duration, percent, plural
 
 
 def timeline_page(title: str, steps: Sequence[Shown]) -> Page:

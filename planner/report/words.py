@@ -43,8 +43,3 @@ def degrees_text(plan: Plan, placed: Sequence[Assignment]) -> str:
     """`32, 8×2, 4×3`: ranks of the groups of a micro-batch."""
     counts = Counter(len(plan.groups[a.group].ranks) for a in placed)
     return ", ".join(f"{size}×{count}" if count > 1 else str(size) for size, count in sorted(counts.items())[::-1])
-
-
-def plural(count: int, word: str) -> str:
-    """`1 step`, `2 steps`, `2 batches`."""
-    return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"

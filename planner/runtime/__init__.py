@@ -3,9 +3,12 @@
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import Ended, Measured, Planned, RunResult, StepResult, Verified
 from planner.runtime.run import run
+from planner.runtime.runnable import require_at_once
+from planner.runtime.tolerance import Bound, bound, errors, unlike, within
 from planner.runtime.training import Schedule, Training
 
 __all__ = [
+    "Bound",
     "Ended",
     "Measured",
     "Planned",
@@ -16,5 +19,10 @@ __all__ = [
     "StepResult",
     "Training",
     "Verified",
+    "bound",
+    "errors",
+    "require_at_once",
     "run",
+    "unlike",
+    "within",
 ]

@@ -13,12 +13,16 @@ from typing import Any, get_args
 
 from planner import files
 from planner.errors import InputError, PlannerError
+from planner.files.writable import require_folder, require_writable
 from planner.launch.worker import from_environment
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.runtime.located import located
+from planner.runtime.metrics import known
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import RunResult
+from planner.runtime.result import RunResult, Verified
 from planner.runtime.runnable import require_machine, require_runnable
+from planner.runtime.tolerance import bound, unlike, within
 from planner.runtime.training import Schedule, Training
 from planner.specs.job import Dtype
 from planner.units import seconds_in
@@ -29,10 +33,14 @@ def main() -> int:
     try:
         run_rank(arguments.pop("plan"), options_in(arguments))
     except PlannerError as error:
-        if not isinstance(error, InputError) or os.environ.get("RANK", "0") == "0":  # which all ranks meet alike
+        if not isinstance(error, InputError) or first():  # which all ranks meet alike
             print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int)
     made.add_argument("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION", help="such as 90s, 1h30m")
     made.add_argument("--metrics", type=Path, metavar="FILE", help="a JSON line for each step is added to it")
+    made.add_argument("--save", type=Path, metavar="DIR", help="what was trained, as a Hugging Face checkpoint")
     training_options(made)
     return made
 
@@ -76,22 +85,40 @@ def run_rank(path: str, options: RunOptions) -> None:
     """Raises InputError when the plan and the processes do not fit each other."""
     plan = files.read(path, Plan)
     require_legal(plan, path)
+    options = replace(options, base=Path(path).parent, source=path)
+    require_runnable(plan, options)
+    if first():
+        require_outputs(options)
+    with located(path):
+        kind = require_machine(plan, 1)
     from planner.runtime.worker import body
 
-    options = replace(options, base=Path(path).parent)
-    require_runnable(plan, options)
-    options.count(plan)
-    worker = from_environment(require_machine(plan, 1), send=say)
+    worker = from_environment(kind, send=say)
     if worker.world_size != plan.size:
         more = "more" if plan.size > worker.world_size else "fewer"
         raise InputError(
             f"the plan has {more} ranks than there are processes: {plan.size} and {worker.world_size}",
-            where="ranks",
+            where=f"{path} (ranks)",
             fix=f"torchrun --nproc-per-node {plan.size}, or plan the job for {worker.world_size} ranks",
         )
     result = body(worker, plan, options)
     if result:
-        print(json.dumps(summary(result)), flush=True)
+        print(json.dumps(summary(result, plan, options)), flush=True)
+        require_same(result, plan, options)
+
+
+def require_outputs(options: RunOptions) -> None:
+    """Raises InputError where what the first rank is to write cannot be written."""
+    if options.metrics is not None:
+        require_writable(options.metrics, "--metrics")
+    if options.save is not None:
+        require_folder(options.save, f"--save {options.save}")
+
+
+def require_same(result: RunResult, plan: Plan, options: RunOptions) -> None:
+    """Raises RunFailed where the run was another than one process's."""
+    if result.verify and not within(result.verify, bound(plan, options.dtype)):
+        raise unlike(result.verify, bound(plan, options.dtype))
 
 
 def say(kind: str, value: Any) -> None:
@@ -100,8 +127,15 @@ def say(kind: str, value: Any) -> None:
         print(json.dumps(asdict(value)), flush=True)
 
 
-def summary(result: RunResult) -> dict[str, Any]:
+def verification(verified: Verified, plan: Plan, options: RunOptions) -> dict[str, Any]:
+    """Errors that are no number are null."""
+    errors = {name: known(getattr(verified, name)) for name in ("loss_rel_err", "grad_rel_err")}
+    return {**asdict(verified), **errors, "within": within(verified, bound(plan, options.dtype))}
+
+
+def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any]:
     """A run without its single tasks."""
+    verified = result.verify
     return {
         "machine": result.machine,
         "torch": result.torch,
@@ -111,7 +145,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "ended": result.ended,
         "peak_bytes": result.steps[-1].peak_bytes,
         "planned": [step.planned and asdict(step.planned) for step in result.steps],
-        "verify": asdict(result.verify) if result.verify else None,
+        "verify": verified and verification(verified, plan, options),
     }
 
 

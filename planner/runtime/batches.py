@@ -9,13 +9,13 @@ from planner.launch.meter import Meter
 from planner.launch.sequence import Sharing, exchange_over
 from planner.launch.tensor import block_of
 from planner.models.batch import Batch
-from planner.models.data import Source, batch_from, token_unit
+from planner.models.data import Source, batch_from
 from planner.models.dispatch import Dispatch
-from planner.plan.catalogue import sharing
 from planner.plan.mesh import groups_over
 from planner.plan.model import Layout
+from planner.plan.shares import partners
 from planner.plan.task import Task
-from planner.specs.model import Module
+from planner.specs.model import Module, merged_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Loader:
 
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Of a forward; without items, that of an idle rank."""
-        ranks, unit = sharing(self.layout, task.ranks, self.groups.rank), token_unit(self.spec)
+        ranks, unit = partners(self.layout, task.ranks, self.groups.rank), merged_tokens(self.spec)
         exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.sizes, unit), self.meter)
         documents = [*zip(task.items, task.sizes, strict=True)]
         batch = batch_from(self.source, self.spec, documents, exchange=exchange, device=device)

@@ -5,7 +5,7 @@ some: one message from each rank to each other that reads rows it has. What a ra
 take the same way back, and a row that several ranks read gets the sum of theirs.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ class Edges:
         self.wires: dict[Crossing, list[Wire]] = {}
         self.slots: dict[Wire, int] = {}  # row of the features that its reader has on this rank
         self.flights: Mapping[Key, Flight] = {}
+        self.due: Counter[Key] = Counter()  # gradients of features that this rank has yet to send, by who reads them
 
     def lay(self, tasks: Sequence[Task], flights: Mapping[Key, Flight]) -> None:
         """Before a step: who sends what, and room for it where it is read."""
@@ -39,6 +40,7 @@ class Edges:
         for wire in (wire for of_cell in self.wires.values() for wire in of_cell):
             if wire.route.target == self.rank:
                 reading[wire.reader].append(wire)
+        self.due = Counter({key: len(of_flight) for key, of_flight in reading.items()})
         for key, of_flight in reading.items():
             flights[key].batch = replace(flights[key].batch, features=self.room(key, of_flight))
 
@@ -72,6 +74,15 @@ class Edges:
             else:
                 self.channels.send(target, x)
                 self.meter.bytes += x.nbytes
+            if task.of == "B":
+                self.forget(carried)
+
+    def forget(self, carried: Sequence[Wire]) -> None:
+        """Features whose gradients are all on their way are needed no more."""
+        for key, count in Counter(wire.reader for wire in carried).items():
+            self.due[key] -= count
+            if not self.due[key]:
+                self.flights[key].batch = replace(self.flights[key].batch, features=None)
 
     def receive(self, task: Task) -> None:
         for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():

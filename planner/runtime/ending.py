@@ -25,7 +25,7 @@ class Ending:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Ctrl-C ends the run behind the step it is in."""
+        """Ctrl-C ends the run behind the step it is in, or behind its first if that is still to come."""
         if not in_main_thread():
             yield
             return

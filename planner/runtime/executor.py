@@ -13,16 +13,17 @@ import torch
 from torch.profiler import record_function
 
 from planner.models.offload import Mover
+from planner.plan.reshard import on_edge
 from planner.plan.task import Phase, Task
 from planner.runtime.clock import Call
 from planner.runtime.edges import Edges
+from planner.runtime.executed import executed, inside
 from planner.runtime.flight import Flight, Key, key_of
 from planner.runtime.local import Local, empty
 from planner.runtime.norm import Clipped, Norm
 from planner.runtime.noted import Noted, passes
 from planner.runtime.records import Pass
 from planner.runtime.transfers import Transfers
-from planner.runtime.wires import on_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Executor:
     def __init__(self, local: Local, optimizers: Mapping[str, torch.optim.Optimizer], norm: Norm | None = None) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.flights: dict[Key, Flight] = {}
+        self.worked: set[str] = set()  # modules that have an item in this step, on whatever rank
         self.mover = Mover(local.worker.device)
         self.transfers = Transfers(local.channels, local.meter, local.worker.rank)
         self.edges = Edges(local.plan, local.channels, local.meter, local.computed)
@@ -65,16 +68,16 @@ class Executor:
         self.prepare(tasks, own)
         held = sum(self.flight(task).rows for task in own if task.phase == "F" and self.local.ends(task))
         self.clock.start()
-        doing = [task for task in own if not self.inside(task)]
-        noted = [self.run(task) for task in doing if not closes(task)]
-        clipped = self.norm.settle() if self.norm else None
-        noted += [self.run(task) for task in doing if closes(task)]
+        doing, closing = executed([task for task in own if not inside(task, self.local.apart)])
+        noted = [self.run(task) for task in doing]
+        clipped = self.clip(self.norm) if self.norm else None
+        noted += [self.run(task) for task in closing]
         self.local.channels.close()
         seconds = self.clock.stop()
         return RankStep(
             loss=self.loss.item(),
             seconds=seconds,
-            passes=tuple(passes(noted, [task for task in own if self.inside(task)], self.clock)),
+            passes=tuple(passes(noted, [task for task in own if inside(task, self.local.apart)], self.clock)),
             items=tuple((task.module, item) for task in own if self.leads(task) for item in task.items),
             tokens=held,
             peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
@@ -85,8 +88,10 @@ class Executor:
         """What a step begins with."""
         ending = [task for task in tasks if task.phase == "F" and self.local.ends(task)]
         self.targets = max(1, sum(self.local.targets(task) for task in ending))  # of all ranks
+        self.worked = {task.module for task in tasks if task.phase == "F" and task.items}
         forwards = [task for task in own if task.phase == "F"]
-        self.flights: dict[Key, Flight] = {
+        self.flights.clear()  # of the step before: their memory is for this one
+        self.flights = {
             self.key(task): Flight(self.local.loaders[task.module].batch(task, self.worker.device)) for task in forwards
         }
         for flight in self.flights.values():
@@ -104,11 +109,6 @@ class Executor:
             stage.hold()
         if self.worker.kind == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
-
-    def inside(self, task: Task) -> bool:
-        """Whether FSDP2 does this task inside others: the collectives of a micro-batch."""
-        once = task.micro_batch is None or task.module in self.local.apart
-        return task.phase in ("gather", "sync") and not once
 
     def key(self, task: Task) -> Key:
         return key_of(task, self.local.stage(task).layers[0])
@@ -128,6 +128,14 @@ class Executor:
             self.execute[task.phase](task)
             return Noted(task, start, self.clock.mark(), calls, self.meter.cut())
 
+    def clip(self, norm: Norm) -> Clipped:
+        """It is no task of the plan: what it sends, and waits for, is in the record of none."""
+        self.worker.begin("norm of gradients")
+        self.clock.calls = []
+        clipped = norm.settle()
+        self.meter.cut()
+        return clipped
+
     def forward(self, task: Task) -> None:
         stage, flight = self.local.stage(task), self.flight(task)
         flight.begin()
@@ -138,7 +146,7 @@ class Executor:
             flight.output = stage.network(flight.batch, x, task.layers)
         self.loss += flight.batch.auxiliary.total(task.layers)
         if stage.apart and task.layers[-1] == stage.layers[-1]:
-            stage.release()
+            stage.end()
         if self.local.ends(task):
             flight.output = flight.output / self.targets
             self.loss += flight.output.detach()
@@ -184,7 +192,10 @@ class Executor:
     def gather(self, task: Task) -> None:
         """After the update, for the next step; or for the passes of a micro-batch."""
         for stage in self.local.of_module(task):
-            stage.gather()
+            if stage.apart:
+                stage.begin()
+            else:
+                stage.gather()
 
     def sync(self, task: Task) -> None:
         """Reduce what piled up."""
@@ -192,11 +203,9 @@ class Executor:
             stage.reduce()
 
     def update(self, task: Task) -> None:
-        """From gradients that a rank alone holds, too, which no sync has brought into place."""
+        """From gradients that a rank alone holds, too, which no sync has brought into place. Weights that no item of
+        the step went through stay as they are, as in one process, where they have no gradient: no decay, no momentum.
+        """
         self.local.settle(task.module)
-        self.optimizers[task.module].step()
-
-
-def closes(task: Task) -> bool:
-    """Whether it needs the gradients of all modules: an update, or what gathers its parameters."""
-    return task.micro_batch is None and task.phase in ("update", "gather")
+        if task.module in self.worked:
+            self.optimizers[task.module].step()

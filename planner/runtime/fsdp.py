@@ -70,6 +70,8 @@ def replicas_sum(group: dist.ProcessGroup, clock: Clock, rounds: bool) -> Callab
     def hook(gradient: Tensor) -> None:
         size = gradient.element_size()
         there = rounded.TRAVELS.itemsize if rounds else size
+        if gradient.is_cuda:  # from the stream of reductions; this runs on another
+            gradient.record_stream(torch.cuda.current_stream(gradient.device))
         with clock.call("sync", (there + size) * gradient.numel() * (ranks - 1) // ranks):
             add(gradient, group)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from planner.launch.channels import Channels, Pair
+from planner.launch.channels import Channels
 from planner.launch.experts import dispatch_over
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
@@ -13,19 +13,18 @@ from planner.launch.worker import Worker
 from planner.models.fed import Fed
 from planner.models.tokens import source_of
 from planner.plan.catalogue import catalogue
-from planner.plan.expand import expand
 from planner.plan.feeding import fed_tokens
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.plan.work import Work, module_work
+from planner.plan.work import module_work
 from planner.runtime.batches import Loader
 from planner.runtime.clock import Clock
+from planner.runtime.executed import apart
 from planner.runtime.fsdp import COMPUTED
 from planner.runtime.options import RunOptions
 from planner.runtime.settle import settle
 from planner.runtime.stage import Stage
-from planner.runtime.wires import on_edge, wires
-from planner.specs.base import Layers
+from planner.runtime.ways import pairs
 
 
 class Local:
@@ -41,19 +40,17 @@ class Local:
         self.stages: dict[str, list[Stage]] = {}
         self.loaders: dict[str, Loader] = {}
         self.fed = {edge.source: edge.target for edge in plan.edges}  # module → the module that reads its outputs
-        # In the order of another module the passes of a micro-batch may be cut and lie apart: then ranks meet in the
-        # gathers and syncs of ZeRO-3 alone.
-        self.apart = {name for name in self.fed if plan.layouts[name].zero == 3}
+        self.apart = apart(plan)
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
                 continue
             spec, dtype = plan.uses.models[name], options.dtype or layout.dtype
-            chunks = own_chunks(module_work(plan, plan.steps[0], name), worker.rank)
-            self.stages[name] = [Stage(spec, layout, layers, dtype, clock) for layers in chunks]
+            chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
+            feeds = name in self.fed
+            self.stages[name] = [Stage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
             dispatch = dispatch_over(layout, self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
-                stage.network.feeds, stage.apart = name in self.fed, name in self.apart
                 stage.materialise(self.groups, options.seed, options.weights)
 
     @property
@@ -85,9 +82,9 @@ class Local:
     def all_stages(self) -> Iterator[Stage]:
         return (stage for stages in self.stages.values() for stage in stages)
 
-    def parameters(self, module: str) -> Iterator[nn.Parameter]:
-        """What an optimizer works on."""
-        return (shard for stage in self.stages[module] for shard in stage.shards.values())
+    def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
+        """What an optimizer works on, by name."""
+        return (named for stage in self.stages[module] for named in stage.shards.items())
 
     def ends(self, task: Task) -> bool:
         """Whether the pass gives a loss."""
@@ -102,24 +99,6 @@ class Local:
     def concludes(self, task: Task) -> bool:
         """Whether the pass goes through the last layer of its module."""
         return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
-
-
-def own_chunks(work: Work, rank: int) -> list[Layers]:
-    everyone = work.layout.ranks
-    return [layers for number, layers in enumerate(work.stages) if rank in work.stage_ranks(number, everyone)]
-
-
-def pairs(plan: Plan) -> set[Pair]:
-    """Who sends to whom in any step: in a pipeline, each rank to the one in its place on the next stage."""
-    found: set[Pair] = set()
-    for number in range(len(plan.steps)):
-        tasks = expand(plan, number)
-        for task in tasks:
-            if task.phase == "send" and not on_edge(task):
-                found.update(zip(task.ranks, task.peers, strict=True))
-        crossing = {wire.pair(of) for of_cell in wires(plan, tasks).values() for wire in of_cell for of in "FB"}
-        found |= {pair for pair in crossing if pair[0] != pair[1]}
-    return found
 
 
 def fed_items(plan: Plan, module: str) -> dict[int, int]:

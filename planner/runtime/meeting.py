@@ -6,24 +6,29 @@ other nobody would ever say so, and where the ends of a message differ in size t
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 from planner.errors import InputError
 from planner.plan.feeding import feeding
-from planner.plan.mesh import unravelled
+from planner.plan.meets import meets
+from planner.plan.mesh import coordinates
 from planner.plan.model import Layout, Plan
-from planner.plan.sharing import meets
-from planner.plan.task import Task
+from planner.plan.reshard import on_edge
+from planner.plan.task import Phase, Task
+from planner.runtime.executed import apart, executed
 from planner.runtime.rehearsal import Lists, Rehearsal
-from planner.runtime.wires import Crossing, Wire, crossing, on_edge, wires
+from planner.runtime.wires import Crossing, Wire, crossing, wires
 
+PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
+GATHERING: tuple[Phase, ...] = ("B",)
 ORDER = "let all ranks take their tasks in one order, each behind what it waits for"
 
 
 def lists_of(tasks: Sequence[Task]) -> dict[int, list[Task]]:
-    """Of every rank, from the one order that all share."""
+    """Of every rank, from the one order that all share, as it does them."""
     found: dict[int, list[Task]] = {}
-    for task in tasks:
+    for task in chain(*executed(tasks)):
         for rank in task.ranks:
             found.setdefault(rank, []).append(task)
     return found
@@ -35,17 +40,18 @@ def require_meeting(plan: Plan, lists: Lists, where: str) -> None:
     carried = wires(plan, [*tasks.values()])
     for wrong in (*early(lists), *misfits(plan, [*tasks.values()], carried)):
         raise InputError(wrong, where=where, fix=ORDER)
-    stuck = Rehearsal(lists, carried, meeting(plan)).run()
+    stuck = Rehearsal(lists, carried, meeting(plan), apart(plan)).run()
     if stuck:
         raise InputError(stuck, where=where, fix=ORDER)
 
 
-def meeting(plan: Plan) -> set[str]:
-    """Modules whose ranks exchange something within the passes of a micro-batch, whichever group they work in: those of
-    an encoder meet in gathers and syncs instead (Local.apart).
+def meeting(plan: Plan) -> dict[str, Collection[Phase]]:
+    """By module, the passes of a micro-batch within which its ranks exchange something, whichever group they work in:
+    those of an encoder may meet in gathers instead, but for its backwards (`apart`).
     """
-    apart = {edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3}
-    return {name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name])} - apart
+    alone = apart(plan)
+    met = (name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name]))
+    return {name: GATHERING if name in alone else PASSES for name in met}
 
 
 def early(lists: Lists) -> Iterator[str]:
@@ -81,7 +87,6 @@ def misfits(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequen
 
 def uneven(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Task]) -> Iterator[str]:
     """Between stages, each rank sends its rows to the one in its place: both have the same of tokens and matrices."""
-    tensors = {name: tensor_places(layout) for name, layout in plan.layouts.items()}
     seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for recv in (task for task in tasks if task.phase == "recv" and not on_edge(task) and task.after[0] in sends):
         send = sends[recv.after[0]]
@@ -92,23 +97,18 @@ def uneven(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Task]) -> Iter
         if len(send.ranks) != len(recv.ranks):
             yield f"{len(send.ranks)} ranks send in {send.id}, and {len(recv.ranks)} receive"
             continue
-        given, wanted = (seats(tensors[send.module], end) for end in ends[1:])
+        given, wanted = (seats(plan.layouts[send.module], end) for end in ends[1:])
         for place, (source, target) in enumerate(zip(send.ranks, recv.ranks, strict=True)):
             if given[place] != wanted[place]:
                 yield f"rank {source} has other rows to send in {send.id} than rank {target} expects"
 
 
-def tensor_places(layout: Layout) -> dict[int, int]:
-    """Rank → which part of the matrices it has."""
-    return {rank: unravelled(place, layout.mesh).get("tp", 0) for place, rank in enumerate(layout.ranks)}
-
-
-def seats(tensors: Mapping[int, int], ranks: Sequence[int]) -> list[tuple[int, int]]:
+def seats(layout: Layout, ranks: Sequence[int]) -> list[tuple[int, int]]:
     """Of each rank: which of those that share out tokens with it it is, and which part of the matrices it has."""
     taken: Counter[int] = Counter()
     found = []
     for rank in ranks:
-        part = tensors[rank]
+        part = coordinates(layout, rank).get("tp", 0)
         found.append((taken[part], part))
         taken[part] += 1
     return found

@@ -20,14 +20,15 @@ Note = Callable[[int, StepResult], None]  # of a step, from 1
 
 @contextmanager
 def noting(path: Path | None) -> Iterator[Note]:
-    """Raises InputError when the file cannot be written."""
+    """Raises InputError when the file cannot be written. Folders that are missing are made."""
     if path is None:
         yield lambda number, step: None
         return
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab+")
     except OSError as error:
-        fix = "name a file in a folder that is there"
+        fix = "name a file in a folder that can be written"
         raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
     with file:
         if not ends_a_line(path):

@@ -5,6 +5,7 @@ block with a parameter that is whole on all of them, and both ends of a pipeline
 summed over their ranks before.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +13,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from planner.plan.mesh import coordinates, expert_coordinates
+from planner.errors import RunFailed
+from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
 from planner.runtime.local import Local
 from planner.runtime.settle import EMBEDDING, ends, ties
-from planner.runtime.stage import Stage, expert_states, states
+from planner.runtime.stage import Stage
 
 TINY = 1e-6  # added to the norm before it divides, as torch does
 
@@ -26,6 +28,15 @@ class Clipped:
 
     norm: float  # before they were made smaller
     scale: float = 1.0  # what they were multiplied with
+
+    def require_finite(self, step: int) -> None:
+        """Raises RunFailed, on every rank alike: an update by such gradients leaves no weight a number."""
+        if not math.isfinite(self.norm):
+            raise RunFailed(
+                f"the norm of gradients is {self.norm} in step {step}",
+                where=f"step {step}",
+                fix="lower the learning rate, give more steps of warm-up, or look at the items of this step",
+            )
 
 
 class Norm:
@@ -43,8 +54,9 @@ class Norm:
             self.local.settle(module)
         norm = self.measure()
         scale = 1.0 if self.clip is None else min(1.0, self.clip / (norm + TINY))
-        if scale < 1:
-            torch._foreach_mul_(gradients(self.shards), scale)
+        own = gradients(self.shards)
+        if own and scale < 1:
+            torch._foreach_mul_(own, scale)
         return Clipped(norm, scale)
 
     def measure(self) -> float:

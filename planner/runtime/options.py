@@ -19,8 +19,10 @@ class RunOptions:
     max_seconds: float | None = None  # the run ends behind the first step that is over after so long; None: it has all
     metrics: Path | None = None  # a line for each step is added to this file
     base: Path = Path()  # where the plan lies: from there its folder of further steps is named
+    source: str = ""  # the plan's file, as messages name it; empty: by the plan's name
     data: Path | None = None  # a folder of tokens, of which item i is row i (models/tokens.py); None: synthetic items
     weights: Path | None = None  # a checkpoint of Hugging Face from which decoders start; None: drawn weights
+    save: Path | None = None  # a folder for what was trained, as such a checkpoint; None: it is not kept
 
     def count(self, plan: Plan) -> int:
         """How many steps the run has. Raises InputError when nothing says it."""
@@ -28,7 +30,9 @@ class RunOptions:
             return self.steps
         further = plan.then.batches if plan.then else 0
         if further is None:
-            raise InputError("the data has no end, and nothing says how many steps to train", fix="give --steps")
+            raise InputError(
+                "the data has no end, and nothing says how many steps to train", where="--steps", fix="say how many"
+            )
         return len(plan.steps) + further
 
     def steps_folder(self, plan: Plan) -> Path | None:

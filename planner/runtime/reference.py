@@ -72,7 +72,7 @@ class Reference:
         self.worst = Verified(
             steps=before.steps + 1,
             items=before.items + sum(len(task.items) for task in ended),
-            loss_rel_err=max(before.loss_rel_err, finite(abs(loss / want_loss - 1))),
+            loss_rel_err=max(before.loss_rel_err, relative(abs(loss - want_loss), abs(want_loss))),
             grad_rel_err=max(before.grad_rel_err, error),
             worst=name if error >= before.grad_rel_err else before.worst,
         )
@@ -127,16 +127,20 @@ def worst_error(gradients: dict[str, Tensor], want: dict[str, Tensor]) -> tuple[
     norms = {name: gradient.double().norm().item() for name, gradient in want.items()}
     floor = FLOOR * max(norms.values())
     errors = {
-        name: (gradients[name].double() - gradient.double()).norm().item() / max(norms[name], floor)
+        name: relative((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], floor))
         for name, gradient in want.items()
     }
-    worst = max(errors, key=lambda name: finite(errors[name]))
-    return finite(errors[worst]), worst
+    worst = max(errors, key=lambda name: errors[name])
+    return errors[worst], worst
 
 
-def finite(error: float) -> float:
-    """No number is the largest of errors."""
-    return error if math.isfinite(error) else math.inf
+def relative(error: float, to: float) -> float:
+    """Where nothing has a target losses and gradients are zero: zero then has no error, and all else an infinite one,
+    as has what is no number.
+    """
+    if error == 0:
+        return 0.0
+    return error / to if to and math.isfinite(error) else math.inf
 
 
 def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStep]) -> None:

@@ -3,18 +3,29 @@
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from planner.plan.task import Task
-from planner.runtime.wires import Crossing, Wire, crossing, on_edge
+from planner.plan.reshard import on_edge
+from planner.plan.task import Phase, Task
+from planner.runtime.executed import inside
+from planner.runtime.wires import Crossing, Wire, crossing
 
 Lists = Mapping[int, Sequence[Task]]  # by rank: what it does, in its order
 Message = tuple[str, int]  # the send, and the rank that sends
+NOWHERE: Mapping[str, Collection[Phase]] = {}
 
 
 class Rehearsal:
-    """`carried`: what crosses edges; `meeting`: modules whose ranks go through the passes of a micro-batch together."""
+    """`carried`: what crosses edges; `meeting`: by module, passes of a micro-batch that its ranks go through together;
+    `apart`: modules whose gathers and syncs are done by none of these.
+    """
 
-    def __init__(self, lists: Lists, carried: Mapping[Crossing, Sequence[Wire]], meeting: Collection[str] = ()) -> None:
-        self.lists, self.carried, self.meeting = lists, carried, meeting
+    def __init__(
+        self,
+        lists: Lists,
+        carried: Mapping[Crossing, Sequence[Wire]],
+        meeting: Mapping[str, Collection[Phase]] = NOWHERE,
+        apart: Collection[str] = (),
+    ) -> None:
+        self.lists, self.carried, self.meeting, self.apart = lists, carried, meeting, apart
         self.members: dict[str, set[int]] = {}
         for task in {task.id: task for own in lists.values() for task in own}.values():
             self.members.setdefault(self.meets_in(task), set()).update(task.ranks)
@@ -40,7 +51,7 @@ class Rehearsal:
 
     def done(self, rank: int, task: Task) -> Sequence[int]:
         """Who goes on if this rank begins its next task: nobody where it has to wait."""
-        if task.phase == "send" or self.inside(task):
+        if task.phase == "send" or inside(task, self.apart):
             self.sent.add((task.id, rank))
             self.at[rank] += 1
             return rank, *self.waiting.pop((task.id, rank), ())
@@ -76,13 +87,9 @@ class Rehearsal:
 
     def meets_in(self, task: Task) -> str:
         """Whoever is in something of this name goes through it together."""
-        if task.module in self.meeting and task.phase in ("F", "B", "I", "W"):
+        if task.phase in self.meeting.get(task.module, ()):
             return task.id.rpartition("/")[0]
         return task.id
-
-    def inside(self, task: Task) -> bool:
-        """Whether passes do it: the gathers and syncs of their micro-batch."""
-        return task.module in self.meeting and task.micro_batch is not None and task.phase in ("gather", "sync")
 
     def sources(self, rank: int, recv: Task) -> list[int]:
         if not on_edge(recv):

@@ -39,7 +39,7 @@ class StepResult:
     loss: float  # per token that has a target, over all ranks
     tokens: int
     seconds: float  # of the slowest rank
-    measured: tuple[Measured, ...]
+    measured: tuple[Measured, ...]  # of the last steps of a run; none of those before
     peak_bytes: tuple[int | None, ...]  # of each rank's tensors; None where torch does not count them: on the CPU
     planned: Planned | None = None  # None: before the run
     learning_rate: float = 0.0

@@ -1,11 +1,14 @@
 """Run a plan on this machine: its ranks as local processes, watched."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from planner.errors import InputError
+from planner.files.writable import require_folder, require_writable
 from planner.launch.processes import launch
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.runtime.located import located
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
 from planner.runtime.runnable import require_machine, require_runnable
@@ -17,14 +20,19 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     What happens only once (imports, connections, the first pass through the model) is over before the first step is
     timed, see `runtime/warmup.py`.
     """
-    require_legal(plan, plan.name)
-    try:
-        from planner.runtime.worker import body
-    except ImportError as error:
-        raise InputError(f"running a plan needs torch: {error}", fix="pip install 'planner[torch]'") from error
+    if find_spec("torch") is None:
+        raise InputError("running a plan needs torch, which is not installed", fix="pip install 'planner[torch]'")
+    name = options.source or plan.name
+    require_legal(plan, name)
     require_runnable(plan, options)
-    options.count(plan)
-    kind = require_machine(plan, plan.size)
+    if options.metrics is not None:
+        require_writable(options.metrics, "--metrics")
+    if options.save is not None:
+        require_folder(options.save, f"--save {options.save}")
+    with located(name):
+        kind = require_machine(plan, plan.size)
+    from planner.runtime.worker import body
+
     results = launch(
         body, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind, heed=True
     )

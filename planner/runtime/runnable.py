@@ -1,12 +1,17 @@
-"""What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch."""
+"""What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch.
+
+What can be told without torch comes first: importing it takes seconds.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
 from planner.errors import InputError
 from planner.launch.worker import Kind
 from planner.plan.expand import expand
-from planner.plan.model import Plan, assignments
+from planner.plan.model import Plan
+from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
 from planner.specs.job import Dtype
@@ -16,37 +21,55 @@ from planner.specs.model import Decoder
 Refusal = tuple[str, str, str]  # message, where, fix
 
 FP8 = "matrix products in fp8 cannot be run yet"
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, Linux in Windows: without one there is no GPU
 
 
 def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why not."""
+    name = options.source or plan.name
+    require_at_once(plan, options)
+    with located(name):
+        require_known(plan)
+    require_models(plan, options, name)
+    if options.save is not None:
+        from planner.runtime.saving import require_saving
+
+        require_saving(plan, options.save)
+
+
+def require_at_once(plan: Plan, options: RunOptions) -> None:
+    """The same, of what is told in no time."""
     require_options(options)
-    require_known(plan)
-    require_models(plan, options)
+    options.count(plan)
+    with located(options.source or plan.name):
+        require_supported(plan)
+        require_driver(plan)
 
 
 def require_options(options: RunOptions) -> None:
     if options.steps is not None and options.steps < 1:
-        raise InputError(f"{options.steps} steps are none", where="steps", fix="run at least one")
+        raise InputError(f"{options.steps} steps are none", where="--steps", fix="run at least one")
     known = get_args(Dtype)
     if options.dtype is not None and options.dtype not in known:
-        raise InputError(f"no dtype is called `{options.dtype}`", where="dtype", fix=f"one of {', '.join(known)}")
+        raise InputError(f"no dtype is called `{options.dtype}`", where="--dtype", fix=f"one of {', '.join(known)}")
     if options.dtype == "fp8":
-        raise InputError(FP8, where="dtype", fix="bf16")
+        raise InputError(FP8, where="--dtype", fix="bf16")
     require_training(options.training)
     if options.max_seconds is not None and not options.max_seconds > 0:
-        raise InputError(f"no run lasts {options.max_seconds} s", where="max_seconds", fix="such as 600")
-    if options.metrics is not None and not options.metrics.absolute().parent.is_dir():
-        fix = "make its folder, or name another"
-        raise InputError("the folder of the metrics is not there", where=str(options.metrics), fix=fix)
+        raise InputError(f"no run lasts {options.max_seconds} s", where="--max-time", fix="such as 10m")
+
+
+def require_supported(plan: Plan) -> None:
+    """Raises InputError with the first thing that this runtime does not do. Needs no torch."""
+    for message, where, fix in refusals(plan):
+        raise InputError(message, where=where, fix=fix)
 
 
 def require_known(plan: Plan) -> None:
-    """Raises InputError with the first thing that this runtime does not do."""
+    """The same of how ranks come together."""
     from planner.runtime.meeting import lists_of, require_meeting
 
-    for message, where, fix in refusals(plan):
-        raise InputError(message, where=where, fix=fix)
+    require_supported(plan)
     for number in range(len(plan.steps)):
         tasks = expand(plan, number)
         require_meeting(plan, lists_of(tasks), f"steps[{number}]")
@@ -61,7 +84,6 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
             yield message, f"layouts.{name}.experts", "an etp that divides the hidden size"
     yield from group_refusals(plan)
-    yield from head_refusals(plan)
 
 
 def group_refusals(plan: Plan) -> Iterator[Refusal]:
@@ -71,37 +93,29 @@ def group_refusals(plan: Plan) -> Iterator[Refusal]:
             yield message, f"groups.{name}", "give it whole devices"
 
 
-def head_refusals(plan: Plan) -> Iterator[Refusal]:
-    """Tensor parallelism shares out the heads first, and Ulysses those of each of its ranks."""
-    rows = (row for step in plan.steps for row in step.micro_batches)
-    for module, group in sorted({(a.module, a.group) for row in rows for a in assignments(plan, row)}):
-        heads, tp = plan.uses.models[module].heads, plan.layouts[module].mesh.get("tp", 1)
-        ways = plan.groups[group].split.get("ulysses", 1)
-        if heads // tp % ways:
-            message = f"the {heads // tp} heads of a rank with tp = {tp} do not spread over {ways} ranks"
-            yield message, f"groups.{group}", "another degree, a ring, or a smaller tp"
-
-
-def require_models(plan: Plan, options: RunOptions) -> None:
+def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     """The model exists here, and can take every item, of which the data has as much as the plan says."""
     from planner.models.build import unsupported
     from planner.models.data import check_batch
     from planner.models.pretrained import require_weights
-    from planner.models.tokens import source_of
+    from planner.models.tokens import TokenFolder, source_of
 
     source = source_of(options.data, options.seed)
-    for name, spec in plan.uses.models.items():
-        reason = unsupported(spec) if name in plan.layouts else None
-        if reason:
-            raise InputError(reason, where=f"uses.models.{name}", fix="simulate it, or choose another model to run")
-        items = [*plan.uses.items.get(name, {}).items()]
-        check_batch(spec, items)
+    for module, spec in plan.uses.models.items():
+        reason = unsupported(spec) if module in plan.layouts else None
+        items = [*plan.uses.items.get(module, {}).items()]
+        with located(name, f"uses.models.{module}"):
+            if reason:
+                raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
+            check_batch(spec, items)
         source.check(spec, items)
+        if isinstance(source, TokenFolder):
+            source.check_vocab(spec, items)
     if options.weights is not None:
         decoders = [plan.uses.models[name] for name in plan.layouts if isinstance(plan.uses.models[name], Decoder)]
         if len(decoders) != 1:
             message = f"weights are of one decoder, the plan has {len(decoders)}"
-            raise InputError(message, where="weights", fix="leave them out")
+            raise InputError(message, where="--weights", fix="leave them out")
         require_weights(decoders[0], options.weights)
 
 
@@ -120,10 +134,20 @@ def require_machine(plan: Plan, local_ranks: int) -> Kind:
     kind = plan_kind(plan)
     shown = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "cuda" and shown < local_ranks:
-        wanted = " and ".join(f"{entry.count} of {entry.kind}" for entry in plan.ranks)
-        raise InputError(
-            f"a plan for another machine: it wants {wanted}, this one has {shown or 'no'} GPUs",
-            where="ranks",
-            fix="run it there, or plan the job for a cluster like this one",
-        )
+        raise another_machine(plan, shown)
     return kind
+
+
+def require_driver(plan: Plan) -> None:
+    """Raises InputError where the plan is for GPUs, and this machine does not even have their driver."""
+    if plan_kind(plan) == "cuda" and not any(Path(driver).exists() for driver in DRIVERS):
+        raise another_machine(plan, 0)
+
+
+def another_machine(plan: Plan, shown: int) -> InputError:
+    wanted = " and ".join(f"{entry.count} of {entry.kind}" for entry in plan.ranks)
+    return InputError(
+        f"a plan for another machine: it wants {wanted}, this one has {shown or 'no'} GPUs",
+        where="ranks",
+        fix="run it there, or plan the job for a cluster like this one",
+    )

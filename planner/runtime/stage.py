@@ -3,8 +3,14 @@
 There is one unit per layer and one for the rest; experts are units of their own, on the mesh of their own.
 
 ZeRO-3: every unit is gathered before use in each pass, and its gradients are reduced after each backward. ZeRO-1 and 2:
-units stay gathered through the step, gradients pile up on each rank, and one reduction ends the step. ZeRO-0: the same
-with whole states on every rank. Gradients are sums over ranks; whoever computes a loss divides it by the tokens of all.
+units stay gathered through the step, whole gradients pile up on each rank (by ZeRO-2 as by ZeRO-1), and one reduction
+ends the step. ZeRO-0: the same with whole states on every rank. Gradients are sums over ranks; whoever computes a loss
+divides it by the tokens of all.
+
+A chunk is `alone` if no other rank has any of its states and none of them is cast: it does without FSDP2. One of an
+encoder under ZeRO-3 is `apart`: its passes lie in the order of another module, and may be cut. It is gathered as a
+whole by the gathers of its micro-batches and before each backward, let go of when no forward is open, and reduced by
+syncs.
 """
 
 from collections.abc import Iterator
@@ -21,7 +27,7 @@ from planner.launch.groups import Groups
 from planner.models.build import build
 from planner.models.held import Held, Part, Split, expert_names, splits_of
 from planner.models.pretrained import first_weights
-from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, groups_over
+from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
 from planner.plan.model import Layout
 from planner.runtime import fsdp
 from planner.runtime.clock import Clock
@@ -33,19 +39,24 @@ META = torch.device("meta")
 
 
 class Stage:
-    """One chunk on one rank."""
+    """One chunk on one rank. `feeds`: whether another module reads its outputs."""
 
-    def __init__(self, spec: Module, layout: Layout, layers: Layers, dtype: Dtype, clock: Clock) -> None:
+    def __init__(
+        self, spec: Module, layout: Layout, layers: Layers, dtype: Dtype, clock: Clock, feeds: bool = False
+    ) -> None:
         self.spec, self.layout, self.layers, self.dtype, self.clock = spec, layout, layers, dtype, clock
         self.stored, self.computed = fsdp.STORED[dtype], fsdp.COMPUTED[dtype]
         self.network = build(spec, dtype=self.stored, device=META, held=held(layout, layers, clock.rank))
+        self.network.feeds = feeds
         self.splits: dict[str, tuple[Split, ...]] = splits_of(self.network)
         self.once = layout.zero < 3  # gradients are reduced once a step
         self.reduced = not self.once
         self.units: list[FSDPModule] = []  # the whole network last; none where FSDP2 has nothing to do
         self.shards: dict[str, nn.Parameter] = {}
         self.experts = expert_names(self.network)
-        self.apart = False  # ZeRO-3 whose gathers and reductions are tasks apart from passes, which may be cut
+        self.alone = self.shares_nothing()
+        self.apart = feeds and layout.zero == 3
+        self.open = 0  # forwards that have been gathered for and have not ended, where it is apart
         self.piles = False  # whether gradients of other micro-batches wait for those of weights
         self.settled = False  # whether gradients are summed over ranks with the same parameters (settle.py)
 
@@ -59,10 +70,9 @@ class Stage:
         if self.once:
             self.gather()
 
-    @property
-    def alone(self) -> bool:
-        """Whether FSDP2 has nothing to do: no other rank has any of these states, and none is cast."""
-        over = (*states(self.layout, self.clock.rank), *expert_states(self.layout, self.clock.rank))
+    def shares_nothing(self) -> bool:
+        rank = self.clock.rank
+        over = [*states(self.layout, rank), *(expert_states(self.layout, rank) if self.experts else ())]
         return self.stored == self.computed and all(len(ranks) == 1 for ranks in over)
 
     def spread_all(self, groups: Groups) -> None:
@@ -84,7 +94,7 @@ class Stage:
 
     def hold(self) -> None:
         """At the begin of a step."""
-        self.reduced, self.settled, self.piles = not self.once, False, False
+        self.reduced, self.settled, self.piles, self.open = not self.once, False, False, 0
         fsdp.hold(self.units, self.once or self.apart)
 
     @contextmanager
@@ -126,9 +136,22 @@ class Stage:
             unit.unshard()
 
     def release(self) -> None:
-        """A forward is over, and what it gathered is needed no more until its backward."""
+        """What is gathered is not needed now."""
         for unit in self.units:
             unit.reshard()
+
+    def begin(self) -> None:
+        """Where it is apart: what the forward of a micro-batch needs, until that is over."""
+        self.open += 1
+        self.gather()
+
+    def end(self) -> None:
+        """That forward is over. Another may have begun, and some of its layers are still to come: on this rank alone
+        they would be gathered anew.
+        """
+        self.open -= 1
+        if not self.open:
+            self.release()
 
     def tells(self, name: str) -> bool:
         """Whether this rank is the first of those that share, or have, this part of a parameter."""
@@ -154,20 +177,6 @@ def held(layout: Layout, layers: Layers, rank: int) -> Held:
         etp=Part(experts["etp"], layout.experts.get("etp", 1)),
         recompute={layer: layout.recompute_of(layer) for layer in layers},
     )
-
-
-def states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
-    """Who shares the states of a layer with this rank, and who has the same of them: by ZeRO-0 everybody has all."""
-    data, replicas = groups_over(layout, ("dp",))[rank], groups_over(layout, ("replica",))[rank]
-    if layout.zero == 0:
-        return Ranks((rank,)), groups_over(layout, ("dp", "replica"))[rank]
-    return data, replicas
-
-
-def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
-    """Of experts: the ranks with the same ones."""
-    same, alone = expert_groups_over(layout, ("edp",))[rank], Ranks((rank,))
-    return (alone, same) if layout.zero == 0 else (same, alone)
 
 
 def expert_units(network: nn.Module) -> list[nn.Module]:

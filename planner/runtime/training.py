@@ -41,10 +41,15 @@ def require_training(training: Training) -> None:
 def checks(of: Training) -> Iterator[tuple[bool, str, str, str]]:
     """Whether it fits; what, where and what to do if not."""
     rate, clip, decay = of.learning_rate, of.clip, of.decay
-    yield 0 <= rate < math.inf, f"{rate} is no learning rate", "learning_rate", "such as 1e-3"
+    yield 0 <= rate < math.inf, f"{rate} is no learning rate", "--learning-rate", "such as 1e-3"
     known = get_args(Schedule)
-    yield of.schedule in known, f"no schedule is called `{of.schedule}`", "schedule", f"one of {', '.join(known)}"
-    yield of.warmup >= 0, f"{of.warmup} steps of warm-up", "warmup", "0, or more"
-    yield clip is None or 0 < clip < math.inf, f"gradients cannot be clipped to a norm of {clip}", "clip", "such as 1"
-    yield all(0 <= beta < 1 for beta in of.betas), f"betas {of.betas}", "betas", "from 0 to below 1, such as 0.9,0.95"
-    yield 0 <= decay < math.inf, f"weights cannot decay by {decay}", "decay", "such as 0.1"
+    yield of.schedule in known, f"no schedule is called `{of.schedule}`", "--schedule", f"one of {', '.join(known)}"
+    yield of.warmup >= 0, f"{of.warmup} steps of warm-up", "--warmup", "0, or more"
+    yield clip is None or 0 < clip < math.inf, f"gradients cannot be clipped to a norm of {clip}", "--clip", "such as 1"
+    yield (
+        all(0 <= beta < 1 for beta in of.betas),
+        "no betas: " + " ".join(map(str, of.betas)),
+        "--betas",
+        "from 0 to below 1, such as 0.9 0.95",
+    )
+    yield 0 <= decay < math.inf, f"weights cannot decay by {decay}", "--weight-decay", "such as 0.1"

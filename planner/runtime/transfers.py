@@ -6,8 +6,8 @@ from torch import Tensor
 
 from planner.launch.channels import Channels
 from planner.launch.meter import Meter
+from planner.plan.reshard import on_edge
 from planner.plan.task import Task
-from planner.runtime.wires import on_edge
 
 Coming = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 

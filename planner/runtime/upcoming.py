@@ -65,6 +65,8 @@ class Inbox:
         self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
         self.failed = folder / FAILED
         self.seen = False  # that somebody plans
+        self.over = threading.Event()  # the run has ended
+        self.told = False  # all ranks of the step that is fetched
         self.fetching: Fetching | None = None
 
     @contextmanager
@@ -89,27 +91,42 @@ class Inbox:
         yield step
 
     def settle(self) -> None:
-        """A run that ends early still hears of the step that is on its way to all ranks."""
+        """A run that ends early needs no further step, be it late or wrong: the others hear so from the first rank, if
+        they have not heard of the step itself.
+        """
         if self.fetching:
-            self.fetching.result()
+            self.over.set()
+            self.fetching.join()
+            if self.first and not self.told:
+                self.tell([None])
 
-    def fetch(self, number: int) -> Upcoming:
-        """Take the step on the first rank, and have it on all."""
+    def tell(self, said: list[Any]) -> None:
+        """What the first rank says, on all of them."""
+        self.told = True
+        dist.broadcast_object_list(said, src=0, group=self.group)
+
+    def fetch(self, number: int) -> Upcoming | None:
+        """Take the step on the first rank, and have it on all; none when the run is over."""
         said: list[Any] = [None]
+        self.told = False
         if self.first:
             slot = self.take(number)
+            if slot is None:
+                return None
             said = [(files.read_text(slot / STEP), files.read(slot / SPENT, Spent).seconds)]
-        dist.broadcast_object_list(said, src=0, group=self.group)
+        self.tell(said)
+        if said[0] is None:
+            return None
         text, seconds = said[0]
         name = f"{self.slots.folder} (step {number})"
         whole = self.head.whole(files.parse(text, StepFile, name), name)
         require_known(whole)
         return Upcoming(expand(whole), seconds)
 
-    def take(self, number: int) -> Path:
-        """Raises RunFailed when nobody is there who would plan it."""
+    def take(self, number: int) -> Path | None:
+        """None when the run ended meanwhile. Raises RunFailed when nobody is there who would plan it."""
         begun = gone = time.monotonic()
-        while True:
+        while not self.over.is_set():
             alive = held(self.slots.folder / PLANNER_LOCK)  # asked first: what it offered before it ended is there
             self.seen |= alive
             slot = self.slots.take(number)
@@ -124,6 +141,7 @@ class Inbox:
             if time.monotonic() - begun > PATIENCE_S:
                 raise self.nothing(number, "the planner lives and gave nothing")
             time.sleep(POLL_S)
+        return None
 
     def nothing(self, number: int, why: str) -> RunFailed:
         fix = "what ended it is above; beside a launcher of your own, start python -m planner.online PLAN"
@@ -154,5 +172,5 @@ class Fetching(threading.Thread):
         waited = 0.0 if there else time.perf_counter() - begun
         if self.error:
             raise self.error
-        assert self.found is not None, "fetched, or failed"
+        assert self.found is not None, "fetched, or failed: a run that is over asks for none"
         return Upcoming(self.found.tasks, self.found.planned_s, waited)

@@ -1,16 +1,15 @@
 """Which rows of encoders' outputs go from where to where in a step: of all ranks, made from the plan alone."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from planner.launch.channels import Pair
-from planner.plan.feeding import Fed, Item, feeding, merged_tokens
+from planner.plan.feeding import feeding
 from planner.plan.model import Plan
-from planner.plan.shares import runs
+from planner.plan.reshard import Route, carried, on_edge, readers
 from planner.plan.task import Task
 from planner.runtime.flight import Key, key_of
-from planner.runtime.reshard import Route, outputs, readings, routes
 
 Crossing = tuple[str, int | None, str]  # module, micro-batch, group of the tasks that carry outputs and their gradients
 
@@ -29,11 +28,6 @@ class Wire:
         return (route.source, route.target) if of == "F" else (route.target, route.source)
 
 
-def on_edge(task: Task) -> bool:
-    """Whether a send or a recv is between modules."""
-    return ">" in task.group
-
-
 def crossing(task: Task) -> Crossing:
     return task.module, task.micro_batch, task.group
 
@@ -50,24 +44,16 @@ def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
     """By cell of an encoder. Tasks that read nothing, or whose cell is not among `tasks`, have none."""
     if not plan.edges:
         return {}
-    fed = feeding(plan)
-    readers = {
-        (task.module, item): task for task in tasks if task.phase == "F" and task.layers[0] == 0 for item in task.items
-    }
+    fed, reading = feeding(plan), readers(tasks)
     return {
-        crossing(task): [*cell_wires(plan, task, fed, readers)]
+        crossing(task): [
+            Wire(route, writer(task), key_of(reader, 0)) for reader, route in carried(plan, task, fed, reading)
+        ]
         for task in tasks
         if task.phase == "send" and task.of == "F" and on_edge(task)
     }
 
 
-def cell_wires(plan: Plan, send: Task, fed: Mapping[Item, Fed], readers: Mapping[Item, Task]) -> Iterator[Wire]:
-    """Of what one send carries."""
-    spec = plan.uses.models[send.module]
-    held = [*outputs(runs(spec, plan.layouts[send.module], send), merged_tokens(spec))]
-    writer: Key = send.module, send.layers[0], send.micro_batch, send.group.partition(">")[0]
-    own = {item: fed[send.module, item] for item in send.items}
-    reading = {key_of(task, 0): task for place in own.values() if (task := readers.get(place.target))}
-    for key, task in reading.items():
-        read = runs(plan.uses.models[task.module], plan.layouts[task.module], task)
-        yield from (Wire(route, writer, key) for route in routes(held, readings(read, task.module, own)))
+def writer(send: Task) -> Key:
+    """The flight whose outputs a send has."""
+    return send.module, send.layers[0], send.micro_batch, send.group.partition(">")[0]

@@ -23,10 +23,13 @@ from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
 from planner.runtime.result import Ended, Planned, RunResult, StepResult
+from planner.runtime.saving import save
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
 
 VERIFIED_FURTHER = 3  # of the steps that are planned while the run lasts
+FEW_RANKS = 64  # so few send the first rank their records of every step; more, of steps whose records are kept
+MEASURED_STEPS = 16  # the last ones, whose records are kept: a long run would fill the first rank's memory with them
 
 
 def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
@@ -39,7 +42,8 @@ def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
 def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """Every step, in a world that has been joined."""
     ending = Ending(worker, options.max_seconds)
-    return trained(prepare(worker, plan, options), options, ending)
+    with ending.listening():
+        return trained(prepare(worker, plan, options), options, ending)
 
 
 def trained(executor: Executor, options: RunOptions, ending: Ending) -> RunResult | None:
@@ -50,22 +54,37 @@ def trained(executor: Executor, options: RunOptions, ending: Ending) -> RunResul
     reference = Reference(executor.local, options) if options.verify else None
     verified_steps = len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
     of, done = options.count(plan), []
-    with upcoming(worker, plan, options) as steps, noted(worker, options) as note, ending.listening():
+    with upcoming(worker, plan, options) as steps, noted(worker, options) as note:
         for number, coming in enumerate(steps):
             rate = options.training.rate(number, of)
             set_rate(executor.optimizers, rate)
-            step = one_step(executor, coming, reference if number < verified_steps else None)
+            verifier = reference if number < verified_steps else None
+            step = one_step(executor, coming, verifier, number + 1, keeps(number, of, plan, options))
             if step:
                 done.append(replace(step, learning_rate=rate))
+                forget(done)
                 note(number + 1, done[-1])
                 worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
             ended = ending.agreed()
             if ended != "steps":
                 break
+        if options.save is not None:
+            save(executor.local, options.save)
     if worker.rank:
         return None
     verified = reference.worst if reference else None
     return RunResult(tuple(done), verified, plan.size, machine(worker.device, plan.size), torch.__version__, ended)
+
+
+def keeps(number: int, of: int, plan: Plan, options: RunOptions) -> bool:
+    """Whether the first rank hears what all ranks noted in this step. Where time ends the run, any may be the last."""
+    return plan.size <= FEW_RANKS or options.max_seconds is not None or number >= of - MEASURED_STEPS
+
+
+def forget(done: list[StepResult]) -> None:
+    """The records of the step that is no longer among the last."""
+    if len(done) > MEASURED_STEPS:
+        done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=())
 
 
 def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
@@ -82,11 +101,18 @@ def noted(worker: Worker, options: RunOptions) -> AbstractContextManager[Note]:
     return noting(options.metrics if worker.rank == 0 else None)
 
 
-def one_step(executor: Executor, coming: Upcoming, reference: Reference | None) -> StepResult | None:
-    """One step on every rank; on the first, what it came to."""
+def one_step(
+    executor: Executor, coming: Upcoming, reference: Reference | None, number: int, kept: bool
+) -> StepResult | None:
+    """One step on every rank; on the first, what it came to, with the records of tasks if these are `kept`. Raises
+    RunFailed where the norm of gradients is no number.
+    """
     if reference:
         reference.follow()
-    gathered = collected((coming.waited_s, executor.step(coming.tasks)))
+    step = executor.step(coming.tasks)
+    if step.clipped:
+        step.clipped.require_finite(number)
+    gathered = collected((coming.waited_s, step if kept else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:
         executor.worker.begin("verification")

@@ -128,6 +128,13 @@ def value_dim(module: Module) -> int:
     return latent.value_dim if latent else head_dim(module)
 
 
+def merged_tokens(module: Module) -> int:
+    """Tokens that become one output, and so stay together: shards and items are whole multiples of it."""
+    if isinstance(module, Vit):
+        return module.merge**2
+    return module.pool if isinstance(module, Audio) else 1
+
+
 class ModelEdge(Spec):
     """The output tokens of one module are inputs of another."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TOKENS, OFFSETS = "tokens.npy", "offsets.npy"
 TOKEN_TYPES = ("uint16", "uint32", "int32")
-HOW = "make the folder as the README shows"
+HOW = "make the folder as docs/running.md shows"
 
 
 def open_tokens(folder: Path) -> "NDArray[Any]":

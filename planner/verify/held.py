@@ -6,9 +6,9 @@ from collections.abc import Callable
 from planner.costs.memory import activation_bytes, memory_cap, state_bytes
 from planner.costs.pricing import Pricing
 from planner.orders.timing import ROUNDING
+from planner.plan.mesh import stage_ranks
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.plan.work import stage_ranks
 from planner.specs.cluster import kind_of
 from planner.verify.offloaded import offloading_of
 

@@ -1,5 +1,7 @@
 """Four gloo ranks in one world: whatever the groups and the shards, loss and gradients are those of one process."""
 
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,12 +16,12 @@ from planner.launch.sequence import Sharing, exchange_over
 from planner.launch.ulysses import Ulysses
 from planner.launch.worker import joined
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch, token_unit
+from planner.models.data import packed_batch
 from planner.models.exchange import WHOLE
 from planner.models.held import Held
 from planner.plan.task import Split
 from planner.specs.dealing import even_sizes
-from planner.specs.model import Decoder, Vit
+from planner.specs.model import Decoder, Vit, merged_tokens
 from planner.specs.parts import Latent
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
@@ -32,6 +34,7 @@ SHAPES = {
     "latent": Decoder(**GQA, latent=Latent(q_rank=12, kv_rank=8, rope_dim=2, nope_dim=4, value_dim=3)),
 }
 PAIR, THREE, ALL = (0, 1), (1, 2, 3), (0, 1, 2, 3)
+TIMEOUT_S = 60
 CATALOGUE = [PAIR, THREE, (0, 2), (1, 3), ALL, (0,), (2,), (3,), PAIR]
 # A row is run at the same time by all ranks: {ranks: lengths of the documents}. A group without documents is idle.
 ROWS = [
@@ -87,7 +90,7 @@ def check_group(groups, spec, ranks, split):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     meter = Meter()
-    exchange = Ulysses(groups[ranks], split(52, len(ranks), token_unit(spec)), meter)
+    exchange = Ulysses(groups[ranks], split(52, len(ranks), merged_tokens(spec)), meter)
     loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / 52
     loss.backward()
     summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
@@ -123,7 +126,7 @@ def run_rows(groups, spec, model):
     for row in rows:
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
-        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, token_unit(spec)), Meter())
+        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, merged_tokens(spec)), Meter())
         loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / total
         loss.backward()
         sum_of_losses += loss.detach()
@@ -152,6 +155,7 @@ def check_groups(groups):
     assert groups[ALL] is dist.group.WORLD
     for ranks in mine:
         assert dist.get_process_group_ranks(groups[ranks]) == list(ranks)
+        assert groups[ranks]._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=TIMEOUT_S)
     assert exchange_over(groups, Sharing((rank,), Split(), (7,)), Meter()) is WHOLE
     with pytest.raises(ValueError, match="4 ranks are not 3 sub-groups of 1"):
         exchange_over(groups, Sharing(ALL, Split(1, 3), (7,)), Meter())
@@ -218,8 +222,8 @@ TOLERANCE = {"rows float32": (1e-6, 1e-5), "rows bfloat16": (1e-2, 5e-2)}
 
 
 def body(worker):
-    with joined(worker, timeout_s=60):
-        groups = Groups(CATALOGUE, timeout_s=60)
+    with joined(worker, timeout_s=TIMEOUT_S):
+        groups = Groups(CATALOGUE)
         errors = {}
         for name, check in checks(groups):
             worker.begin(name)

@@ -152,7 +152,7 @@ def body(worker):
         catalogue = {ranks for ranks, _ in CASES.values()}
         for ranks, split in CASES.values():
             catalogue |= {*map(tuple, split.blocks(ranks)), *map(tuple, split.rings(ranks))}
-        groups = Groups(catalogue, timeout_s=60)
+        groups = Groups(catalogue)
         errors, sent = {}, {}
         for case, (ranks, _) in CASES.items():
             if worker.rank not in ranks:

@@ -179,7 +179,7 @@ CHECKS = [check_identities, check_adjoints, check_bytes, check_layer_bytes, chec
 
 def body(worker):
     with joined(worker, timeout_s=60):
-        groups, done = Groups([ALL], timeout_s=60), []
+        groups, done = Groups([ALL]), []
         for check in CHECKS:
             worker.begin(check.__name__)
             check(groups)

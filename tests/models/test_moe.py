@@ -304,3 +304,23 @@ def test_first_weights_of_an_expert_are_those_of_its_number():
     assert not torch.equal(up[0], up[1])
     assert 0.8 < up.std() * spec.hidden**0.5 < 1.2
     assert bias.eq(0).all()
+
+
+@pytest.mark.parametrize("scores", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("deferred", [False, True])
+def test_logits_are_never_rounded_to_bfloat16(scores, deferred):
+    """Of weights and rows in bfloat16 the router gives the probabilities, and the gradient, of float32."""
+    moe, x = made("plain", torch.bfloat16, scores=scores, router_bias=True)
+    wide, _ = made("plain", torch.float32, scores=scores, router_bias=True)
+    wide.load_state_dict(moe.state_dict())
+    found = []
+    for each, rows in ((moe, x.detach()), (wide, x.detach().float())):
+        store = Store() if deferred else None
+        with deferring(store):
+            probabilities, choice = each.router(rows)
+        (probabilities[:, 0].sum() + choice.weights[:, 0].sum()).backward()
+        if store:
+            store.add_up()
+        found.append((probabilities, each.router.weight.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1].bfloat16())

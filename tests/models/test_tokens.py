@@ -171,3 +171,16 @@ def test_the_folder_in_the_documents(tmp_path, monkeypatch):
     folder.check(SPEC, [(row, len(tokens)) for row, tokens in enumerate(rows)])
     for row, tokens in enumerate(rows):
         assert folder.item(SPEC, row, (0, len(tokens)))[0].tolist() == tokens
+
+
+def test_tokens_beyond_the_vocabulary_are_found_in_the_rows_of_the_plan_alone(tmp_path, caplog, monkeypatch):
+    folder = TokenFolder(written(tmp_path, [[1, 2], [3, 50, 4], [49]]))
+    folder.check_vocab(SPEC, [(0, 2), (2, 1)])
+    with pytest.raises(InputError, match="token 1 of row 1 is 50, the model has 50 tokens"):
+        folder.check_vocab(SPEC, [(0, 2), (1, 3)])
+    negative = TokenFolder(written(tmp_path, [[1, -2]], kind="int32"))
+    with pytest.raises(InputError, match="token 1 of row 0 is -2"):
+        negative.check_vocab(SPEC, [(0, 2)])
+    monkeypatch.setattr("planner.models.tokens.CHECKED", 1)
+    negative.check_vocab(SPEC, [(0, 2)])
+    assert "2 tokens are not looked through" in caplog.text

@@ -58,6 +58,16 @@ BROKEN = [
     (changed(SHARDED, ranks=(RankKind(kind="toy", count=9, per_node=9),)), "ranks", "9 ranks, its cluster 4"),
     (changed(ENCODER, edges=(Edge(source="vit", target="x"),)), "edges[0]", "`x`, which has no layout"),
     (changed(ENCODER, edges=(Edge(source="vit", target="vit"),)), "edges[0]", "feeds another too"),
+    (
+        changed(ENCODER, edges=(Edge(source="vit", target="llm", reshard="zigzag"),)),
+        "edges[0]",
+        "no group of `llm` is a ring",
+    ),
+    (
+        changed(ENCODER, groups={**ENCODER.groups, "all": changed(ENCODER.groups["all"], split={"ring": 4})}),
+        "edges[0]",
+        "group all of `llm` is a ring",
+    ),
     (changed(ENCODER, edges=ENCODER.edges * 2), "edges[0]", "one of them feeds another too"),
     (uses(ENCODER, feeds={"vit": {0: 0}}), "uses.feeds.vit", "item 1 of `vit` feeds nothing"),
     (uses(ENCODER, feeds={"vit": {0: 0, 1: 7}}), "uses.feeds.vit", "feeds item 7 of `llm`"),
@@ -83,6 +93,11 @@ BROKEN = [
         rows(group(SHARDED, "odd", (0, 1, 2), split={"ulysses": 3}), {"odd": (0, 1, 2, 3)}),
         "groups.odd",
         "16 heads do not spread over 3 ranks",
+    ),
+    (
+        tensors({"dp": 2, "tp": 2}, range(4), split={"ulysses": 16}),
+        "groups.g",
+        "the 8 heads of a rank with tp = 2 do not spread over 16 ranks",
     ),
     (
         encoder_plan((Place(do="vit.F9", on="v0", before="llm.F0"),)),

@@ -63,7 +63,6 @@ def possible(choice: Choice, size: int) -> bool:
         not rest
         and data % degree(choice) == 0
         and data % replica == 0  # type: ignore[operator]
-        and (replica == 1 or choice["zero"] != 0)
         and (moe or choice["experts"] == "alone")
         and (choice["experts"] != "ep and etp" or size // pp % 4 == 0)  # type: ignore[operator]
         and (staged or choice["order"] == "1f1b")

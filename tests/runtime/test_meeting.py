@@ -8,11 +8,14 @@ import pytest
 
 from planner.errors import InputError
 from planner.plan.expand import expand
+from planner.plan.meets import meets
 from planner.plan.model import Place
+from planner.plan.reshard import on_edge
 from planner.plan.task import Task
+from planner.runtime.executed import apart
 from planner.runtime.meeting import lists_of, meeting, require_meeting
 from planner.runtime.rehearsal import Rehearsal
-from planner.runtime.wires import crossing, on_edge, wires
+from planner.runtime.wires import crossing, wires
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.worlds import spread
 from tests.several import legal
@@ -37,12 +40,16 @@ def ends(plan, lists):
     """Brute force: whether ranks that begin whatever they can get to the end, as a graph of what waits for what."""
     carried = wires(plan, [task for own in lists.values() for task in own])
     graph = {}
+    encoders = {edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3}
+    met = {name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name])}
 
     def node(task: Task, rank: int):
-        within = task.module in meeting(plan) and task.micro_batch is not None
-        if task.phase in ("send", "recv") or (within and task.phase in ("gather", "sync")):
+        within = task.module in met and task.micro_batch is not None
+        alone = task.module in encoders
+        if task.phase in ("send", "recv") or (within and not alone and task.phase in ("gather", "sync")):
             return task.id, rank
-        return (task.module, task.layers, task.phase, task.micro_batch) if within else task.id
+        together = within and (task.phase == "B" or not alone)
+        return (task.module, task.layers, task.phase, task.micro_batch) if together else task.id
 
     for rank, own in lists.items():
         for before, task in zip([None, *own], own, strict=False):
@@ -72,7 +79,7 @@ def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name
             at = random.randrange(len(own) - 1)
             to = min(len(own) - 1, at + random.randrange(1, 8))
             own.insert(to, own.pop(at))
-        found = Rehearsal(lists, carried, meeting(plan)).run()
+        found = Rehearsal(lists, carried, meeting(plan), apart(plan)).run()
         assert (not found) == ends(plan, lists), found
         outcomes.append(bool(found))
     assert any(outcomes)
@@ -115,6 +122,26 @@ def test_ends_of_a_message_that_differ_are_refused(name):
 
 
 FIELDS = [name for name in Task.__dataclass_fields__ if name != "known_id"]
+
+
+def test_backwards_of_an_encoder_that_gathers_in_them_are_in_one_order():
+    plan = PLANS["an encoder, sharded"]
+    lists = lists_of(expand(plan))
+    own = lists[0]
+    back = [at for at, task in enumerate(own) if task.phase == "B" and task.module == "vit"]
+    own.insert(back[0], own.pop(back[1]))
+    with pytest.raises(InputError, match="rank 0 would wait for ever in vit"):
+        require_meeting(plan, lists, "here")
+
+
+def test_lists_are_in_the_order_in_which_ranks_execute_them():
+    """What needs the gradients of all modules comes behind the last pass of any."""
+    for plan in legal(0, 20).values():
+        tasks = expand(plan)
+        for rank, own in lists_of(tasks).items():
+            closing = [task.micro_batch is None and task.phase in ("update", "gather") for task in own]
+            assert closing == sorted(closing)
+            assert {task.id for task in own} == {task.id for task in tasks if rank in task.ranks}
 
 
 def test_the_error_says_which_rank_and_which_task():

@@ -1,11 +1,15 @@
 """What cannot be run is refused before anything is launched, with the reason and a way out."""
 
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 
 from planner.errors import InputError
+from planner.files import write
 from planner.plan.model import Group, Layout, Piece, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.runnable import require_runnable
@@ -18,6 +22,7 @@ from planner.specs.profile import Device
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import plan_of, sharded_plan, staged_plan, uses
 
+ROOT = Path(__file__).parents[2]
 WHOLE = Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=3)
 PAIR = Group(ranks=Ranks((0, 1)), split={"ulysses": 2})
 DECODER = Decoder(layers=1, hidden=16, heads=8, ffn=16, vocab=16)
@@ -44,9 +49,6 @@ ODD_EXPERTS = changed(
     DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
 )  # the bias of their outputs is odd, too
 REFUSED = {
-    "4 heads of a rank with tp = 2": plan_with(
-        layout=changed(WHOLE, mesh={"tp": 2}), group=changed(PAIR, split={"ulysses": 8})
-    ),
     "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, experts={"etp": 2}), spec=ODD_EXPERTS),
     "fp8 cannot be run": plan_with(layout=changed(WHOLE, dtype="fp8")),
     "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
@@ -92,7 +94,9 @@ def test_it_is_not_refused(plan):
         ({"training": Training(betas=(0.9, 1.0))}, "betas"),
         ({"training": Training(decay=-0.1)}, "decay by -0.1"),
         ({"max_seconds": 0.0}, "no run lasts 0.0 s"),
-        ({"metrics": Path("nowhere") / "metrics.jsonl"}, "folder of the metrics"),
+        ({"metrics": Path(__file__).parent}, "a folder, not a file"),
+        ({"metrics": Path(__file__) / "metrics.jsonl"}, "cannot make the folder"),
+        ({"save": Path(__file__)}, "this is no folder"),
     ],
 )
 def test_impossible_options(options, says):
@@ -102,8 +106,44 @@ def test_impossible_options(options, says):
 
 def test_a_plan_for_another_machine():
     count = torch.cuda.device_count() + 2
-    with pytest.raises(InputError, match=f"another machine: it wants {count} of toy"):
+    with pytest.raises(InputError, match=f"another machine: it wants {count} of toy") as refused:
         run(on_gpus(plan_with(), count), RunOptions(), print)
+    assert refused.value.where == "toy (ranks)"
+
+
+def test_it_says_where_in_the_plan_s_file_or_which_option():
+    with pytest.raises(InputError) as refused:
+        require_runnable(REFUSED["fp8 cannot be run"], RunOptions(source="my/plan.yaml"))
+    assert refused.value.where == "my/plan.yaml (layouts.llm.dtype)"
+    with pytest.raises(InputError) as refused:
+        require_runnable(REFUSED["item 0 has 6 tokens"], RunOptions(source="my/plan.yaml"))
+    assert refused.value.where == "my/plan.yaml (uses.models.llm)"
+    with pytest.raises(InputError) as refused:
+        require_runnable(plan_with(), RunOptions(source="my/plan.yaml", training=Training(clip=0.0)))
+    assert refused.value.where == "--clip"
+
+
+def test_what_needs_no_torch_is_refused_without_importing_it():
+    program = """
+import sys
+from planner.errors import InputError
+from planner.runtime import RunOptions, Training, run
+from planner.plan.model import Plan
+from planner import files
+plan = files.read(sys.argv[1], Plan)
+for options in (RunOptions(steps=0), RunOptions(training=Training(clip=0.0)), RunOptions()):
+    try:
+        run(plan, options, print)
+    except InputError:
+        assert "torch" not in sys.modules
+    else:
+        raise SystemExit("not refused")
+"""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.yaml"
+        write(path, REFUSED["a share of 0.5"])
+        done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_illegal_plan():

@@ -6,6 +6,8 @@ import pytest
 
 from planner.plan.legal import require_legal
 from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
+from planner.runtime.options import RunOptions
+from planner.runtime.training import Training
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Audio, Decoder, Vit
 from tests.plans import plan_of, uses
@@ -50,7 +52,9 @@ def joined(layouts: dict[str, Layout], rows, *, order=None, places=(), splits=No
     step = Step(sync=sync, micro_batches=tuple(placed), order={**orders, "place": places} if places else orders)
     specs = {name: SPECS[name] for name in layouts}
     size = 1 + max(rank for each in layouts.values() for rank in each.ranks)
-    edges = tuple(Edge(source=name, target="llm") for name in feeds)
+    rings = any("ring" in split for (module, _), split in (splits or {}).items() if module == "llm")
+    reshard = "zigzag" if rings else "contiguous"
+    edges = tuple(Edge(source=name, target="llm", reshard=reshard) for name in feeds)
     plan = plan_of(size, uses(size, specs, items, feeds), layouts, groups, step, edges)
     require_legal(plan, "made up")
     return plan
@@ -116,6 +120,17 @@ PLANS = {
         {"llm": PIPELINE, "vit": layout("vit", mesh={"dp": 4}, zero=3)},
         STAGED,
         places=CUT,
+    ),
+    "zero 3, cut around another micro-batch": joined(
+        {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"dp": 4}, zero=3)},
+        [
+            {"vit": {(0,): (0,), (1,): (1,)}, "llm": {ALL: (2,)}},
+            {"vit": {(2,): (2,), (3,): (3,)}, "llm": {ALL: (3,)}},
+            {"llm": {ALL: (0, 1)}},
+        ],
+        items={"llm": {**TEXTS, 0: 30, 1: 30}, "vit": IMAGES},
+        feeds={"vit": {0: 0, 1: 0, 2: 3, 3: 3}},
+        places=(Place(do="vit.F0[0-1]", on="vit.g0", before="llm.F0@0"),),
     ),
     "zero 3, one group reads": joined(
         {"llm": layout("llm", mesh={"dp": 4}, zero=3), "vit": layout("vit", mesh={"dp": 4})},
@@ -195,6 +210,16 @@ def test_tokens_that_encoders_make_are_no_targets(results):
     """The first loss is that of the weights before any step: about log(vocab) for each token that has a target."""
     assert results["data parallel"].steps[0].loss == pytest.approx(math.log(LLM.vocab), rel=0.25)
     assert results["data parallel"].steps[0].tokens == sum(TEXTS.values())
+
+
+def test_a_rank_without_a_module_clips_with_the_others():
+    plan = joined(
+        {"llm": layout("llm", LOW, mesh={"dp": 2}), "vit": layout("vit", (3,), mesh={"dp": 1})},
+        [{"vit": {(3,): (0, 1, 2, 3)}, "llm": {(0,): (0, 1), (1,): (2, 3)}}],
+    )
+    found = run_all(4, {"x": plan}, RunOptions(steps=2, verify=True, seed=5, training=Training(clip=0.01)))["x"]
+    assert all(step.grad_norm > 0.01 for step in found.steps)
+    assert (found.verify.loss_rel_err <= 1e-12, found.verify.grad_rel_err <= 1e-12) == (True, True), found.verify
 
 
 def test_numbers_do_not_depend_on_where_encoders_are(results):

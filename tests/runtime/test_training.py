@@ -14,18 +14,21 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from planner.errors import InputError
+from planner.errors import InputError, RunFailed
 from planner.files import write
 from planner.launch.processes import launch
 from planner.launch.worker import joined
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.runtime import RunOptions, StepResult, Training, run, whole
+from planner.runtime import worker as executing
 from planner.runtime.ending import Ending
 from planner.runtime.metrics import noting
-from planner.runtime.worker import prepare, trained
+from planner.runtime.worker import MEASURED_STEPS, prepare, train, trained
 from planner.specs.base import changed
 from planner.specs.parts import Experts
+from tests.runtime.test_several_modules import joined as several
+from tests.runtime.test_several_modules import layout
 from tests.runtime.worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +45,7 @@ PLANS = {
     "pp, zero 3": spread(SIZE, mesh={"dp": 2, "pp": 2}, vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
     "tied ends": spread(SIZE, TIED, mesh={"pp": 2, "tp": 2}, zero=0),
     "tp": spread(SIZE, mesh={"dp": 2, "tp": 2}, zero=1),
+    "experts with biases": spread(SIZE, changed(MOE, bias="all"), mesh={"dp": 4}, zero=2, rows=APART),
     "experts": spread(SIZE, MOE, mesh={"dp": 4}, zero=1, experts={"ep": 2}, rows=APART),
 }
 
@@ -55,8 +59,8 @@ def alone(plan, training, steps):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     named = dict(model.named_parameters())
-    matrices = [weight for weight in named.values() if weight.dim() > 1]
-    others = [weight for weight in named.values() if weight.dim() < 2]
+    others = [weight for name, weight in named.items() if weight.dim() < 2 or name.split("_")[-1] == "bias"]
+    matrices = [weight for weight in named.values() if not any(weight is other for other in others)]
     groups = [{"params": matrices, "weight_decay": training.decay}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=training.betas)
     items, norms = plan.uses.items["llm"], []
@@ -127,6 +131,48 @@ def test_norms_and_weights_are_those_of_one_process(results, name):
 def test_clipping_does_not_disturb_verification(results, name):
     verified = results[0][name][0].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
+
+
+@pytest.mark.slow
+@every
+def test_the_norm_of_gradients_is_in_the_record_of_no_update(results, name):
+    updates = [m for step in results[0][name][0].steps for m in step.measured if "/update/" in m.id]
+    assert updates and all((m.sent_bytes, m.comm) == (0, 0.0) for m in updates)
+
+
+@pytest.mark.slow
+def test_weights_that_no_item_went_through_stay_whatever_the_zero_stage():
+    """The second step of three has no image: no decay and no momentum move the encoder, as in one process."""
+    plans = {f"zero {zero}": without_images(zero) for zero in (0, 1, 3)}
+    options = RunOptions(steps=3, seed=SEED, training=Training(0.01, decay=0.1))
+    found = {name: weights for name, (_, weights) in launch(trained_here, 2, plans, options)[0].items()}
+    first, *others = found.values()
+    assert "patch.weight" in first
+    for weights in others:
+        for name, values in first.items():
+            assert abs(weights[name] - values).max() <= 1e-12, name
+    _, alone = launch(trained_here, 1, {"alone": without_images(0, 1)}, options)[0]["alone"]
+    for name, values in alone.items():
+        assert abs(first[name] - values).max() <= 1e-12, name
+
+
+def without_images(zero, size=2):
+    """Steps with an image and without."""
+    layouts = {name: layout(name, range(size), mesh={"dp": size}, zero=zero) for name in ("llm", "vit")}
+    ranks = tuple(range(size))
+    rows = [{"vit": {ranks: (0,)}, "llm": {ranks: (0,)}}, {"llm": {ranks: (1,)}}]
+    plan = several(layouts, rows, items={"llm": {0: 23, 1: 17}, "vit": {0: 16}}, feeds={"vit": {0: 0}})
+    step = plan.steps[0]
+    return changed(plan, steps=tuple(changed(step, micro_batches=(row,)) for row in step.micro_batches))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_gradients_that_are_no_numbers_end_the_run(clip, tmp_path):
+    options = RunOptions(steps=3, training=Training(1e30, clip=clip), metrics=tmp_path / "metrics.jsonl")
+    with pytest.raises(RunFailed, match=r"the norm of gradients is (nan|inf) in step [23]") as raised:
+        run(two_ranks(), options, lambda _: None)
+    assert "lower the learning rate" in raised.value.fix
 
 
 @pytest.mark.slow
@@ -205,6 +251,32 @@ def test_under_torchrun(tmp_path):
     assert [line["learning_rate"] for line in lines] == [0.5, 0.5, 0.25]
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["losses"] == [line["loss"] for line in lines] and summary["ended"] == "steps"
+
+
+def interrupted_while_it_loads(worker, plan, options):
+    """Ctrl-C on one of two ranks before the first step."""
+    if worker.rank:
+        load = executing.Local.__init__
+
+        def interrupted(*given):
+            os.kill(os.getpid(), signal.SIGINT)
+            load(*given)
+
+        executing.Local.__init__ = interrupted
+    with joined(worker, timeout_s=60):
+        return train(worker, plan, options)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_while_it_loads_ends_behind_its_first_step():
+    result, _ = launch(interrupted_while_it_loads, 2, two_ranks(), RunOptions(steps=3))
+    assert (len(result.steps), result.ended) == (1, "interrupt")
+
+
+@pytest.mark.slow
+def test_records_of_the_last_steps_are_kept():
+    steps = run(two_ranks(), RunOptions(steps=MEASURED_STEPS + 3), lambda _: None).steps
+    assert [bool(step.measured) for step in steps] == [False] * 3 + [True] * MEASURED_STEPS
 
 
 def two_ranks():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,27 @@ def one_rank(worker, head, folder, case):
 def test_a_rank_does_not_wait_for_ever(tmp_path, case, says):
     with pytest.raises(RunFailed, match=says):
         launch(one_rank, 1, head_of(tmp_path), tmp_path / "steps", case)
+
+
+def ends_early(worker, head, folder, case):
+    """One step, while the next never comes: its planner is slow, or has failed."""
+    upcoming.START_S, upcoming.PATIENCE_S = 0.0, 20.0
+    with joined(worker), hold(folder / PLANNER_LOCK, "") if case == "slow" and not worker.rank else nullcontext():
+        inbox = upcoming.Inbox(worker, head, folder)
+        with inbox.opened():
+            begun, own = time.monotonic(), [upcoming.Upcoming(())]
+            step = next(inbox.steps(own, 2))
+            if case != "slow" and not worker.rank:
+                inbox.fetching.join()
+                assert isinstance(inbox.fetching.error, RunFailed)
+            inbox.settle()
+            return step == own[0], time.monotonic() - begun < upcoming.PATIENCE_S
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["slow", "failed"])
+def test_a_run_that_ends_early_wants_no_further_step(tmp_path, case):
+    assert launch(ends_early, 2, head_of(tmp_path), tmp_path / "steps", case) == [(True, True)] * 2
 
 
 def take_two(worker, head, folder):

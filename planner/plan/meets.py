@@ -1,7 +1,6 @@
-"""What ranks of a pipeline stage share, and so when they need each other: parameters, gradients, experts."""
+"""When ranks of a pipeline stage need each other: for parameters, gradients, experts."""
 
-from math import prod
-
+from planner.plan.mesh import expert_mesh, spread_of_experts
 from planner.plan.model import Layout
 from planner.specs.layers import experts_of
 from planner.specs.model import Module
@@ -19,15 +18,4 @@ def meets(layout: Layout, module: Module) -> bool:
 
 def reduces(layout: Layout, module: Module) -> bool:
     """Whether a parameter of a stage lies on several ranks with data of their own, whose gradients are summed."""
-    return layout.data_ranks > 1 or (experts_of(module) is not None and copies_of_experts(layout) > 1)
-
-
-def spread_of_experts(layout: Layout) -> int:
-    """Ranks that hold the experts of a layer together."""
-    return layout.experts.get("ep", 1) * layout.experts.get("etp", 1)
-
-
-def copies_of_experts(layout: Layout) -> int:
-    """Ranks of a stage that hold the same experts. A stage's ranks share out its tokens, those of tp too."""
-    held = prod(size for dim, size in layout.mesh.items() if dim != "pp")
-    return held // spread_of_experts(layout)
+    return layout.data_ranks > 1 or (experts_of(module) is not None and expert_mesh(layout)["edp"] > 1)

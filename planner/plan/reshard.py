@@ -5,11 +5,14 @@ that is read comes from one rank, once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.plan.feeding import Fed, Item
-from planner.plan.shares import Run
+from planner.plan.model import Plan
+from planner.plan.shares import Run, runs
+from planner.plan.task import Task
+from planner.specs.model import merged_tokens
 
 
 class Route(NamedTuple):
@@ -26,6 +29,31 @@ class Route(NamedTuple):
     @property
     def rows(self) -> int:
         return self.last - self.first
+
+
+def on_edge(task: Task) -> bool:
+    """Whether a send or a recv is between modules."""
+    return ">" in task.group
+
+
+def readers(tasks: Sequence[Task]) -> dict[Item, Task]:
+    """The forward in which an item enters its module."""
+    return {
+        (task.module, item): task for task in tasks if task.phase == "F" and task.layers[0] == 0 for item in task.items
+    }
+
+
+def carried(
+    plan: Plan, send: Task, fed: Mapping[Item, Fed], reading: Mapping[Item, Task]
+) -> Iterator[tuple[Task, Route]]:
+    """What a send of outputs carries to each of the forwards that read some."""
+    spec = plan.uses.models[send.module]
+    held = [*outputs(runs(spec, plan.layouts[send.module], send), merged_tokens(spec))]
+    own = {item: fed[send.module, item] for item in send.items}
+    found = {task.id: task for place in own.values() if (task := reading.get(place.target))}
+    for task in found.values():
+        read = runs(plan.uses.models[task.module], plan.layouts[task.module], task)
+        yield from ((task, route) for route in routes(held, readings(read, task.module, own)))
 
 
 def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:

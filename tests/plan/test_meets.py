@@ -6,8 +6,8 @@ import pytest
 
 from planner.plan.expand import expand
 from planner.plan.legal import violations
+from planner.plan.meets import meets, reduces
 from planner.plan.model import Group, Layout, Plan, Step
-from planner.plan.sharing import meets, reduces
 from planner.specs.base import Ranks, changed
 from planner.specs.parts import Experts
 from tests.plans import decoder, plan_of, stages_of, uses

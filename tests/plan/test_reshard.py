@@ -8,9 +8,9 @@ import pytest
 
 from planner.plan.feeding import Fed
 from planner.plan.model import Layout
+from planner.plan.reshard import outputs, readings, routes
 from planner.plan.shares import runs
 from planner.plan.task import Task
-from planner.runtime.reshard import outputs, readings, routes
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Decoder, Vit
 

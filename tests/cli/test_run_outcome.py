@@ -1,0 +1,122 @@
+"""What `planner run` says when a run is over, and how it ends."""
+
+import json
+import signal
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import pipeline
+from planner.cli.app import app, interrupted
+from planner.errors import InputError, RunFailed
+from planner.files import write
+from planner.ledger import Kind
+from planner.pipeline import Ran
+from planner.runtime.options import Progress
+from planner.runtime.result import Verified
+from planner.runtime.tolerance import BOUNDS
+from tests.plans import sharded_plan
+
+runner = CliRunner()
+PLAN = sharded_plan(2, [[(0, 2)]])
+
+
+def ran(**facts):
+    given = {
+        "plan": PLAN, "machine": "here", "losses": (2.0,), "tokens_per_second": 1.0, "step_seconds": 1.0,
+        "predicted_step_seconds": 0.5, "kinds": [Kind("forward", 0.5, 1.0), Kind("exchange between stages", 0.0, 0.0)],
+        "timelines": (), "traced": (), "planned": (), "verified": None,
+    }  # fmt: skip
+    return Ran(**given | facts)
+
+
+@pytest.fixture
+def outcome(tmp_path, monkeypatch):
+    """Run with these options, of which this came, or which did this."""
+    write(tmp_path / "plan.yaml", PLAN)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def invoke(result, *options):
+        def run(plan, options, on_progress, job):
+            return result(on_progress) if callable(result) else result
+
+        monkeypatch.setattr(pipeline, "run", run)
+        return runner.invoke(app, ["run", str(tmp_path / "plan.yaml"), "--no-ledger", *options])
+
+    return invoke
+
+
+def verified(error):
+    return {"verified": Verified(2, 7, error, 2 * error, "llm.head.weight"), "bound": BOUNDS["float64"]}
+
+
+def test_a_run_beyond_its_bound_is_reported_and_fails(outcome):
+    done = outcome(ran(**verified(1e-3)))
+    assert isinstance(done.exception, RunFailed) and done.exception.exit_code == 5
+    said = " ".join(done.stdout.split())
+    assert "differs from one process: loss to 1.0e-03, gradients to 2.0e-03 (relative)" in said
+    assert "worst in llm.head.weight" in said and "same as one process" not in said and "loss 2.0000" in said
+
+
+def test_json_says_all_of_the_check(outcome):
+    for error, same in ((1e-3, False), (1e-14, True), (float("inf"), False)):
+        done = outcome(ran(**verified(error)), "--json")
+        assert isinstance(done.exception, RunFailed) != same
+        shown = None if error == float("inf") else error
+        assert json.loads(done.stdout)["verify"] == {
+            "loss_rel_err": shown, "grad_rel_err": shown and 2 * shown, "worst": "llm.head.weight",
+            "steps": 2, "items": 7, "within": same,
+        }  # fmt: skip
+
+
+def test_a_run_within_it_ends_well_and_names_the_worst(outcome):
+    done = outcome(ran(**verified(1e-14)))
+    assert done.exit_code == 0 and "same as one process" in done.stdout and "llm.head.weight" in done.stdout
+
+
+def test_rows_of_nothing_and_one_step_in_the_singular(outcome):
+    said = outcome(ran(ended="time")).stdout
+    assert "forward" in said and "exchange between stages" not in said
+    assert "ended after 1 step: its time was over" in said
+
+
+def test_without_prices_nothing_is_predicted(outcome):
+    done = outcome(ran(predicted_step_seconds=None, kinds=[Kind("forward", 0.0, 1.0)]))
+    assert done.exit_code == 0 and "nothing is predicted" in done.stdout and "nothing predicted" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("forward"))
+    assert row.split() == ["forward", "1.00", "s"]
+
+
+def never(on_progress):
+    raise AssertionError("it was launched")
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_run(outcome, tmp_path):
+    for options, says in (
+        ([f"--trace={tmp_path}"], "this is a folder"),
+        ([f"--trace={tmp_path}/plan.yaml/t.json"], "cannot make the folder"),
+        ([f"--trace={tmp_path}/x", f"--metrics={tmp_path}/y/../x"], "name the same file"),
+    ):
+        done = outcome(never, *options)
+        assert isinstance(done.exception, InputError) and says in done.exception.message, done.exception
+
+
+def test_a_trace_that_fails_late_costs_no_result(outcome, tmp_path, monkeypatch):
+    def full(path, ran):
+        raise InputError("cannot write: No space left on device", where=str(path))
+
+    monkeypatch.setattr(pipeline, "write_measured_trace", full)
+    done = outcome(ran(), f"--trace={tmp_path}/t.json")
+    assert isinstance(done.exception, InputError) and "No space" in done.exception.message
+    assert "loss 2.0000" in done.stdout and "trace written" not in done.stdout
+
+
+@pytest.mark.parametrize(("steps", "says"), [(0, "interrupted before the first step"), (1, "is not reported")])
+def test_somebody_who_ends_a_run_at_once_is_told_so(outcome, steps, says):
+    def end(on_progress):
+        for step in range(steps):
+            on_progress(Progress(step + 1, 9, 1.0, 8, 0.1))
+        interrupted(signal.SIGINT, None)
+
+    done = outcome(end)
+    assert done.exit_code == 130 and says in done.output and len(done.output.splitlines()) == 1

@@ -1,0 +1,75 @@
+"""What was trained is a checkpoint: a run that starts from it goes on where the first one ended."""
+
+import json
+
+import pytest
+
+from planner.errors import InputError
+from planner.launch.processes import launch
+from planner.launch.worker import joined
+from planner.models.safetensors import Checkpoint
+from planner.runtime import RunOptions
+from planner.runtime.runnable import require_runnable
+from planner.runtime.saving import require_saving
+from planner.runtime.training import Training
+from planner.runtime.worker import train
+from planner.specs.base import changed
+from tests.plans import encoder_plan
+from tests.runtime.worlds import DECODER, spread
+
+LLAMA = changed(DECODER, layers=2)
+PLANS = {
+    "stages": spread(2, LLAMA, mesh={"pp": 2}, zero=1, rows=[[(0, 1)]] * 2),
+    "matrices": spread(2, LLAMA, mesh={"tp": 2}, zero=1, rows=[[(0, 1)]] * 2),
+    "shards": spread(2, LLAMA, mesh={"dp": 2}, zero=3, rows=[[(0, 1)]] * 2),
+}
+PLAIN = Training(learning_rate=3e-3)
+
+
+def saved_and_taken_up(worker, plans, folder):
+    """Losses of three steps in a row; of the first two, saved; of the next one on each of the plans."""
+    with joined(worker, timeout_s=60):
+        first = train(worker, plans["stages"], RunOptions(steps=3, training=PLAIN))
+        for name, plan in plans.items():
+            train(worker, plan, RunOptions(steps=2, training=PLAIN, save=folder / name))
+        then = {
+            (saved, name): train(worker, plan, RunOptions(steps=1, weights=folder / saved))
+            for saved in plans
+            for name, plan in plans.items()
+        }
+    return first, then
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return launch(saved_and_taken_up, 2, PLANS, folder)[0], folder
+
+
+@pytest.mark.slow
+def test_another_run_goes_on_from_it_however_it_is_spread(runs):
+    (first, then), _ = runs
+    assert abs(first.steps[2].loss / first.steps[0].loss - 1) > 1e-3
+    for result in then.values():
+        assert result.steps[0].loss == pytest.approx(first.steps[2].loss, rel=1e-11)
+
+
+@pytest.mark.slow
+def test_the_folder_holds_the_model_and_nothing_else(runs):
+    _, folder = runs
+    for name in PLANS:
+        assert {path.name for path in (folder / name).iterdir()} == {"config.json", "model.safetensors"}
+        config = json.loads((folder / name / "config.json").read_text())
+        assert (config["num_hidden_layers"], config["hidden_size"]) == (LLAMA.layers, LLAMA.hidden)
+        assert "model.layers.1.self_attn.q_proj.weight" in Checkpoint(folder / name).entries
+
+
+def test_what_has_no_such_form_is_refused_before_training(tmp_path):
+    require_runnable(PLANS["stages"], RunOptions(save=tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(InputError, match="the plan has 2 modules") as refused:
+        require_saving(encoder_plan(), tmp_path)
+    assert refused.value.where == "--save" and refused.value.fix
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="no folder"):
+        require_runnable(PLANS["stages"], RunOptions(save=tmp_path / "file"))
