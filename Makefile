@@ -4,16 +4,19 @@ PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint types check bench browser clean
+.PHONY: demo test test-all soak lint types check bench browser clean
 
 demo: .venv/installed
 	$(BIN)/planner demo
 
 test: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not soak"
 
 test-all: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not gpu and not soak"
+
+soak: .venv/installed  # every pair of layouts, in some minutes
+	$(BIN)/pytest -m soak
 
 lint: .venv/installed
 	$(BIN)/ruff check .

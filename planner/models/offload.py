@@ -1,8 +1,8 @@
 """Activations in host memory between the forward and the backward of a micro-batch (MEMO, arXiv 2407.12117).
 
 Of every layer of a chunk but the first and the last, the same share goes, behind the layer's forward, as near as whole
-pieces of memory come to it; it comes back while the backward of the layer behind it runs. On a GPU both go on streams of
-their own, from and to pinned memory. Parameters stay, and so does whatever layers share.
+pieces of memory come to it; it comes back while the backward of the layer behind it runs. On a GPU both go on streams
+of their own, from and to pinned memory. Parameters stay, and so does whatever layers share.
 """
 
 from collections.abc import Iterable, Iterator

@@ -105,7 +105,7 @@ def test_a_token_that_is_met_is_named(tmp_path):
     with pytest.raises(InputError) as refused:
         run(plan(), RunOptions(data=folder_of(tmp_path, spoiled)), print)
     assert "token 28 of row 4 is 64, the model has 64 tokens" in refused.value.message
-    assert refused.value.where.startswith("rank 1, ") and refused.value.where.endswith(f", {tmp_path / 'tokens.npy'}")
+    assert refused.value.where == str(tmp_path / "tokens.npy")
 
 
 def test_what_is_not_there_is_refused_before_a_launch(tmp_path):

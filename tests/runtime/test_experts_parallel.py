@@ -7,7 +7,7 @@ from planner.specs.model import Decoder
 from planner.specs.parts import Experts
 from tests.runtime.worlds import run_all, spread
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak  # the matrix has a part of them
 
 EXPERTS = Experts(experts=8, topk=2, ffn=12)
 SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "kv_heads": 2, "ffn": 20, "vocab": 48}

@@ -190,7 +190,7 @@ PLANS["two dtypes"] = joined(
         {"llm": {LOW: (2,), HIGH: (3,)}},
     ],
 )
-PLANS |= {f"drawn {seed}": plan for seed, plan in legal(20, 6).items()}
+PLANS |= {f"drawn {seed}": plan for seed, plan in legal(20, 2).items()}
 ERRORS = {"two dtypes": 0.05}
 
 

@@ -7,7 +7,7 @@ from planner.runtime.training import Training
 from planner.specs.model import Decoder, Vit
 from tests.runtime.worlds import run_all, spread
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak  # the matrix has a part of them
 
 SHAPE = {"layers": 4, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 64}
 GPT = Decoder(**SHAPE, gated=False, norm="layer", bias="all", positions="learned", max_positions=60, tied=True)
