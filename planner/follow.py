@@ -21,7 +21,7 @@ from planner.plan.feeding import fed_tokens, feeding
 from planner.plan.legal import require_legal
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
 from planner.plan.model import Plan
-from planner.plan.reshard import carried, on_edge, readers
+from planner.plan.reshard import carried, crossing, on_edge, readers
 from planner.plan.shares import partners, runs_on, tokens_on
 from planner.plan.task import Split, Task
 from planner.plan.work import module_work
@@ -143,8 +143,8 @@ class Followed:
         """
         if not on_edge(task):
             raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
-        tasks, cell = everyones(self.plan, step), cell_of(task)
-        sends = [each for each in tasks if (each.phase, each.of) == ("send", "F") and cell == cell_of(each)]
+        tasks, cell = everyones(self.plan, step), crossing(task)
+        sends = [each for each in tasks if (each.phase, each.of) == ("send", "F") and cell == crossing(each)]
         fed, reading = feeding(self.plan), readers(tasks)
         return tuple(
             Sent(reader.id, *route) for send in sends for reader, route in carried(self.plan, send, fed, reading)
@@ -178,10 +178,6 @@ def everyones(plan: Plan, step: int) -> tuple[Task, ...]:
     """The tasks of all ranks."""
     require("step", step, len(plan.steps))
     return tuple(expand(plan, step))
-
-
-def cell_of(task: Task) -> tuple[str, int | None, str]:
-    return task.module, task.micro_batch, task.group
 
 
 def require(what: str, number: int, count: int) -> None:

@@ -60,7 +60,6 @@ def feed_laws(plan: Plan) -> Iterator[Violation]:
         if tokens > size:
             message = f"item {item} of `{module}` has {size} tokens, and {tokens} outputs of encoders stand for them"
             yield Violation("uses.feeds", message, "count them into its tokens, or feed another item")
-
     for number, step in enumerate(plan.steps):
         yield from (Violation(f"steps[{number}]", *wrong) for wrong in step_laws(plan, step))
 

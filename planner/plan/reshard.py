@@ -31,6 +31,13 @@ class Route(NamedTuple):
         return self.last - self.first
 
 
+Crossing = tuple[str, int | None, str]  # module, micro-batch, group of the tasks that carry outputs and their gradients
+
+
+def crossing(task: Task) -> Crossing:
+    return task.module, task.micro_batch, task.group
+
+
 def on_edge(task: Task) -> bool:
     """Whether a send or a recv is between modules."""
     return ">" in task.group

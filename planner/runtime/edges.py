@@ -17,9 +17,10 @@ from planner.launch.channels import Channels
 from planner.launch.meter import Meter
 from planner.models.batch import Features
 from planner.plan.model import Plan
+from planner.plan.reshard import Crossing, crossing
 from planner.plan.task import Task
 from planner.runtime.flight import Flight, Key
-from planner.runtime.wires import Crossing, Wire, crossing, messages, wires
+from planner.runtime.wires import Wire, messages, wires
 
 
 class Edges:

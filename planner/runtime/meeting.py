@@ -14,11 +14,11 @@ from planner.plan.feeding import feeding
 from planner.plan.meets import meets
 from planner.plan.mesh import coordinates
 from planner.plan.model import Layout, Plan
-from planner.plan.reshard import on_edge
+from planner.plan.reshard import Crossing, crossing, on_edge
 from planner.plan.task import Phase, Task
 from planner.runtime.executed import apart, executed
 from planner.runtime.rehearsal import Lists, Rehearsal
-from planner.runtime.wires import Crossing, Wire, crossing, wires
+from planner.runtime.wires import Wire, wires
 
 PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
 GATHERING: tuple[Phase, ...] = ("B",)

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from planner.plan.reshard import on_edge
+from planner.plan.reshard import Crossing, crossing, on_edge
 from planner.plan.task import Phase, Task
 from planner.runtime.executed import inside
-from planner.runtime.wires import Crossing, Wire, crossing
+from planner.runtime.wires import Wire
 
 Lists = Mapping[int, Sequence[Task]]  # by rank: what it does, in its order
 Message = tuple[str, int]  # the send, and the rank that sends

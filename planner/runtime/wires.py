@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from planner.launch.channels import Pair
 from planner.plan.feeding import feeding
 from planner.plan.model import Plan
-from planner.plan.reshard import Route, carried, on_edge, readers
+from planner.plan.reshard import Crossing, Route, carried, crossing, on_edge, readers
 from planner.plan.task import Task
 from planner.runtime.flight import Key, key_of
-
-Crossing = tuple[str, int | None, str]  # module, micro-batch, group of the tasks that carry outputs and their gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +24,6 @@ class Wire:
         """From and to: outputs go forwards, their gradients back."""
         route = self.route
         return (route.source, route.target) if of == "F" else (route.target, route.source)
-
-
-def crossing(task: Task) -> Crossing:
-    return task.module, task.micro_batch, task.group
 
 
 def messages(wires: Iterable[Wire], of: str) -> dict[Pair, list[Wire]]:
