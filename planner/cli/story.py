@@ -13,6 +13,7 @@ from rich.text import Text
 
 from planner.cli import picture
 from planner.cli.render import canvas, console
+from planner.cli.tables import beside_one_process
 from planner.cli.tables import ran as ran_table
 from planner.deciding import Solved
 from planner.demo import Told
@@ -108,8 +109,8 @@ def ending(told: Told) -> Iterator[RenderableType]:
         f"measured    what layers, exchanges and the optimizer cost here ({told.profile.provenance.machine})",
         f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
         f"{percent(plan.outcome.gap)} faster in the model",
-        f"ran         {len(ran.losses)} steps of training on 4 processes; "
-        + (f"gradients equal one process's to {ran.verified.grad_rel_err:.0e}" if ran.verified else ""),
+        f"ran         {len(ran.losses)} steps of training on 4 processes"
+        + (f", {beside_one_process(ran.verified, ran.bound)[0]}" if ran.verified and ran.bound else ""),
         f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
         f"files       {listing(told.folder)}",
         f"next        edit {told.folder / 'job.yaml'}, then: planner solve {told.folder / 'job.yaml'}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
@@ -20,6 +21,9 @@ from planner.units import GIB, duration, percent, plural
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
 from planner.verify.score import Score
+
+if TYPE_CHECKING:
+    from planner.runtime import Bound, Verified
 
 STYLES = {
     "regression": "bold red",
@@ -251,12 +255,17 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
 
 def verified(result: Ran) -> Iterator[RenderableType]:
     """How far the run was from one process."""
+    if result.verified and result.bound:
+        said, same = beside_one_process(result.verified, result.bound)
+        yield Text(said, style="green" if same else "bold red")
+
+
+def beside_one_process(found: "Verified", bound: "Bound") -> tuple[str, bool]:
+    """Whether training was that of one process, in words too."""
     from planner.runtime import errors, within
 
-    if result.verified and result.bound:
-        same = within(result.verified, result.bound)
-        said = f"{'same as' if same else 'differs from'} one process: {errors(result.verified)}"
-        yield Text(said, style="green" if same else "bold red")
+    same = within(found, bound)
+    return f"{'same as' if same else 'differs from'} one process: {errors(found)}", same
 
 
 def planning_line(result: Ran) -> Text:

@@ -4,34 +4,33 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
-
-def in_main_thread() -> bool:
-    """Only there may Python change what a signal does."""
-    return threading.current_thread() is threading.main_thread()
+Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """A child born in here does not hear it, and dies with its parent."""
-    if not in_main_thread():
+def interrupts(handler: Handler) -> Iterator[None]:
+    """Are handled so within; only in the main thread, since Python changes what a signal does nowhere else."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> Iterator[None]:
+def interrupts_ignored() -> AbstractContextManager[None]:
+    """A child born in here does not hear it, and dies with its parent."""
+    return interrupts(signal.SIG_IGN)
+
+
+def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> AbstractContextManager[None]:
     """The first one goes to these processes, which may end in their own time; the next one does what it did before."""
-    if not in_main_thread():
-        yield
-        return
+    before = signal.getsignal(signal.SIGINT)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
@@ -40,8 +39,4 @@ def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> Itera
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, pass_on)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return interrupts(pass_on)

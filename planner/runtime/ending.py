@@ -1,15 +1,13 @@
 """When a run ends before its last step, the same on every rank: its time is over, or somebody pressed Ctrl-C."""
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 
 import torch
 import torch.distributed as dist
 
-from planner.launch.interrupts import in_main_thread
+from planner.launch.interrupts import interrupts
 from planner.launch.worker import Worker
 from planner.runtime.result import Ended
 
@@ -23,17 +21,9 @@ class Ending:
         self.worker, self.max_seconds = worker, max_seconds
         self.began, self.asked = time.monotonic(), False
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> AbstractContextManager[None]:
         """Ctrl-C ends the run behind the step it is in, or behind its first if that is still to come."""
-        if not in_main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGINT, self.ask)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return interrupts(self.ask)
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

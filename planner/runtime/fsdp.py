@@ -56,7 +56,7 @@ def precision(dtype: Dtype) -> MixedPrecisionPolicy:
 def measure(unit: Any, clock: Clock, rounds: bool) -> None:
     """Time what FSDP2 sends. `rounds`: gradients travel in bfloat16."""
     unit.set_custom_all_gather(Gather(clock))
-    unit.set_custom_reduce_scatter(RoundedSync(clock) if rounds else Sync(clock))
+    unit.set_custom_reduce_scatter(Sync(clock, rounds))
 
 
 def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock, rounds: bool) -> None:
@@ -156,7 +156,11 @@ class Gather(Buffers):
 
 
 class Sync(Buffers):
-    """A reduce-scatter of one unit's gradients."""
+    """A reduce-scatter of one unit's gradients. `rounds`: with half the bytes."""
+
+    def __init__(self, clock: Clock, rounds: bool) -> None:
+        super().__init__(clock)
+        self.rounds = rounds
 
     def __call__(
         self,
@@ -166,21 +170,8 @@ class Sync(Buffers):
         op: Any,
         async_op: bool = False,
     ) -> Any:
-        with self.clock.call("sync", input_tensor.nbytes - output_tensor.nbytes):
+        size = rounded.TRAVELS.itemsize if self.rounds else input_tensor.element_size()
+        with self.clock.call("sync", size * (input_tensor.numel() - output_tensor.numel())):
+            if self.rounds:
+                return rounded.reduce_scatter(output_tensor, input_tensor, group)
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
-
-
-class RoundedSync(Buffers):
-    """The same with half the bytes."""
-
-    def __call__(
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: dist.ProcessGroup,
-        op: Any,
-        async_op: bool = False,
-    ) -> None:
-        sent = input_tensor.numel() - output_tensor.numel()
-        with self.clock.call("sync", sent * rounded.TRAVELS.itemsize):
-            rounded.reduce_scatter(output_tensor, input_tensor, group)
