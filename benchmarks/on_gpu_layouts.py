@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.on_gpu_jobs import one_rank_job, prepared, run
 from benchmarks.on_gpu_session import Session
-from planner import files
+from planner import files, pipeline
 from planner.plan.model import Piece, Plan
 from planner.runtime import RunOptions
 from planner.specs.base import changed
@@ -32,6 +32,7 @@ KINDS: dict[str, Module] = {  # one of each kind of layer, small enough to be he
 }
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 RATIOS = (0.0, 0.5, 1.0)
+UNKNOWN_GB_PER_S = 8.0  # to the host of a device that states none: only a trial of this program on a CPU
 
 
 def right(session: Session) -> dict[str, Any]:
@@ -67,10 +68,8 @@ def offloaded(session: Session, few: Model) -> list[dict[str, Any]]:
 
 
 def compared(session: Session, name: str, plan: Plan) -> dict[str, Any]:
-    from planner import pipeline
-
     ran = pipeline.run(plan, RunOptions(steps=4), lambda _: None)
-    planned = plan.prediction.peak_memory_gib * GIB
+    planned = max(max(score.memory.peaks) for score in pipeline.simulate(plan))
     session.say(
         f"  {name:<20} predicted {duration(ran.predicted_step_seconds or 0.0)}, measured {duration(ran.step_seconds)}; "
         f"peak predicted {planned / GIB:.2f}, measured {said(ran.peak_bytes)} GiB"
@@ -105,7 +104,11 @@ def with_offload(plan: Plan, ratio: float) -> Plan:
         )
         for step in plan.steps
     )
-    return changed(plan, steps=steps)
+    devices = {
+        name: changed(device, host_gb_per_s=device.host_gb_per_s or UNKNOWN_GB_PER_S)
+        for name, device in plan.uses.devices.items()
+    }
+    return changed(plan, steps=steps, uses=changed(plan.uses, devices=devices))
 
 
 def job_of(session: Session, few: Model, wish: LayoutWish) -> Path:
