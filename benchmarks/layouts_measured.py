@@ -1,9 +1,9 @@
-"""Simulated against measured: twenty layouts of one model on two ranks of this machine, each run as it is planned.
+"""Simulated against measured: twenty-five layouts of one model on two ranks of this machine, each run as it is planned.
 
 Costs are those that `planner profile` measures here, of one layer and the ends, of the optimizer and of collectives: no
 step is fitted. A step is the median of a few, whose error is simulated over measured less one; the order is Spearman's
-over the twenty. A micro-batch is one item for each group of ranks. Tensor parallelism is left out: nobody measures its
-matrices here.
+over all of them. A micro-batch is one item for each group of ranks. Nobody measures the matrices of tensor parallelism
+here: half of them is priced as half of what one rank takes for the whole, and what goes between by the collectives.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,6 +61,12 @@ def plans(base: Plan) -> dict[str, Plan]:
         made[f"pp 2, {order}, {count} x {tokens}"] = spread(
             base, Work(count, tokens, order=order), mesh={"pp": RANKS}, zero=0
         )
+    for how in ("selective", "full"):
+        made[f"dp 2, zero 1, recompute {how}, 8 x 512"] = spread(
+            base, Work(8, 512, EACH), mesh={"dp": RANKS}, zero=1, recompute=how
+        )
+    for count, tokens in ((4, 512), (8, 512), (4, 1024)):
+        made[f"tp 2, {count} x {tokens}"] = spread(base, Work(count, tokens), mesh={"tp": RANKS}, zero=0)
     work = Work(8, 512, order="interleaved")
     made["pp 2, interleaved, 8 x 512"] = spread(base, work, vpp=2, mesh={"pp": RANKS}, zero=0)
     return made

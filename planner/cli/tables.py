@@ -12,12 +12,14 @@ from rich.text import Text
 from planner.check import Finding, verdict
 from planner.costs.memory import memory_cap
 from planner.deciding import Solved
+from planner.ledger import Used
+from planner.ledger.memory import holds_most, parts
 from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
 from planner.plan.words import layout_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.profile import Fit, Profile
-from planner.units import GIB, duration, percent, plural
+from planner.units import GIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
 from planner.verify.score import Score
@@ -203,8 +205,13 @@ def profile_lines(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
         for what, fit in passes.items():
             if fit:
                 yield f"{name} {what}", fit_text(fit), percent(costs.spread), error
-        memory = f"{costs.layer.activation_kib_per_token:.2f} KiB a token and layer"
-        yield f"{name} activations", memory, "", ""
+        yield f"{name} activations", f"{costs.layer.activation_kib_per_token:.2f} KiB a token and layer", "", ""
+        for how, made in costs.recomputing.items():
+            error = percent(made.holdout_error) if made.holdout_error is not None else ""
+            if made.backward:
+                yield f"{name} layer backward, recompute {how}", fit_text(made.backward), percent(costs.spread), error
+            memory = f"{made.activation_kib_per_token:.2f} KiB a token and layer"
+            yield f"{name} activations, recompute {how}", memory, "", ""
         yield f"{name} update", f"{costs.update_ns_per_parameter:.2f} ns a parameter", "", ""
     for kind, collective in profile.collectives.items():
         for point in collective.points:
@@ -227,6 +234,8 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         if kind.predicted or kind.measured:
             rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
     yield rows
+    if result.memory:
+        yield memory(result.memory)
     yield Text.assemble(
         "\nstep ",
         (duration(result.step_seconds), "bold"),
@@ -241,6 +250,23 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         yield planning_line(result)
     yield from verified(result)
     yield from traced(trace, len(result.timelines))
+
+
+def memory(ranks: Sequence[Used]) -> RenderableType:
+    """The fullest rank in its fullest step: predicted beside measured, and the range of all ranks."""
+    one = holds_most(ranks)
+    which = f"rank {one.rank}, the fullest of {len(ranks)}" if len(ranks) > 1 else f"rank {one.rank}"
+    rows = table("memory", ">predicted", ">measured", ">ratio", title=f"\n{which}, in its fullest step")
+    if len(ranks) > 1:
+        rows.add_column("all ranks", justify="right")
+    each = [[*parts(rank)] for rank in ranks]
+    for part, *of_all in zip(parts(one), *each, strict=True):
+        ratio = f"{part.measured / part.predicted:.2f}" if part.predicted else ""
+        expected = "" if part.predicted is None else size(part.predicted)
+        measured = [other.measured for other in of_all]
+        span = [f"{size(min(measured))} – {size(max(measured))}"] if len(ranks) > 1 else []
+        rows.add_row(part.name, expected, size(part.measured), ratio, *span)
+    return rows
 
 
 def guessed(result: Ran) -> Iterator[RenderableType]:

@@ -6,6 +6,7 @@ tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a r
 keys and values that it has, it receives the next, r − 1 times.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.comm import Network
@@ -32,18 +33,26 @@ class Part(NamedTuple):
     again: Mixed = ()
 
 
-def exchange_line(part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, network: Network) -> tuple[Line, Cost]:
-    """The all-to-alls of one pass, in the slowest of the sub-groups; and one token's cost, for its source."""
-    groups, share = network.parts(part.split.ring), part.layers / module.layers
-    if costs.a2a_mb_per_token is not None:
-        per_token = costs.a2a_mb_per_token * 1e6 / 2 * share  # in both passes, over all layers
+def sent_again(part: Part) -> int:
+    """Layers whose forward is made again in this pass, attention with all that its ranks send each other."""
+    return 0 if part.forward else dict(part.again).get("full", 0)
+
+
+def exchange_line(
+    part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, groups: Sequence[Network]
+) -> tuple[Line, Cost]:
+    """The all-to-alls of one pass, in the slowest of these sub-groups; and one token's cost, for its source."""
+    passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks share out the heads
+    if costs.a2a_mb_per_token is not None:  # of both passes, over all layers, with what was made again
+        passed = part.layers
+        per_token = costs.a2a_mb_per_token * 1e6 / 2 * passed / module.layers
     else:
-        per_token = float(exchange_elements(module, len(groups[0].ranks)) * part.layers * BYTES[dtype])
-    calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2
+        per_token = float(exchange_elements(module, holding) * passed * BYTES[dtype])
+    calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2 * passed / module.layers
     costs_of = [
         (
-            group.cost("all_to_all", per_token / len(network.ranks), 0),
-            group.cost("all_to_all", 0.0, round(calls * share)),
+            group.cost("all_to_all", per_token / len(part.ranks), 0),
+            group.cost("all_to_all", 0.0, round(calls)),
         )
         for group in groups
     ]
@@ -62,7 +71,9 @@ def ring_line(part: Part, module: Module, dtype: Dtype, network: Network, hidden
     and these are linked to the rest, the last sub-group's.
     """
     ring = part.split.ring
-    elements = ring_elements(module, len(network.ranks) // ring, ring) * part.layers
-    moved = network.cost("p2p", elements * BYTES[dtype] * (1 if part.forward else 2), 0)
-    fixed = network.cost("p2p", 0.0, (ring - 1) * part.layers)
+    again = sent_again(part)
+    elements = ring_elements(module, len(network.ranks) // ring, ring)
+    times = part.layers * (1 if part.forward else 2) + again
+    moved = network.cost("p2p", elements * BYTES[dtype] * times, 0)
+    fixed = network.cost("p2p", 0.0, (ring - 1) * (part.layers + again))
     return Line(const=fixed.value, comm_const=fixed.value, rings=(Ring(moved.value, hidden),)), moved

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from planner.costs.recomputing import costs_of_layers, mixed
 from planner.costs.static.layouts import setup_of
-from planner.costs.static.states import gathered_bytes, states
+from planner.costs.static.states import gathered_bytes, states, update_bytes
 from planner.plan.model import Layout
 from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
@@ -23,11 +23,28 @@ def state_bytes(module: Module, layout: Layout, accounting: Accounting = BUNDLED
     """
     setup = setup_of(layout)
     stages = range(setup.pp) if stage is None else (stage,)
-    wide = 2.0 if layout.dtype == "float64" else 1.0  # of each, where everything is kept in float32
-    return wide * max(
+    return wide(layout) * max(
         float(states(module, setup, accounting, each).total + gathered_bytes(module, setup, accounting, each))
         for each in stages
     )
+
+
+def lasting_bytes(module: Module, layout: Layout, accounting: Accounting, stage: int) -> float:
+    """Of these, what stays from step to step: weights and optimizer states."""
+    held = states(module, setup_of(layout), accounting, stage)
+    return wide(layout) * float(held.weights + held.optimizer)
+
+
+def updating_bytes(module: Module, layout: Layout, accounting: Accounting, stage: int) -> float:
+    """Beside what stays, while the optimizer works: gradients, and what is made of them for it."""
+    setup = setup_of(layout)
+    gradients = states(module, setup, accounting, stage).gradients
+    return wide(layout) * float(gradients + update_bytes(module, setup, accounting, stage))
+
+
+def wide(layout: Layout) -> float:
+    """By how much everything is larger than where it is kept in float32 at most."""
+    return 2.0 if layout.dtype == "float64" else 1.0
 
 
 def activation_bytes(costs: ModuleCosts, layers: int, ends: bool, tokens: float) -> float:
@@ -51,7 +68,7 @@ def token_cap(
         return limits.tokens_per_rank
     free = memory_cap(device, limits) - state_bytes(module, layout, accounting)
     layers = range(module.layers)
-    per_token = activation_bytes(costs_of_layers(costs, mixed(layout, module, layers)), len(layers), True, 1.0)
+    per_token = activation_bytes(costs_of_layers(costs, mixed(layout, layers)), len(layers), True, 1.0)
     return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS
 
 

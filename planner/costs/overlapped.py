@@ -6,7 +6,7 @@ where the layout is static. Measured fits cannot be parted: a switch of what is 
 
 from dataclasses import replace
 
-from planner.costs.recomputing import layered_costs, mixed, typical
+from planner.costs.recomputing import layered_costs, typical
 from planner.costs.static.costs import exposed
 from planner.costs.static.layouts import SCHEMES, Batch, machine_of, setup_of
 from planner.costs.static.setup import Setup
@@ -41,8 +41,8 @@ def by_layers(plan: Plan) -> Prices:
     """
     old, modules = plan.uses.prices, dict(plan.uses.prices.modules)
     for name, layout in plan.layouts.items():
-        words = {how for how, _ in mixed(layout, plan.uses.models[name], range(plan.uses.models[name].layers))}
-        for kind in kinds(plan.uses.cluster) if words else ():
+        words = {*layout.recomputes(range(plan.uses.models[name].layers))}
+        for kind in kinds(plan.uses.cluster) if len(words) > 1 else ():
             entry = f"{name}@{kind}" if f"{name}@{kind}" in modules else name
             costs = modules.get(entry)
             if costs and costs.by == "rates" and not words <= {"none", *costs.recomputing}:
@@ -81,7 +81,7 @@ def static_setup(plan: Plan, number: int, module: str) -> Setup:
 
 
 def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
-    """Raises InputError when a switch is about what fits of a module have inside."""
+    """Raises InputError when a switch is about what fits of a module have inside, or what is priced on top of them."""
     if costs.by == "rates":
         return
     inside = {
@@ -92,7 +92,7 @@ def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> N
     for kind in overlap.said:
         if inside.get(kind):
             raise InputError(
-                f"`{name}` is priced by fits that have its {kind} exchanges inside, and do not say how long they take",
+                f"`{name}` is priced by fits, which do not say what of its {kind} exchanges compute could hide",
                 where=f"--overlap {kind}",
                 fix=f"leave {kind} out, or price the plan by its device's rates",
             )

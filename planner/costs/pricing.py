@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from planner.costs.comm import Network
 from planner.costs.cost import FREE, Cost
 from planner.costs.exchange import Part, exchange_line, ring_line
+from planner.costs.fsdp import units_line
 from planner.costs.lines import Line, compute_line, summed, weights_line
 from planner.costs.overlapped import by_layers
 from planner.costs.recomputing import Mixed, costs_of_layers, mixed
-from planner.costs.reduced import copies, exchange_cost
+from planner.costs.reduced import blocks_of, copies, exchange_cost
 from planner.costs.static.assumed import complete
+from planner.costs.tensor import of_one_rank, settled_cost, tensor_line
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, Prices
+from planner.plan.shares import partners
 from planner.plan.task import Split, Task
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster, kind_of
@@ -75,10 +78,14 @@ class Pricing:
         return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
 
     def weights(self, part: Part, kind: str, sizes: Sequence[int]) -> float:
-        """Seconds of a backward that make gradients of weights; no task is measured that makes only these."""
+        """Seconds of a backward that make gradients of weights; no task is measured that makes only these.
+
+        `layer` makes nothing again where costs of layers that do stand beside it.
+        """
         layout = self.layouts[part.module]
         ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
-        costs, again = self.costs(part.module, kind), layout.recompute == "full"
+        costs = self.costs(part.module, kind)
+        again = layout.recompute == "full" and "full" not in costs.recomputing
         return weights_line(costs, part.layers, part.ends, ways, again).seconds(sizes)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
@@ -103,8 +110,8 @@ class Pricing:
         return found
 
     def again(self, module: str, layers: Sequence[int]) -> Mixed:
-        """What these layers make again in backward, where layers of the module differ."""
-        return mixed(self.layouts[module], self.models[module], layers)
+        """What these layers make again in backward."""
+        return mixed(self.layouts[module], layers)
 
     def layer_costs(self, module: str, kind: str, layers: Sequence[int]) -> ModuleCosts:
         """What a module with only these layers would cost on ranks of a kind."""
@@ -126,9 +133,10 @@ class Pricing:
         costs = costs_of_layers(self.costs(part.module, kind), part.again)
         ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
         line = compute_line(costs, part.layers, part.ends, part.forward, ways)
+        line += units_line(costs, layout, part.layers, part.ends, part.forward)
         network, sources = self.network(part.ranks, kind), []
         if part.split.ulysses > 1:
-            exchange, source = exchange_line(part, spec, costs, layout.dtype, network)
+            exchange, source = exchange_line(part, spec, costs, layout.dtype, self.sub_groups(part, kind))
             line += exchange
             sources.append(source)
         if part.split.ring > 1 and costs.cp == 1:
@@ -136,9 +144,25 @@ class Pricing:
             ring, source = ring_line(part, spec, layout.dtype, network, attention)
             line += ring
             sources.append(source)
+        if layout.mesh.get("tp", 1) > 1 and of_one_rank(costs):
+            blocks = self.blocks(part.module, part.ranks, kind)
+            around, source = tensor_line(part, spec, layout.dtype, blocks)
+            line += around
+            sources.append(source)
         if not sources and line.comm_const + line.comm_lin:  # tp's and experts' waits: as sure as the module's costs
             return line, Cost(0.0, costs.source, costs.spread)
         return line, summed(*sources) if len(sources) > 1 else sources[0] if sources else FREE
+
+    def sub_groups(self, part: Part, kind: str) -> list[Network]:
+        """Those in which heads are shared out: of ranks with the same part of tp."""
+        layout = self.layouts[part.module]
+        block = blocks_of(part.ranks, layout, ("tp",))[0] if layout.mesh.get("tp", 1) > 1 else part.ranks[:1]
+        alike = [self.network(partners(layout, part.ranks, rank), kind) for rank in block]
+        return [group for network in alike for group in network.parts(part.split.ring)]
+
+    def blocks(self, module: str, ranks: Ranks, kind: str) -> list[Network]:
+        """Those of these ranks that share out matrices."""
+        return [self.network(block, kind) for block in blocks_of(ranks, self.layouts[module], ("tp",))]
 
     def sharded(self, task: Task) -> Cost:
         """Collectives over the parameters of the task's layers, unless they are priced with the rest of a step."""
@@ -166,14 +190,25 @@ class Pricing:
         return Network(ranks, self.cluster, tables, complete(self.prices.rates.get(kind)))
 
     def update(self, task: Task) -> Cost:
-        """The optimizer's pass over the parameters that a rank updates."""
+        """The optimizer's pass over the parameters that a rank updates, behind what tp's ranks settle for it."""
         module, layout = self.models[task.module], self.layouts[task.module]
         share = len(task.layers) / module.layers / layout.mesh.get("tp", 1)
         ways = len(task.ranks) / layout.mesh.get("tp", 1) / copies(layout) if layout.zero else 1
         updated = parameters(module).total * share / ways
         each = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
         seconds = [c.exposed.update_ms * MS if c.exposed else updated * c.update_ns_per_parameter * 1e-9 for c in each]
-        return slowest(Cost(s, c.source, c.spread) for s, c in zip(seconds, each, strict=True))
+        own = slowest(Cost(s, c.source, c.spread) for s, c in zip(seconds, each, strict=True))
+        settled = self.settled(task)
+        return summed(own, settled) if settled.value else own
+
+    def settled(self, task: Task) -> Cost:
+        """What tp's ranks add up before an update."""
+        module, layout = self.models[task.module], self.layouts[task.module]
+        if layout.mesh.get("tp", 1) == 1:
+            return FREE
+        measured = [kind for kind in self.kinds(task.ranks) if of_one_rank(self.costs(task.module, kind))]
+        blocks = [self.blocks(task.module, task.ranks, kind) for kind in measured]
+        return slowest(settled_cost(task.layers, module, layout, each) for each in blocks) if blocks else FREE
 
     def transfer(self, task: Task) -> Cost:
         """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""

@@ -1,7 +1,8 @@
-"""Costs of layers of which some make more again in backward than others: sums over the layers.
+"""Costs of layers by what they make again in backward: of those that are alike each one's, else sums over the layers.
 
-A plan's layout may say so by ranges of layers. Fits of a module are of one layer like any other (`layer`); beside it
-stand fits of layers that make something again (`recomputing`), which rates give, or a profile that measured them.
+A plan's layout says it for all layers, or by ranges of them. Fits of a module are of one layer as the layout has them
+(`layer`). Where fits of layers that make something again stand beside it (`recomputing`), it makes nothing again: so it
+is in a profile that was measured here, and by rates where a layout's layers differ.
 """
 
 from collections.abc import Sequence
@@ -19,22 +20,30 @@ from planner.specs.job import Recompute
 from planner.specs.model import Module
 from planner.specs.profile import Fit, ModuleCosts, Passes
 
-Mixed = tuple[tuple[Recompute, int], ...]  # how many layers make what again; empty: all layers of the module are alike
+Mixed = tuple[tuple[Recompute, int], ...]  # how many layers make what again; empty: as `layer` has it
 
 
-def mixed(layout: Layout, module: Module, layers: Sequence[int]) -> Mixed:
+def mixed(layout: Layout, layers: Sequence[int]) -> Mixed:
     """Of some layers of a module."""
-    if not isinstance(layout.recompute, dict) or len(layout.recomputes(range(module.layers))) == 1:
-        return ()
     return tuple(sorted(layout.recomputes(layers).items()))
 
 
 def costs_of_layers(costs: ModuleCosts, each: Mixed) -> ModuleCosts:
     """The costs of a module that has these layers only."""
-    if not each:
+    if not any(how in costs.recomputing for how, _ in each):
         return costs
     parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
-    return changed(costs, layer=together(parts))
+    return changed(costs, layer=parts[0][0] if len(parts) == 1 else together(parts))
+
+
+def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
+    """What some of these layers make again, where the costs were measured of layers that do not.
+
+    Costs that somebody published, without others beside them, are of whatever layers they were published of.
+    """
+    if costs.by == "rates" or not (costs.recomputing or costs.source == "fitted"):
+        return []
+    return [how for how in layout.recomputes(layers) if how != "none" and how not in costs.recomputing]
 
 
 def together(parts: Sequence[tuple[Passes, int]]) -> Passes:

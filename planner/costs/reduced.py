@@ -52,7 +52,7 @@ def copies(layout: Layout) -> int:
 
 def within(task: Task, layout: Layout, sent: tuple[str, float, int], cost: Collectives) -> Cost:
     """Among the ranks that hold one copy together, in the slowest of the copies."""
-    blocks = blocks_of(task, layout, ("dp", "tp")) if copies(layout) > 1 else [task.ranks]
+    blocks = blocks_of(task.ranks, layout, ("dp", "tp")) if copies(layout) > 1 else [task.ranks]
     return max((cost(*sent, block) for block in blocks), key=lambda each: each.value)
 
 
@@ -61,12 +61,12 @@ def between(task: Task, layout: Layout, size: float, calls: int, cost: Collectiv
     shard = size / layout.mesh.get("dp", 1)
     each = [
         summed(cost("reduce_scatter", shard, calls, block), cost("all_gather", shard, calls, block))
-        for block in blocks_of(task, layout, ("replica",))
+        for block in blocks_of(task.ranks, layout, ("replica",))
     ]
     return max(each, key=lambda cost: cost.value)
 
 
-def blocks_of(task: Task, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
-    """The task's ranks in blocks that differ in these dims only."""
+def blocks_of(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
+    """These ranks in blocks that differ in these dims only."""
     groups = groups_over(layout, dims)
-    return [*dict.fromkeys(groups[rank] for rank in task.ranks)]
+    return [*dict.fromkeys(groups[rank] for rank in ranks)]

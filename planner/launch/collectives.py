@@ -43,18 +43,20 @@ def time_collective(
 def prepare(
     collective: Collective, group: dist.ProcessGroup, size_bytes: int, device: torch.device
 ) -> Callable[[], None]:
-    """The collective over buffers of this size, rounded up to equal parts of whole numbers."""
+    """The collective over buffers of this size, rounded up to equal parts of whole numbers.
+
+    What is received lies in memory that is new in each call, as in a step: on a CPU its pages come with the first use.
+    """
     ranks = dist.get_world_size(group)
     part = max(1, -(-size_bytes // (4 * ranks)))  # float32: the dtype in which gradients are reduced
     whole, piece = torch.zeros(ranks * part, device=device), torch.zeros(part, device=device)
-    other = torch.zeros_like(whole)
     if collective == "all_to_all":
-        return lambda: _discard(dist.all_to_all_single(other, whole, group=group))
+        return lambda: _discard(dist.all_to_all_single(torch.empty_like(whole), whole, group=group))
     if collective == "all_gather":
-        return lambda: _discard(ALL_GATHER(whole, piece, group=group))
+        return lambda: _discard(ALL_GATHER(torch.empty_like(whole), piece, group=group))
     if collective == "reduce_scatter":
-        return lambda: _discard(REDUCE_SCATTER(piece, whole, group=group))
-    return lambda: _ring(whole, other, group)
+        return lambda: _discard(REDUCE_SCATTER(torch.empty_like(piece), whole, group=group))
+    return lambda: _ring(whole, torch.empty_like(whole), group)
 
 
 def _ring(sent: Tensor, received: Tensor, group: dist.ProcessGroup) -> None:

@@ -1,22 +1,36 @@
-"""What autograd keeps from forward to backward: the distinct storages that it saves, without the parameters."""
+"""What is kept from forward to backward: the distinct storages that autograd saves, without the parameters.
+
+What a layer makes again it does not keep, so whoever counts is asked behind the layer (models/saved.py): torch's own
+hooks would hear nothing where the layer has hooks inside them.
+"""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
+from planner.models.saved import saving
 from planner.profiling.grid import DEPTH
+from planner.profiling.piece import AGAIN
 from planner.profiling.sharded import Stack
 from planner.specs.base import changed
+from planner.specs.job import Recompute
 from planner.specs.model import Module
 
 
-def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> tuple[float, float]:
-    """Bytes of a batch that one layer, and that the ends, keep for their backward."""
+class Kept(NamedTuple):
+    """Bytes of a batch: one layer's, the ends', and those of one layer that makes something again, as in AGAIN."""
+
+    layer: float
+    ends: float
+    again: tuple[float, ...]
+
+
+def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> Kept:
+    """What layers and ends keep for their backward."""
     stack = Stack(spec, DEPTH, dtype, device)
     ends = build(changed(spec, layers=0), dtype=dtype, device=device)
     for model in (stack, ends):
@@ -24,9 +38,13 @@ def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.de
     x = torch.randn(len(batch.positions), spec.hidden, dtype=dtype, device=device, requires_grad=True)
     rotary = ends.rotary(x, batch)
     table = rotary or ()  # shared by all layers
-    layers = kept_bytes(lambda: stack(x, rotary, batch), [*stack.parameters(), *table])
+
+    def layer(how: Recompute) -> float:
+        stack.make_again(how)
+        return kept_bytes(lambda: stack(x, rotary, batch), [*stack.parameters(), *table]) / DEPTH
+
     outside = kept_bytes(lambda: ends(batch), ends.parameters())
-    return layers / DEPTH, outside + sum(part.nbytes for part in table)
+    return Kept(layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in AGAIN))
 
 
 def kept_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
@@ -34,14 +52,12 @@ def kept_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
     storages = {tensor.untyped_storage().data_ptr() for tensor in known}
     found: dict[int, int] = {}
 
-    def pack(tensor: Tensor) -> Tensor:
+    def count(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
             found[storage.data_ptr()] = storage.nbytes()
-        return tensor
 
-    hooks: AbstractContextManager[None] = saved_tensors_hooks(pack, lambda tensor: tensor)
-    with torch.enable_grad(), hooks:
+    with torch.enable_grad(), saving(count):
         result = call()
     del result  # until here it held what was packed, so no storage was given out twice
     return sum(found.values())

@@ -7,33 +7,50 @@ import numpy as np
 
 from planner.profiling.fit import Array, holdout_error, nonnegative, residuals
 from planner.profiling.grid import DEPTH
-from planner.profiling.piece import COLLECTIVES, Kind, Sample
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
+from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Kind, Sample
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Unit
 from planner.units import GB, KIB, MS, US
 
 INTERVAL = 80  # percent of the samples that lie within the spread
-MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the waits of a collective
+MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the way of a message
 Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
 def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
     """What one module costs, from all its samples."""
-    kept = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
-    layer, errors = passes(of_kind(samples, "layer"), DEPTH, kept[0])
-    ends, end_errors = passes(of_kind(samples, "ends"), 1, kept[1])
+    layer_kept, ends_kept, *again_kept = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
+    layer, errors = passes(of_kind(samples, "layer"), DEPTH, layer_kept)
+    ends, end_errors = passes(of_kind(samples, "ends"), 1, ends_kept)
+    again = {
+        how: passes(of_kind(samples, how), DEPTH, kept, layer_kept - kept)
+        for how, kept in zip(AGAIN, again_kept, strict=True)
+    }
     ((update_s,),) = over_rounds(of_kind(samples, "update"), MEDIAN).values()
     return ModuleCosts(
         source="fitted",
-        spread=spread(np.concatenate([errors, end_errors])),
+        spread=spread(np.concatenate([errors, end_errors, *(of_again for _, of_again in again.values())])),
         layer=layer,
+        recomputing={how: made for how, (made, _) in again.items()},
         ends=ends,
+        fsdp={how: added(samples, how) for how in SPREAD},
         update_ns_per_parameter=rounded(update_s * 1e9),
         measured_at=measured_at,
     )
 
 
-def passes(samples: Sequence[Sample], layers: int, kept: float) -> tuple[Passes, Array]:
-    """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit."""
+def added(samples: Sequence[Sample], how: Kind) -> Unit:
+    """What FSDP2 adds to a pass of one layer, in the median over batches: it does the same for each."""
+    alone, shared = (over_rounds(of_kind(samples, kind), MEDIAN) for kind in ("layer", how))
+    more = np.array([np.subtract(shared[sizes], alone[sizes]) for sizes in shared]) / DEPTH
+    forward, backward = np.maximum(0.0, np.median(more, axis=0)) / MS
+    return Unit(forward_ms=rounded(forward), backward_ms=rounded(backward))
+
+
+def passes(samples: Sequence[Sample], layers: int, kept: float, working: float = 0.0) -> tuple[Passes, Array]:
+    """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit.
+
+    Bytes per token: `kept` from forward to backward, and `working` while backward makes them again.
+    """
     typical = over_rounds(samples, MEDIAN)
     sizes = list(typical)
     quadratic = len({len(size) for size in sizes}) > 1  # the ends do not see documents
@@ -50,6 +67,7 @@ def passes(samples: Sequence[Sample], layers: int, kept: float) -> tuple[Passes,
         forward=fits[0],
         backward=fits[1],
         activation_kib_per_token=rounded(kept / KIB),
+        working_kib_per_token=rounded(working / KIB),
         holdout_error=rounded(max(known)) if known else None,
     )
     return result, np.concatenate(errors)
@@ -72,7 +90,7 @@ def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
     for kind in COLLECTIVES:
         points, errors = [], []
         for size, found in groupby(of_kind(samples, kind), key=lambda sample: sample.sizes[0]):
-            point, apart = point_of(size, list(found))
+            point, apart = point_of(size, list(found), LOWER_QUARTILE if kind == "p2p" else MEDIAN)
             points.append(point)
             errors.append(apart)
         if points:
@@ -80,9 +98,9 @@ def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
     return tables
 
 
-def point_of(ranks: int, samples: Sequence[Sample]) -> tuple[Point, Array]:
+def point_of(ranks: int, samples: Sequence[Sample], percentile: float) -> tuple[Point, Array]:
     """Latency and bandwidth over groups of one size; there is always a bandwidth."""
-    typical = over_rounds(samples, LOWER_QUARTILE)
+    typical = over_rounds(samples, percentile)
     columns = np.array([(1, size[1]) for size in typical], dtype=np.float64)
     coefficients = nonnegative(columns, np.array([seconds for (seconds,) in typical.values()]), always=(1,))
     every = np.array([(1, sample.sizes[1]) for sample in samples], dtype=np.float64)

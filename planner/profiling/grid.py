@@ -5,12 +5,12 @@ round would take too long on such a device, or not fit into half of its memory.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.costs.analytic import analytic_costs
 from planner.costs.lines import compute_line
 from planner.errors import InputError
-from planner.profiling.piece import COLLECTIVES, Kind, Piece
+from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Kind, Piece
 from planner.specs.job import Dtype
 from planner.specs.model import Decoder, Module, Vit
 from planner.specs.parameters import parameters
@@ -19,9 +19,12 @@ from planner.specs.shapes import STATE_BYTES
 from planner.units import GB, GIB, KIB, MIB, MS
 
 DEPTH = 2  # layers in the measured stack: enough to see what one costs among others
+AGAIN_EVERY = 3  # rounds: layers that make something again, or are spread, are measured in the first of so many
+SPREAD_SIZES = 3  # of batches, in which layers that are spread are measured
 LEAST_POINTS = 3  # sizes of batches, whatever they take
 SAMPLE_S = 10 * MS  # shorter pieces are repeated: barriers let ranks go up to a millisecond apart
 MOST_REPEATS = 16
+MOST_MEETINGS = 8  # of a collective, each behind some milliseconds of work
 MEMORY_SHARE = 0.5
 UPDATE_S = 5 * MS
 HOST_S = {"cpu": 5 * MS, "cuda": MS}  # of both passes before any arithmetic: Python, and FSDP2's hooks
@@ -51,9 +54,14 @@ def effort(kind: str, quick: bool) -> Effort:
 
 
 def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quick: bool) -> Iterator[Piece]:
-    """Round by round: layers and ends on every batch, the optimizer; in the first also the activations."""
+    """Round by round: layers and ends on every batch, the optimizer; in the first also the activations.
+
+    Layers that make something again take longer, and differ little from the others: they come in fewer rounds. So do
+    layers that are spread, whose difference is the same for all batches.
+    """
     level = effort(device.kind, quick)
     costs = analytic_costs(spec, device, dtype, "none")
+    again = {how: analytic_costs(spec, device, dtype, how) for how in AGAIN}
     batches = affordable(spec, costs, device, dtype, level)
     totals = sorted({sum(lengths) for lengths in batches})
     host_s = HOST_S[device.kind]
@@ -61,6 +69,11 @@ def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quic
     for number in range(level.rounds):
         for lengths in batches:
             yield repeated(context, "layer", lengths, number, host_s + seconds("layer", spec, costs, lengths))
+            for how in AGAIN if number % AGAIN_EVERY == 0 else ():
+                yield repeated(context, how, lengths, number, host_s + seconds(how, spec, again[how], lengths))
+        for lengths in alone(batches, device) if number % AGAIN_EVERY == 0 else ():
+            for kind in SPREAD:
+                yield repeated(context, kind, lengths, number, 2 * host_s + seconds("layer", spec, costs, lengths))
         for total in totals:
             yield repeated(context, "ends", (total,), number, host_s + seconds("ends", spec, costs, (total,)))
         yield Piece(context, "update", (), number, 3, UPDATE_S)
@@ -74,14 +87,22 @@ def collective_pieces(context: str, ranks: int, kind: str, quick: bool) -> Itera
         for collective in COLLECTIVES:
             for size in group_sizes(ranks)[: 1 if collective == "p2p" else None]:
                 for message in level.messages:
-                    expected_s = latency_s + message / bytes_per_s
-                    yield repeated(context, collective, (size, message), number, expected_s)
+                    piece = repeated(context, collective, (size, message), number, latency_s + message / bytes_per_s)
+                    yield replace(piece, repeats=min(piece.repeats, MOST_MEETINGS))
 
 
 def group_sizes(ranks: int) -> list[int]:
     """Powers of two that divide the ranks, and all of them: disjoint groups of one size then fill the machine."""
     powers = [2**k for k in range(1, ranks.bit_length()) if ranks % 2**k == 0]
     return sorted({*powers, ranks} - {1})
+
+
+def alone(batches: Sequence[tuple[int, ...]], device: Device) -> Sequence[tuple[int, ...]]:
+    """Batches of one document in which FSDP2's own work shows: small ones on a CPU, where it stands out of the noise;
+    large ones on a GPU, since only there its device has work while the host prepares more.
+    """
+    single = [lengths for lengths in batches if len(lengths) == 1]
+    return single[:SPREAD_SIZES] if device.kind == "cpu" else single[-SPREAD_SIZES:]
 
 
 def affordable(spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, level: Effort) -> list[tuple[int, ...]]:
@@ -121,7 +142,7 @@ def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
 
 def seconds(kind: Kind, spec: Module, costs: ModuleCosts, lengths: Sequence[int]) -> float:
     """What a data sheet expects of one repeat, forward and backward."""
-    layers = DEPTH if kind == "layer" else 0
+    layers = 0 if kind == "ends" else DEPTH
     both = [compute_line(costs, layers, kind == "ends", forward, 1) for forward in (True, False)]
     return sum(line.seconds(lengths) for line in both)
 

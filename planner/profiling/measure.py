@@ -8,7 +8,7 @@ from typing import Any
 from planner.launch.processes import launch
 from planner.launch.worker import Kind, cores
 from planner.profiling.journal import Journal
-from planner.profiling.piece import Piece, Sample, Span, seconds
+from planner.profiling.piece import COLLECTIVES, Piece, Sample, Span, met, seconds
 from planner.specs.job import Dtype
 from planner.specs.model import Module
 
@@ -34,8 +34,8 @@ class Collector:
         reports.append(spans)
         if len(reports) < self.ranks:
             return
-        piece, shared = self.pieces[index], 1 if self.pieces[index].kind == "kept" else self.pieces[index].repeats
-        values = tuple(seconds(of_all, cores()) / shared for of_all in zip(*self.heard.pop(index), strict=True))
+        piece = self.pieces[index]
+        values = values_of(piece, self.heard.pop(index))
         self.journal.append(Sample(piece.context, piece.kind, piece.sizes, piece.round, values))
         self.report(index, piece)
 
@@ -48,6 +48,15 @@ class Collector:
             self.expected_s += piece.expected_s
             left *= (time.monotonic() - self.began) / max(self.expected_s, 1e-9)
         self.on_progress(self.before + index + 1, self.before + len(self.pieces), piece.text, left)
+
+
+def values_of(piece: Piece, reports: Sequence[Sequence[Span]]) -> tuple[float, ...]:
+    """Of a sample, from what every rank saw."""
+    together = zip(*reports, strict=True)
+    if piece.kind in COLLECTIVES:
+        return (sum(met(spans) for spans in together) / piece.repeats,)
+    shared = 1 if piece.kind == "kept" else piece.repeats
+    return tuple(seconds(spans, cores()) / shared for spans in together)
 
 
 def measure(collector: Collector, specs: dict[str, Module], dtype: Dtype, kind: Kind) -> None:

@@ -1,7 +1,7 @@
 """A module under measurement on one rank: a short stack of its layers, its ends, and its optimizer."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
@@ -9,7 +9,7 @@ from planner.models.data import packed_batch
 from planner.models.rotary import Rotary
 from planner.profiling.activations import module_kept
 from planner.profiling.grid import DEPTH
-from planner.profiling.piece import Piece, Span
+from planner.profiling.piece import AGAIN, Piece, Span, Spread
 from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, local, sharded
 from planner.profiling.timing import in_turns
 from planner.specs.base import changed
@@ -23,17 +23,15 @@ class ModuleBench:
     """Runs the pieces of one module. Every rank runs the same one at the same time."""
 
     def __init__(self, spec: Module, dtype: Dtype, device: torch.device) -> None:
-        self.dtype, self.device = dtype, device
+        self.whole, self.dtype, self.device = spec, dtype, device
         self.spec = changed(spec, layers=0)  # for the ends: from a batch to its loss without a layer
-        stored, place = (STORED[dtype], META) if can_silence() else (COMPUTED[dtype], device)
-        self.stack, self.ends = Stack(spec, DEPTH, stored, place), build(self.spec, dtype=stored, device=place)
-        for model, units in ((self.stack, self.stack.layers.values()), (self.ends, ())):
-            if can_silence():
-                sharded(model, units, dtype, device)
-            else:
-                init_weights(model, 0)
+        self.stack = Stack(spec, DEPTH, COMPUTED[dtype], device)
+        self.ends = build(self.spec, dtype=COMPUTED[dtype], device=device)
+        for model in (self.stack, self.ends):
+            init_weights(model, 0)
+        self.spread: dict[Spread, Stack] = {}
         self.batches: dict[tuple[int, ...], Batch] = {}
-        self.parameters = [*self.stack.parameters(), *self.ends.parameters()]
+        self.parameters: list[nn.Parameter] = []  # that the optimizer works on
         self.optimizer: torch.optim.Optimizer | None = None
 
     def run(self, piece: Piece) -> list[Span]:
@@ -42,30 +40,46 @@ class ModuleBench:
             return [self.update(piece.repeats)]
         batch = self.batch(piece.sizes)
         if piece.kind == "kept":
-            kept = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
-            return [Span(0.0, size / sum(piece.sizes)) for size in kept]
-        return self.passes(piece.kind == "ends", batch, piece.repeats)
+            layer, ends, again = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
+            return [Span(0.0, size / sum(piece.sizes)) for size in (layer, ends, *again)]
+        if piece.kind == "ends":
+            return self.passes(self.ends, batch, piece.repeats)
+        if piece.kind == "held" or piece.kind == "resharded":
+            return self.passes(self.under_fsdp(piece.kind), batch, piece.repeats)
+        self.stack.make_again(piece.kind if piece.kind in AGAIN else "none")
+        return self.passes(self.stack, batch, piece.repeats)
+
+    def under_fsdp(self, kind: Spread) -> Stack:
+        """The same layers with their states spread over all ranks; as they are where this torch cannot be silenced."""
+        if not can_silence():
+            return self.stack
+        if kind not in self.spread:
+            self.spread[kind] = Stack(self.whole, DEPTH, STORED[self.dtype], META)
+            layers = self.spread[kind].layers.values()
+            sharded(self.spread[kind], layers, self.dtype, self.device, kept=kind == "held")
+        return self.spread[kind]
 
     def batch(self, lengths: tuple[int, ...]) -> Batch:
         if lengths not in self.batches:
             self.batches[lengths] = packed_batch(self.spec, list(enumerate(lengths)), 0, device=self.device)
         return self.batches[lengths]
 
-    def passes(self, ends: bool, batch: Batch, repeats: int) -> list[Span]:
+    def passes(self, model: nn.Module, batch: Batch, repeats: int) -> list[Span]:
         """Forward and backward in turns, as micro-batches come."""
         x, rotary = self.inputs(batch)
+        ends = model is self.ends
         ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
         output = ones
 
         def forward() -> None:
             nonlocal output
-            output = self.ends(batch) if ends else self.stack(x, rotary, batch)
+            output = model(batch) if ends else model(x, rotary, batch)
 
         def backward() -> None:
             output.backward(ones.to(output.dtype))  # type: ignore[no-untyped-call]
 
         spans = in_turns([forward, backward], repeats, self.device)
-        (self.ends if ends else self.stack).zero_grad()
+        model.zero_grad()
         return spans
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Rotary | None]:
@@ -76,14 +90,26 @@ class ModuleBench:
         return x.requires_grad_(), self.ends.rotary(x, batch)
 
     def update(self, repeats: int) -> Span:
-        """Steps of AdamW, seconds per parameter."""
-        for parameter in self.parameters:
-            parameter.grad = torch.ones_like(parameter)
+        """Steps of AdamW on this rank's parts of layers and ends, seconds per parameter."""
         if self.optimizer is None:
+            self.parameters = [*self.under_fsdp("resharded").parameters(), *self.spread_ends().parameters()]
             self.optimizer = torch.optim.AdamW(self.parameters)
+            self.give_gradients()
             self.optimizer.step()  # makes its moments
+        self.give_gradients()
         (span,) = in_turns([self.optimizer.step], repeats, self.device)
         for parameter in self.parameters:
             parameter.grad = None
         held = sum(local(parameter).numel() for parameter in self.parameters)
         return Span(0.0, span.end / held, None if span.busy is None else span.busy / held)
+
+    def spread_ends(self) -> nn.Module:
+        if not can_silence():
+            return self.ends
+        ends: nn.Module = build(self.spec, dtype=STORED[self.dtype], device=META)
+        sharded(ends, (), self.dtype, self.device, kept=False)
+        return ends
+
+    def give_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = torch.ones_like(parameter)

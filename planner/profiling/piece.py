@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["layer", "ends", "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
+Again = Literal["selective", "full"]  # layers that make as much again in backward
+Spread = Literal["held", "resharded"]  # layers as FSDP2 runs them: gathered once a step, or in each pass
+Kind = Literal["layer", Again, Spread, "ends", "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
 Key = tuple[str, str, tuple[int, ...], int]
 
 COLLECTIVES: tuple[Kind, ...] = ("all_to_all", "all_gather", "reduce_scatter", "p2p")
-PASSES: tuple[Kind, ...] = ("layer", "ends")
+AGAIN: tuple[Again, ...] = ("selective", "full")
+SPREAD: tuple[Spread, ...] = ("held", "resharded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ class Piece:
         """What it is, for a person who waits for it."""
         if self.kind in COLLECTIVES:
             return f"{self.kind} over {self.sizes[0]} ranks"
+        if self.kind in AGAIN:
+            return f"layers, recompute {self.kind}"
+        if self.kind in SPREAD:
+            return f"layers under FSDP2, {self.kind}"
         names = {"layer": "layers", "ends": "embedding, head and loss", "update": "optimizer", "kept": "activations"}
         return names[self.kind]
 
@@ -47,7 +54,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What a piece came to, per repeat: seconds of forward and backward, or of a collective; of `update`, seconds per
-    parameter that a rank holds; of `kept`, bytes per token of a layer and of the ends."""
+    parameter that a rank holds; of `kept`, bytes per token of a layer, of the ends, and of layers as in AGAIN."""
 
     context: str
     kind: Kind
@@ -70,3 +77,8 @@ def seconds(spans: Sequence[Span], cores: int) -> float:
     if busy:
         return max(max(busy), sum(busy) / cores)
     return max(span.end for span in spans) - min(span.begin for span in spans)
+
+
+def met(spans: Sequence[Span]) -> float:
+    """How long a collective takes: from when the last rank came to it, however long others waited for that one."""
+    return max(span.end for span in spans) - max(span.begin for span in spans)

@@ -1,7 +1,7 @@
 """A module as FSDP2 runs it, one unit per layer and one for the rest, with its communication left out.
 
-What FSDP2 does besides (hooks, copies into and out of buffers, casts) belongs to the passes; what it sends is priced
-by the collectives.
+What FSDP2 does besides (hooks, copies into and out of buffers, casts) is what it adds to a pass; what it sends is
+priced by the collectives.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,10 @@ from torch.distributed.tensor import DTensor
 
 from planner.models.batch import Batch
 from planner.models.build import build
+from planner.models.layer import Layer
 from planner.models.rotary import Rotary
 from planner.specs.base import changed
-from planner.specs.job import Dtype
+from planner.specs.job import Dtype, Recompute
 from planner.specs.model import Module
 
 COMPUTED: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -33,22 +34,36 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = build(changed(spec, layers=depth), dtype=dtype, device=device).layers
 
+    def make_again(self, how: Recompute) -> None:
+        """In the backwards of forwards from now on."""
+        for layer in self.layers.values():
+            assert isinstance(layer, Layer)
+            layer.recompute = how
+
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
         for layer in self.layers.values():
             x = layer(x, rotary, batch)
         return x
 
 
-def sharded(model: nn.Module, units: Iterable[nn.Module], dtype: Dtype, device: torch.device) -> None:
-    """A model on the meta device, its units and itself sharded over all ranks. Its communication does nothing."""
+def sharded(model: nn.Module, units: Iterable[nn.Module], dtype: Dtype, device: torch.device, kept: bool) -> None:
+    """A model on the meta device, its units and itself sharded over all ranks. Its communication does nothing.
+
+    `kept`: gathered once, before the passes, which leave whole gradients; else in each pass, and reduced behind it.
+    """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     policy = half if dtype == "bf16" else MixedPrecisionPolicy(cast_forward_inputs=False)
-    for unit in [*units, model]:
-        silence(fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=True))
+    made = [fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=not kept) for unit in [*units, model]]
+    for unit in made:
+        silence(unit)
     model.to_empty(device=device)
     for parameter in model.parameters():
         nn.init.normal_(local(parameter), std=WEIGHT)
+    for unit in made if kept else ():
+        unit.set_requires_gradient_sync(False, recurse=False)
+        unit.set_reshard_after_backward(False, recurse=False)
+        unit.unshard()
 
 
 def local(parameter: nn.Parameter) -> Tensor:

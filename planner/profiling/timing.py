@@ -22,6 +22,20 @@ def waiting(call: Call, device: torch.device) -> Span:
     return Span(began, time.perf_counter())
 
 
+def behind(work: Call, call: Call, repeats: int, device: torch.device) -> list[Span]:
+    """The span of every call, each behind some work of its rank, in which ranks wait for each other."""
+    if device.type == "cuda":
+        return [in_turns([work, call], 1, device)[1] for _ in range(repeats)]
+    dist.barrier()
+    spans = []
+    for _ in range(repeats):
+        work()
+        began = time.perf_counter()
+        call()
+        spans.append(Span(began, time.perf_counter()))
+    return spans
+
+
 def in_turns(calls: Sequence[Call], repeats: int, device: torch.device) -> list[Span]:
     """One call after the other, `repeats` times over: what each took in all. They wait for no other rank."""
     dist.barrier()

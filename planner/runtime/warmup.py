@@ -36,6 +36,7 @@ def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
         if module in updated:
             executor.local.settle(module)
             idle_update(optimizer)
+    executor.meter.cut()  # what was sent for it is of no task
 
 
 def idle_update(optimizer: torch.optim.Optimizer) -> None:

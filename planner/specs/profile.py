@@ -44,14 +44,22 @@ class Exposed(Spec):
     update_ms: Amount  # with what else the framework does once a step
 
 
+class Unit(Spec):
+    """What FSDP2 does for each of its units in a pass, beside what it sends: a layer is one, the ends are another."""
+
+    forward_ms: Amount = 0.0
+    backward_ms: Amount = 0.0
+
+
 class ModuleCosts(Spec):
     """What one module costs: its layers, its ends (embedding, head, loss), its optimizer, its exchanges."""
 
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
     layer: Passes
-    recomputing: dict[Recompute, Passes] = {}  # a layer that makes this again in backward, where layers differ in it
+    recomputing: dict[Recompute, Passes] = {}  # a layer that makes this again in backward; `layer` then makes nothing
     ends: Passes | None = None
+    fsdp: dict[Literal["held", "resharded"], Unit] = {}  # gathered once a step, or in each pass (ZeRO-3); none: inside
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
     a2a_calls: Index | None = None  # all-to-alls in both passes of all layers; None: from the shape

@@ -60,7 +60,12 @@ def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
-    return priced_anew(inputs, key, recompute=one_of(value, key, get_args(Recompute)))
+    """Costs that tell layers apart by what they make again are of the new layout too."""
+    how = one_of(value, key, get_args(Recompute))
+    known = [costs for costs in inputs.profile.modules.values() if costs.by == "module"]
+    if known and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known):
+        return on_job(inputs, layout=changed(inputs.job.layout, recompute=how))
+    return priced_anew(inputs, key, recompute=how)
 
 
 def set_dtype(inputs: Inputs, key: str, value: str) -> Inputs:

@@ -112,7 +112,7 @@ def test_fits_with_their_exchanges_inside_are_not_parted(plan):
     prices = changed(plan.uses.prices, modules={name: fitted})
     measured = changed(plan, uses=changed(plan.uses, prices=prices))
     if plan.layouts["llm"].mesh.get("tp", 1) > 1:
-        with pytest.raises(InputError, match="have its tp exchanges inside"):
+        with pytest.raises(InputError, match="do not say what of its tp exchanges"):
             overlapped(measured, 0, Overlap(tp=True))
     assert overlapped(measured, 0, Overlap(pp=False)).uses.prices.modules == {name: fitted}
 

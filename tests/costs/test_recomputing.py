@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner.costs.memory import activation_bytes, token_cap
 from planner.costs.overlapped import overlapped
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.recomputing import costs_of_layers, layered_costs, mixed, typical
+from planner.costs.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
 from planner.costs.static.costs import static_costs
 from planner.costs.static.layouts import machine_of, setup_of
 from planner.plan.expand import expand
@@ -57,7 +57,7 @@ def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how):
     whole = static_costs(MODULE, setup_of(said(how)), MACHINE, BUNDLED)
     for ranges in ({"0-3": how}, {"0-1": how, "2-3": how}, {0: how, "1,3": how, 2: how}):
         assert costs(ranges) == whole
-        assert mixed(said(ranges), MODULE, (0, 1)) == ()
+        assert mixed(said(ranges), (0, 1)) == ((how, 2),)
         assert typical(setup_of(said(ranges)), said(ranges), MODULE) == setup_of(said(how))
         caps = [token_cap(MODULE, whole, said(each), DEVICE, Limits()) for each in (how, ranges)]
         assert caps[0] == caps[1] > 0
@@ -67,7 +67,7 @@ def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how):
 @given(st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), st.sampled_from([(64,), (16, 32, 128)]))
 def test_seconds_and_bytes_are_those_of_each_layer(words, sizes):
     ranges = {layer: how for layer, how in enumerate(words) if how != "none"}
-    found = costs_of_layers(costs(ranges), mixed(said(ranges), MODULE, range(4)))
+    found = costs_of_layers(costs(ranges), mixed(said(ranges), range(4)))
     alone = [costs(how) for how in words]
     for end in (False, True):
         each = [activation_bytes(c, 1, end and not layer, 10.0) for layer, c in enumerate(alone)]
@@ -100,11 +100,12 @@ def test_waits_are_summed_too_and_published_passes_are_shared_out():
     assert (layer.activation_kib_per_token, layer.working_kib_per_token) == (4.0, 7.0)
 
 
-def test_what_a_profile_does_not_tell_apart_costs_the_same():
-    """Fits of a module that were measured of one kind of layer are taken for all."""
-    layout, known = said({"0-1": "full"}), costs("none")
-    each = mixed(layout, MODULE, range(4))
-    assert activation_bytes(costs_of_layers(known, each), 4, True, 3.0) == activation_bytes(known, 4, True, 3.0)
+@pytest.mark.parametrize("recompute", ["full", {"0-1": "full"}])
+def test_what_costs_do_not_tell_apart_costs_the_same(recompute):
+    """Fits of a module without others beside them are of the layers that somebody had."""
+    known = changed(costs("none"), source="published", by="module")
+    assert costs_of_layers(known, mixed(said(recompute), range(4))) == known
+    assert untold(known, said(recompute), range(4)) == []
 
 
 # --------------------------------------------------------------------------------------------------- of whole plans

@@ -1,19 +1,29 @@
-"""What autograd keeps, counted against what can be counted by hand."""
+"""What autograd keeps, counted against what can be counted by hand, and against the memory that stays alive."""
 
 import pytest
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from planner.costs.static.activations import layer_bytes
+from planner.costs.static.layouts import SELECTIVE
 from planner.costs.static.setup import Setup
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept
+from planner.profiling.sharded import Stack
 from planner.specs.accounting import BUNDLED
 from planner.specs.layers import layer_kind
 from planner.specs.model import Decoder, Vit
 
 TOKENS, FLOAT = 12, 4
+SHAPES = [
+    Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96),
+    Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=96, gated=False, norm="layer", bias="all"),
+    Vit(layers=4, hidden=64, heads=4, ffn=128, patch=2, out=32),
+]
 
 
 def test_a_perceptron_keeps_its_input_and_what_lies_between():
@@ -37,17 +47,10 @@ def test_without_gradients_nothing_is_kept_after_all_but_it_is_counted_with_them
         assert kept_bytes(lambda: model(x), model.parameters()) == TOKENS * 8 * FLOAT
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96),
-        Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=96, gated=False, norm="layer", bias="all"),
-        Vit(layers=4, hidden=64, heads=4, ffn=128, patch=2, out=32),
-    ],
-)
+@pytest.mark.parametrize("spec", SHAPES)
 def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
     batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
-    layer, ends = module_kept(spec, batch, torch.float32, torch.device("cpu"))
+    layer, ends, _ = module_kept(spec, batch, torch.float32, torch.device("cpu"))
     alone = Setup(ranks=1, seq=64, batch=1, precision="float32")
     analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
     assert 0.8 * analytic < layer < 1.6 * analytic
@@ -55,3 +58,50 @@ def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
     init_weights(model, 0)
     whole = kept_bytes(lambda: model(batch), model.parameters())
     assert spec.layers * layer + ends == pytest.approx(whole, rel=0.05)
+
+
+@pytest.mark.parametrize("spec", SHAPES)
+def test_what_is_made_again_is_not_kept(spec):
+    batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
+    layer, _, (selective, full) = module_kept(spec, batch, torch.float32, torch.device("cpu"))
+    assert layer > selective > full == 64 * spec.hidden * FLOAT  # its input
+    alone = Setup(ranks=1, seq=64, batch=1, precision="float32", again=SELECTIVE)
+    analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
+    assert 0.8 * analytic < selective < 1.6 * analytic
+
+
+class Alive(TorchDispatchMode):
+    """The memory that operations gave out, as long as anybody holds it; what was there `before` aside."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.before = {tensor.untyped_storage().data_ptr() for tensor in before}
+        self.seen = {}
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        found = operation(*args, **(kwargs or {}))
+        for tensor in tree_leaves(found):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in self.before:
+                self.seen[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
+        return found
+
+    @property
+    def bytes(self):
+        return sum(size for storage, size in self.seen.values() if not storage.expired())
+
+
+@pytest.mark.parametrize("how", ["none", "selective", "full"])
+@pytest.mark.parametrize("spec", SHAPES)
+def test_what_is_counted_is_what_stays_alive(spec, how):
+    batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
+    stack = Stack(spec, 3, torch.float32, torch.device("cpu"))
+    init_weights(stack, 0)
+    stack.make_again(how)
+    x = torch.randn(64, spec.hidden, requires_grad=True)
+    rotary = build(spec).rotary(x, batch)
+    known = [*stack.parameters(), *(rotary or ())]
+    counted = kept_bytes(lambda: stack(x, rotary, batch), known)
+    with Alive([*known, x]) as alive:
+        result = stack(x, rotary, batch)
+    assert alive.bytes + x.nbytes - result.nbytes == pytest.approx(counted, rel=0.02)

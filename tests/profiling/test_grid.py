@@ -1,5 +1,7 @@
 """What is measured follows from shapes and data sheets: bounded in time and memory, and whole items only."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from planner.errors import InputError
 from planner.models.data import check_batch
 from planner.profiling.grid import LEAST_POINTS, MOST_REPEATS, collective_pieces, group_sizes, mixes, module_pieces
+from planner.profiling.piece import AGAIN
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.model import Decoder, Model, Vit
@@ -30,6 +33,10 @@ def test_every_piece_once_and_every_batch_possible(model, device, dtype, quick):
         assert len({sum(sizes) for sizes in batches}) >= LEAST_POINTS
         assert {piece.sizes for piece in pieces if piece.kind == "ends"} == {(sum(sizes),) for sizes in batches}
         assert len({len(sizes) for sizes in batches}) > 1  # else attention and the rest cannot be told apart
+        rounds = {kind: Counter(p.sizes for p in pieces if p.kind == kind) for kind in ("layer", *AGAIN)}
+        for how in AGAIN:
+            assert rounds[how].keys() == batches
+            assert all(2 <= times < rounds["layer"][sizes] / 2 for sizes, times in rounds[how].items())
 
 
 def test_quick_is_a_part_of_full_in_its_sizes():

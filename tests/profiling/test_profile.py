@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.profiling import ProfileOptions, context, profile
 from planner.profiling import measure as measuring
 from planner.profiling.grid import DEPTH
-from planner.profiling.piece import COLLECTIVES, Span
+from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Span
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.model import Decoder, Model, Vit
@@ -19,8 +19,11 @@ from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, P
 DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
 VIT = Vit(layers=3, hidden=64, heads=4, ffn=128, patch=2, out=64, merge=2)
 FORWARD, BACKWARD, ENDS = Fit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), Fit(ms_per_token=0.03), Fit(ms=2.0)
+AGAIN_BACKWARD = {"selective": Fit(ms_per_token=0.045), "full": Fit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5)}
+UNITS = {"held": (0.25, 0.5), "resharded": (0.75, 1.5)}  # ms of forward and backward
 WIRE = {2: (1e-3, 2e9), 4: (3e-3, 1e9)}  # latency, bytes per second
 OPTIONS = ProfileOptions(ranks=4, quick=True)
+OF_MODULES = {"layer", *AGAIN, *SPREAD, "ends", "update", "kept"}
 
 
 def model_of(**modules):
@@ -53,16 +56,22 @@ class Machine:
     def spans(self, piece, rank):
         """Each rank is busy for half of the time, because two share a core, and the clock says nothing useful."""
         if piece.kind == "kept":
-            return [Span(0, 2048), Span(0, 512)]
+            return [Span(0, kept) for kept in (2048, 512, 1024, 256)]
         if piece.kind == "update":
             return [Span(0, 99, 1e-9 * piece.repeats / 2)]
         if piece.kind in COLLECTIVES:
             latency, rate = WIRE[piece.sizes[0]]
-            lasted = (latency + piece.sizes[1] / rate) * piece.repeats
-            return [Span(1e-4 * rank, lasted - 1e-4 * (3 - rank))]  # the first to begin is the first to end
-        fits = (FORWARD, BACKWARD) if piece.kind == "layer" else (ENDS, ENDS)
-        layers = DEPTH if piece.kind == "layer" else 1
-        seconds = [1e-3 * milliseconds(fit, piece.sizes) * layers * piece.repeats for fit in fits]
+            calls = 1 if piece.kind == "p2p" else piece.repeats  # messages go one behind another
+            lasted = (latency + piece.sizes[1] / rate) * piece.repeats / calls
+            late = 1e-4 * rank  # the last to come is the last to end, and the others wait for it
+            return [Span(number + late, number + late + lasted) for number in range(calls)]
+        backward = {"ends": ENDS, **AGAIN_BACKWARD}.get(piece.kind, BACKWARD)
+        fits, layers = ((ENDS, ENDS), 1) if piece.kind == "ends" else ((FORWARD, backward), DEPTH)
+        more = UNITS.get(piece.kind, (0.0, 0.0))
+        seconds = [
+            1e-3 * (milliseconds(fit, piece.sizes) + unit) * layers * piece.repeats
+            for fit, unit in zip(fits, more, strict=True)
+        ]
         return [Span(0, 99, each / 2) for each in seconds]
 
 
@@ -85,12 +94,22 @@ def test_it_says_what_things_cost(machine, base, tmp_path):
     found = profile("toy", model_of(llm=DECODER), base, OPTIONS, target, lambda *news: heard.append(news))
     costs = found.modules["toy/llm"]
     assert costs.source == "fitted" and costs.spread == pytest.approx(0, abs=1e-6)
-    for fit, known in ((costs.layer.forward, FORWARD), (costs.layer.backward, BACKWARD), (costs.ends.forward, ENDS)):
+    found_and_known = [(costs.layer.forward, FORWARD), (costs.layer.backward, BACKWARD), (costs.ends.forward, ENDS)]
+    for how in AGAIN:
+        found_and_known.append((costs.recomputing[how].forward, FORWARD))
+        found_and_known.append((costs.recomputing[how].backward, AGAIN_BACKWARD[how]))
+    for fit, known in found_and_known:
         assert fit.ms_per_token2 == pytest.approx(known.ms_per_token2, rel=1e-3, abs=1e-12)
         assert fit.ms_per_token == pytest.approx(known.ms_per_token, rel=1e-3, abs=1e-9)
         assert fit.ms == pytest.approx(known.ms, rel=1e-3, abs=1e-6)
     assert costs.layer.holdout_error == pytest.approx(0, abs=1e-6)
     assert (costs.layer.activation_kib_per_token, costs.ends.activation_kib_per_token) == (2.0, 0.5)
+    assert costs.layer.working_kib_per_token == 0.0
+    again = [costs.recomputing[how] for how in AGAIN]
+    assert [passes.activation_kib_per_token for passes in again] == [1.0, 0.25]
+    assert [passes.working_kib_per_token for passes in again] == [1.0, 1.75]
+    for how, known_ms in UNITS.items():
+        assert (costs.fsdp[how].forward_ms, costs.fsdp[how].backward_ms) == pytest.approx(known_ms, rel=1e-3)
     assert costs.update_ns_per_parameter == pytest.approx(1.0)
     assert files.read(target, Profile) == found
     assert found.provenance.machine and found.provenance.versions.keys() == {"planner", "python", "torch"}
@@ -151,7 +170,7 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
     both = profile("other", model_of(vision=VIT, llm=DECODER), base, OPTIONS, target)
     assert set(both.modules) == {"toy/llm", "other/vision", "other/llm"}
     assert both.modules["toy/llm"] == both.modules["other/llm"] == first.modules["toy/llm"]
-    assert {piece.kind for piece in machine.asked} == {"layer", "ends", "update", "kept"}  # of the vision tower alone
+    assert {piece.kind for piece in machine.asked} == OF_MODULES  # of the vision tower alone
     assert len({piece.context for piece in machine.asked}) == 1
     assert all(size % 4 == 0 for piece in machine.asked for size in piece.sizes)  # 2 x 2 patches stay together
 
@@ -178,7 +197,7 @@ def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, 
     profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
     machine.asked = []
     profile("toy", model_of(llm=spec), base, changed_options(dtype=dtype), target)
-    assert {piece.kind for piece in machine.asked} == {"layer", "ends", "update", "kept"}
+    assert {piece.kind for piece in machine.asked} == OF_MODULES
 
 
 def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):

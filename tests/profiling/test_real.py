@@ -30,6 +30,15 @@ def test_two_ranks_measure_decoder_and_tower(tmp_path):
             assert passes.activation_kib_per_token > 0
         thousand = [fit.ms_per_token * 1000 + fit.ms for fit in (costs.layer.forward, costs.layer.backward)]
         assert 0.1 < thousand[0] < 1000 and 0.5 < thousand[1] / thousand[0] < 6
+        again = [costs.recomputing[how] for how in ("selective", "full")]
+        kept = [passes.activation_kib_per_token for passes in (costs.layer, *again)]
+        assert kept[0] > kept[1] > kept[2] == 64 * 4 / 1024  # a layer's input
+        assert [round(p.activation_kib_per_token + p.working_kib_per_token, 2) for p in again] == [
+            round(kept[0], 2)
+        ] * 2
+        backward = [passes.backward.ms_per_token * 1000 + passes.backward.ms for passes in again]
+        assert backward[1] > 1.1 * thousand[1]  # and forward once more
+        assert backward[0] > 0.9 * thousand[1]
         assert 0.1 < costs.update_ns_per_parameter < 1e4
     assert {name: len(table.points) for name, table in found.collectives.items()} == {
         "all_to_all": 1,

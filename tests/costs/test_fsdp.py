@@ -1,0 +1,59 @@
+"""What FSDP2 adds to passes is added once for each of its units, where it runs them, and nowhere else."""
+
+import pytest
+
+from planner.costs.fsdp import run_by, units_line
+from planner.costs.lines import Line
+from planner.costs.pricing import pricing_of
+from planner.plan.expand import expand
+from planner.plan.model import Layout
+from planner.specs.base import Ranks, changed
+from planner.specs.profile import ModuleCosts, Unit
+from tests.costs.test_measured_recompute import MEASURED, measured
+from tests.plans import sharded_plan, staged_plan
+
+FSDP = {"held": Unit(forward_ms=0.25, backward_ms=0.5), "resharded": Unit(forward_ms=1.0, backward_ms=2.0)}
+WRAPPED: ModuleCosts = changed(MEASURED, fsdp=FSDP)
+
+
+def laid(mesh, zero, dtype="float32"):
+    size = 1
+    for each in mesh.values():
+        size *= each
+    return Layout(ranks=Ranks(range(size)), mesh=mesh, zero=zero, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("layout", "how"),
+    [
+        (laid({"dp": 1}, 3), None),
+        (laid({"pp": 2, "tp": 2}, 1), None),
+        (laid({"dp": 1}, 1, "bf16"), "held"),  # whose weights are cast
+        (laid({"dp": 2}, 0), "held"),
+        (laid({"replica": 2}, 2), "held"),
+        (laid({"dp": 2, "pp": 2}, 3), "resharded"),
+    ],
+)
+def test_it_runs_what_is_spread_or_cast(layout, how):
+    assert run_by(layout) == how
+    for forward in (True, False):
+        unit = FSDP[how] if how else Unit()
+        each = unit.forward_ms if forward else unit.backward_ms
+        assert units_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * each)
+        assert units_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(4e-3 * each)
+
+
+def test_costs_that_have_it_inside_are_as_they_are():
+    assert units_line(MEASURED, laid({"dp": 2}, 3), 4, True, True) == Line()
+
+
+@pytest.mark.parametrize("plan", [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])])
+def test_each_pass_takes_that_much_longer(plan):
+    plain = measured(plan, "none")
+    prices = changed(plain.uses.prices, modules={"llm": WRAPPED})
+    ours = changed(plain, uses=changed(plain.uses, prices=prices))
+    unit = FSDP.get(run_by(plan.layouts["llm"]), Unit())
+    for task in expand(plain):
+        more = {"F": unit.forward_ms, "B": unit.backward_ms}.get(task.phase, 0.0) * 1e-3
+        units = len(task.layers) + (task.layers[-1] == plan.uses.models["llm"].layers - 1)
+        assert pricing_of(ours).price(task).value == pytest.approx(pricing_of(plain).price(task).value + units * more)

@@ -1,0 +1,187 @@
+"""A module that was measured with and without recompute: each layout costs what its own layers were measured to."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from planner import files, pipeline
+from planner.costs.memory import activation_bytes, token_cap
+from planner.costs.pricing import pricing_of
+from planner.costs.recomputing import costs_of_layers, mixed, untold
+from planner.errors import InputError
+from planner.plan.expand import expand
+from planner.plan.model import Plan, Prices
+from planner.plan.task import Task
+from planner.specs import library
+from planner.specs.base import Layers, Ranks, changed
+from planner.specs.inputs import Options, load
+from planner.specs.job import Limits
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
+from planner.verify.held import activations
+from planner.verify.score import score
+from planner.why.machine import with_memory
+from tests.plans import sharded_plan, staged_plan
+
+FORWARD = Fit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)
+WORDS = ("none", "selective", "full")
+
+
+def layer(more: float, kept: float) -> Passes:
+    """Its backward takes twice forward, and so much of it again."""
+    each = (getattr(FORWARD, name) * (2 + more) for name in ("ms_per_token2", "ms_per_token", "ms"))
+    backward = Fit(**dict(zip(("ms_per_token2", "ms_per_token", "ms"), each, strict=True)))
+    return Passes(forward=FORWARD, backward=backward, activation_kib_per_token=kept, working_kib_per_token=16.0 - kept)
+
+
+MEASURED = ModuleCosts(
+    source="fitted",
+    spread=0.05,
+    layer=layer(0.0, 16.0),
+    recomputing={"selective": layer(0.5, 6.0), "full": layer(1.0, 1.0)},
+    ends=Passes(forward=FORWARD, backward=FORWARD, activation_kib_per_token=2.0),
+    update_ns_per_parameter=1.0,
+)
+ANY = tuple(Point(ranks=n, gb_per_s=1.0, latency_us=5.0) for n in (2, 4))
+COLLECTIVES = {
+    kind: Collective(source="fitted", spread=0.1, points=ANY)
+    for kind in ("all_to_all", "all_gather", "reduce_scatter", "p2p")
+}
+
+
+def measured(plan: Plan, recompute) -> Plan:
+    prices = Prices(profile="made up", modules={"llm": MEASURED}, collectives=COLLECTIVES)
+    layouts = {"llm": changed(plan.layouts["llm"], recompute=recompute)}
+    return changed(plan, layouts=layouts, uses=changed(plan.uses, prices=prices))
+
+
+PLANS = [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])]  # of four layers
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
+def test_more_that_is_made_again_takes_longer_and_holds_less(plan):
+    scores = [
+        score(measured(plan, how)) for how in ("none", {0: "selective"}, {0: "full"}, {0: "full", 1: "selective"})
+    ]
+    scores += [score(measured(plan, "full"))]
+    for less, more in pairwise(scores):
+        assert less.value < more.value
+        assert less.memory.peaks[0] > more.memory.peaks[0]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
+def test_a_word_is_the_same_by_ranges(plan):
+    for how in WORDS:
+        word, ranges = (score(measured(plan, each)) for each in (how, {"0-1": how, "2-3": how}))
+        assert (word.value, word.memory) == (ranges.value, ranges.memory)
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full", {0: "full", "2-3": "selective"}])
+@pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
+def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
+    """Beside the same plan where nothing is made again. A layer that is made again whole sends again, too."""
+    ours, plain = measured(plan, recompute), measured(plan, "none")
+    price, plain_price = pricing_of(ours).price, pricing_of(plain).price
+    held, plain_held = activations(ours, pricing_of(ours)), activations(plain, pricing_of(plain))
+    for task in expand(ours):
+        words = [ours.layouts["llm"].recompute_of(number) for number in task.layers]
+        if task.phase == "B":
+            more = sum({"none": 0.0, "selective": 0.5, "full": 1.0}[how] for how in words)
+            squares, tokens = sum(s * s for s in task.sizes), sum(task.sizes)
+            again = FORWARD.ms_per_token2 * squares + FORWARD.ms_per_token * tokens
+            again = (again / task.degree + FORWARD.ms) * more * 1e-3
+            sent = plain_price(replace(task, phase="F")).comm * words.count("full") / len(words)
+            assert price(task).value == pytest.approx(plain_price(task).value + again + sent)
+            assert price(task).comm == pytest.approx(plain_price(task).comm + sent)
+        elif task.phase == "F":
+            less = sum({"none": 0.0, "selective": 10.0, "full": 15.0}[how] for how in words)
+            assert held(task) == pytest.approx(plain_held(task) - 1024 * less * task.tokens / task.degree)
+        else:
+            assert price(task) == plain_price(task)
+        if task.phase == "F":
+            assert price(task).value == pytest.approx(plain_price(task).value, rel=1e-12)
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_gradients_of_weights_take_the_same_whatever_is_made_again(how):
+    price = pricing_of(measured(staged_plan(2, 1), how)).price
+    back, inputs, weights = (price(Task("llm", Layers((0, 1)), phase, 0, "g", Ranks((0,)), (5, 8))) for phase in "BIW")
+    assert weights.value == pytest.approx(2 * (2 * 0.02 * 13 + 2 * 0.3) / 2 * 1e-3)
+    assert inputs.value + weights.value == pytest.approx(back.value)
+
+
+def test_a_rank_holds_more_tokens_of_what_keeps_less():
+    plan = PLANS[1]
+    module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
+    caps = [token_cap(module, MEASURED, changed(layout, recompute=how), device, Limits()) for how in WORDS]
+    kept = [4 * each + 2 for each in (16, 6, 1)]
+    assert caps == sorted(caps)
+    assert [cap * each for cap, each in zip(caps, kept, strict=True)] == pytest.approx(
+        [caps[0] * kept[0]] * 3, rel=1e-4
+    )
+    for how, each in zip(WORDS, kept, strict=True):
+        costs = costs_of_layers(MEASURED, mixed(changed(layout, recompute=how), range(4)))
+        assert activation_bytes(costs, 4, True, 1.0) == 1024 * each
+
+
+# --------------------------------------------------------------------------------------------------- of whole jobs
+
+JOB = """\
+format: planner.job/1
+name: made-up
+model: tiny-decoder
+cluster: cpu-4
+profile: ./profile.yaml
+strategy: sequence_groups
+workload: {{lengths: {{from: file, path: lengths.txt}}, batch_rows: 24, max_tokens: 2048}}
+layout: {{zero: 3, dtype: float32, recompute: {how}}}
+degrees: [1, 2, 4]
+limits: {{tokens_per_rank: 1024}}
+"""
+
+
+@pytest.fixture
+def inputs_of(tmp_path):
+    def inputs(how: str, costs: ModuleCosts = MEASURED):
+        base = library.read("cpu", Profile)[0]
+        profile = changed(base, modules={"tiny-decoder/llm": costs}, collectives=COLLECTIVES)
+        files.write(tmp_path / "profile.yaml", profile)
+        (tmp_path / "lengths.txt").write_text("\n".join(str(40 + 83 * n) for n in range(24)) + "\n")
+        (tmp_path / "job.yaml").write_text(JOB.format(how=how))
+        return load(str(tmp_path / "job.yaml"), Options())
+
+    return inputs
+
+
+def test_solved_simulated_and_asked_are_one(inputs_of):
+    plans = [pipeline.decide(inputs_of(how)).plan for how in WORDS]
+    for how, plan in zip(WORDS, plans, strict=True):
+        assert plan.layouts["llm"].recompute == how
+        assert plan.outcome.bound <= plan.outcome.value
+        assert score(plan).value == pytest.approx(plan.outcome.value)
+    for less, more in pairwise(plans):
+        assert less.outcome.value < more.outcome.value
+        assert less.outcome.bound < more.outcome.bound
+        assert less.prediction.peak_memory_gib > more.prediction.peak_memory_gib
+    for how, plan in zip(WORDS, plans, strict=True):
+        answer = pipeline.why_not(plans[0], (f"recompute={how}",))
+        assert answer.after is not None
+        assert answer.after.value == pytest.approx(plan.outcome.value)
+
+
+def test_more_memory_is_more_tokens_of_what_keeps_less(inputs_of):
+    """Where the job limits tokens, a GiB is as many of them as its layers keep: four of each kind, and the ends."""
+    more = [with_memory(inputs_of(how), 1.0)[0].job.limits.tokens_per_rank - 1024 for how in WORDS]
+    assert more == [2**20 // (4 * kept + 2) for kept in (16, 6, 1)]
+
+
+def test_a_profile_that_never_saw_it_is_refused(inputs_of):
+    """It would be priced as if nothing were made again."""
+    before = changed(MEASURED, recomputing={})
+    assert pipeline.decide(inputs_of("none", before)).plan.outcome.value > 0
+    some = changed(MEASURED, recomputing={"full": MEASURED.recomputing["full"]})
+    for costs, how in ((before, "full"), (before, "selective"), (some, "selective")):
+        with pytest.raises(InputError, match=f"tiny-decoder/llm` was measured without recompute {how}") as refused:
+            pipeline.decide(inputs_of(how, costs))
+        assert "planner profile tiny-decoder" in refused.value.fix
+    assert untold(changed(before, by="rates"), changed(PLANS[1].layouts["llm"], recompute="full"), range(4)) == []
