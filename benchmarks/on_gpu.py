@@ -114,6 +114,9 @@ def measure(session: Session, model: Model) -> Any:
                     f"    {part:<6} forward {said(passes.forward)}, backward {said(passes.backward)}, "
                     f"keeps {passes.activation_kib_per_token:g} KiB a token, held out {percent(passes.holdout_error)}"
                 )
+        for how, made in costs.recomputing.items():
+            kept = f"keeps {made.activation_kib_per_token:g} KiB a token"
+            session.say(f"    recompute {how}: backward {said(made.backward or Fit())}, {kept}")
         session.say(f"    update {costs.update_ns_per_parameter:g} ns a parameter")
     return files.read(session.profile_path, Profile).modules
 

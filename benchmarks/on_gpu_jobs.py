@@ -1,10 +1,14 @@
 """Jobs for one rank, and their plans, predicted beside measured."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
+from planner.ledger.memory import parts
+from planner.pipeline import Ran
 from planner.plan.model import Plan
 from planner.runtime import RunOptions
 from planner.specs.cluster import Cluster, Level, RankKind
@@ -12,7 +16,7 @@ from planner.specs.inputs import Options, resolve
 from planner.specs.job import Job, LayoutWish, Limits
 from planner.specs.model import Model
 from planner.specs.workload import Mix, Part, Workload
-from planner.units import duration
+from planner.units import GIB, duration
 
 
 def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int, median_tokens: int) -> Path:
@@ -61,6 +65,8 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
     for kind in ran.kinds:
         if kind.predicted or kind.measured:
             session.say(f"    {kind.name:<36} {duration(kind.predicted):>10} {duration(kind.measured):>10}")
+    for line in memory_lines(ran):
+        session.say(f"    {line}")
     if ran.verified:
         session.say(f"  loss differs by {ran.verified.loss_rel_err:.1e}, gradients by {ran.verified.grad_rel_err:.1e}")
     return {
@@ -69,5 +75,13 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
         "tokens_per_second": ran.tokens_per_second,
         "losses": ran.losses,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in ran.kinds],
+        "memory_bytes": [asdict(rank) for rank in ran.memory],
         "verified": ran.verified and {"loss": ran.verified.loss_rel_err, "gradients": ran.verified.grad_rel_err},
     }
+
+
+def memory_lines(ran: Ran) -> Iterator[str]:
+    """What the one rank's memory was used for, in GiB: predicted, measured. None on the CPU."""
+    for part in (part for rank in ran.memory for part in parts(rank)):
+        predicted = "" if part.predicted is None else f"{part.predicted / GIB:.3f}"
+        yield f"{f'GiB {part.name}':<36} {predicted:>10} {part.measured / GIB:>10.3f}"

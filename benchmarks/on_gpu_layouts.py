@@ -3,10 +3,11 @@ do to memory and time, beside what the plan said.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.on_gpu_jobs import one_rank_job, prepared, run
+from benchmarks.on_gpu_jobs import memory_lines, one_rank_job, prepared, run
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
 from planner.plan.model import Piece, Plan
@@ -74,12 +75,15 @@ def compared(session: Session, name: str, plan: Plan) -> dict[str, Any]:
         f"  {name:<20} predicted {duration(ran.predicted_step_seconds or 0.0)}, measured {duration(ran.step_seconds)}; "
         f"peak predicted {planned / GIB:.2f}, measured {said(ran.peak_bytes)} GiB"
     )
+    for line in memory_lines(ran):
+        session.say(f"    {line}")
     return {
         "name": name,
         "predicted_step_seconds": ran.predicted_step_seconds,
         "step_seconds": ran.step_seconds,
         "predicted_peak_bytes": planned,
         "peak_bytes": ran.peak_bytes,
+        "memory_bytes": [asdict(rank) for rank in ran.memory],
         "losses": ran.losses,
     }
 

@@ -18,7 +18,7 @@ from planner.check import Finding, Tolerances, check_folder, compare
 from planner.deciding import Solved
 from planner.errors import InputError
 from planner.export import Exported, import_order_into, written_for
-from planner.ledger import Kind, Overlay, Record, beside, measured_timeline, overlaid
+from planner.ledger import Kind, Overlay, Record, Used, beside, measured_timeline, overlaid, used
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
@@ -194,6 +194,7 @@ class Ran:
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
     ended: "Ended" = "steps"  # why it was over
     bound: "Bound | None" = None  # of what was verified
+    memory: tuple[Used, ...] = ()  # by rank; none where torch does not count it: on the CPU
 
 
 def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
@@ -208,13 +209,15 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
     scores = verify(plan) if plan.uses.prices.modules else []
     with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
         result = launch(plan, options, on_progress)
-    predicted, traced = [], []
-    trained = online.trained(plan, options.steps_folder(plan), len(result.steps))
-    for at, (step, (whole, number)) in enumerate(zip(result.steps, trained, strict=True)):
-        if scores:
-            predicted.append((scores[number] if whole is plan else score(whole)).timeline)
+    predicted, traced, memory = [], [], []
+    trained = online.trained(plan, options.steps_folder(plan), len(result.steps), result.before)
+    for at, (step, (whole, number)) in enumerate(zip(result.steps, trained, strict=True), result.before):
+        expected = (scores[number] if whole is plan else score(whole)) if scores else None
+        if expected:
+            predicted.append(expected.timeline)
         if not step.measured:  # long ago: only the last ones are kept
             continue
+        memory.append((step.memory, expected))
         records = [Record(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
         done = expand(whole, number)  # of all groups, alike or not
         timeline = measured_timeline(records, done, plan.size, step.seconds)
@@ -235,6 +238,7 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
         ended=result.ended,
         bound=bound(plan, options.dtype) if result.verify else None,
+        memory=used(plan, memory),
     )
 
 

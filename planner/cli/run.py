@@ -17,7 +17,9 @@ INTERRUPTED = 130
 
 def run(
     plan: PlanFile,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps; the plan's own when left out.", min=1)] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps in all; the plan's own if left out.", min=1)
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare loss and gradients with one process.")] = False,
     dtype: Dtype = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.", min=0.0)] = 1e-3,
@@ -41,7 +43,15 @@ def run(
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(help="A folder for what was trained, as a Hugging Face checkpoint that --weights reads."),
+        typer.Option(help="A folder for what was trained: --resume goes on with it, and --weights reads a decoder."),
+    ] = None,
+    save_every: Annotated[int | None, typer.Option(help="Also behind each so many steps.", min=1)] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with what --save wrote, by this plan or the one before; --steps: in all.")
+    ] = None,
+    memory_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="A folder for each GPU's memory in the last step, for pytorch.org/memory_viz."),
     ] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
@@ -72,6 +82,9 @@ def run(
         data=data.absolute() if data else None,
         weights=weights.absolute() if weights else None,
         save=save.absolute() if save else None,
+        save_every=save_every,
+        resume=resume.absolute() if resume else None,
+        memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )
     require_outputs(trace, metrics)

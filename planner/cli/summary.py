@@ -1,6 +1,7 @@
 """What verbs answer with `--json`: one object each. Names here are promises to other people's scripts."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def ran(result: Ran) -> Summary:
         "ended": result.ended,
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
+        "memory_bytes": [asdict(rank) for rank in result.memory] or None,
         "planning": planning(result),
         "verify": verification(result),
     }

@@ -72,8 +72,8 @@ class Slots:
         """The number after the last one taken; `first` when none was."""
         return max((number + 1 for number in numbers(self.folder / TAKEN)), default=first)
 
-    def rewind(self) -> None:
-        """From here on nothing has been taken."""
+    def rewind(self, first: int = 0) -> None:
+        """From here on nothing has been taken; `first`: but the one before this, for one that goes on from there."""
         before = self.folder / f".{TAKEN}"
         try:
             shutil.rmtree(before, ignore_errors=True)
@@ -81,6 +81,8 @@ class Slots:
                 (self.folder / TAKEN).rename(before)
             shutil.rmtree(before, ignore_errors=True)
             (self.folder / TAKEN).mkdir(parents=True)
+            if first:
+                (self.folder / TAKEN / str(first - 1)).mkdir()
         except OSError as error:
             raise InputError(
                 f"cannot make the folder: {error.strerror}", where=str(self.folder), fix="choose another path"

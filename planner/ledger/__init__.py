@@ -1,6 +1,7 @@
 """Predicted beside measured: of the runs made here, and of what others published."""
 
 from planner.ledger.beside import Kind, Record, beside, measured_timeline
+from planner.ledger.memory import Used, used
 from planner.ledger.overlay import Overlay, overlaid
 
-__all__ = ["Kind", "Overlay", "Record", "beside", "measured_timeline", "overlaid"]
+__all__ = ["Kind", "Overlay", "Record", "Used", "beside", "measured_timeline", "overlaid", "used"]

@@ -78,7 +78,7 @@ def part_of(whole: Tensor, splits: Sequence[Split]) -> Tensor:
     return whole
 
 
-def copy_into(parameter: nn.Parameter, values: Tensor) -> None:
+def copy_into(parameter: Tensor, values: Tensor) -> None:
     """All ranks that share a parameter have its values, of their one part: nothing is sent."""
     if isinstance(parameter, DTensor):
         shard = distribute_tensor(values, parameter.device_mesh, parameter.placements, src_data_rank=None)

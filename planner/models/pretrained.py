@@ -1,6 +1,7 @@
 """Weights of a Hugging Face checkpoint in the zoo, and back: the same numbers under other names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,37 +11,45 @@ from planner import files, hf
 from planner.errors import InputError
 from planner.hf.names import stored_names
 from planner.models.build import build, init_weights
-from planner.models.held import copy_into, part_of, splits_of, whole_shape
-from planner.models.safetensors import ONE, Checkpoint, write
+from planner.models.held import splits_of
+from planner.models.named import fill, load_named
+from planner.models.safetensors import ONE, Checkpoint, Described, write_in_turn
 from planner.specs.model import Decoder, Module
 
 META = torch.device("meta")
 UNUSED = ("rotary_emb.inv_freq",)  # that older checkpoints hold, and everybody computes
 
 
-def first_weights(model: nn.Module, spec: Module, seed: int, folder: Path | None) -> None:
-    """What training starts from: a checkpoint, where there is one and the module is a decoder, else what is drawn."""
-    if folder is not None and isinstance(spec, Decoder):
-        load_weights(model, spec, folder)
+@dataclass(frozen=True, slots=True)
+class First:
+    """What training starts from."""
+
+    seed: int = 0  # of weights that are drawn
+    weights: Path | None = None  # instead of them, where a module is a decoder: a checkpoint of Hugging Face
+    named: Path | None = None  # instead of both: a file of all parameters under the zoo's own names
+
+
+def first_weights(model: nn.Module, spec: Module, first: First) -> None:
+    """Into whatever part of the module this rank holds. Raises InputError."""
+    if first.named is not None:
+        load_named(model, first.named)
+    elif first.weights is not None and isinstance(spec, Decoder):
+        load_weights(model, spec, first.weights)
     else:
-        init_weights(model, seed)
+        init_weights(model, first.seed)
 
 
-@torch.no_grad()
 def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
     """Into whatever part of the decoder this rank holds: layers, shards, parts of matrices. Raises InputError.
 
     Values are cast to the parameters' dtype.
     """
-    decoder = require_decoder(spec)
-    checkpoint, splits = Checkpoint(folder), splits_of(model)
-    for name, parameter in model.named_parameters():
-        values = stacked(checkpoint, stored_names(name, decoder))
-        shape = whole_shape(parameter.shape, splits.get(name, ()))
-        if list(values.shape) != shape:
-            what = f"`{stored_names(name, decoder)[0]}` makes {[*values.shape]}, the model has {shape}"
-            raise InputError(what, where=str(folder), fix="give the weights of this very model")
-        copy_into(parameter, part_of(values, splits.get(name, ())).to(parameter.device, parameter.dtype))
+    decoder, checkpoint = require_decoder(spec), Checkpoint(folder)
+
+    def read(name: str) -> Tensor:
+        return stacked(checkpoint, stored_names(name, decoder))
+
+    fill(dict(model.named_parameters()), splits_of(model), read, folder)
 
 
 def require_weights(spec: Module, folder: Path) -> None:
@@ -64,13 +73,29 @@ def require_weights(spec: Module, folder: Path) -> None:
 
 def save_weights(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> None:
     """Whole parameters, by the zoo's names, as config.json and model.safetensors. Raises InputError."""
+    described = {name: Described(values.dtype, tuple(values.shape)) for name, values in weights.items()}
+    save_in_turn(described, weights.items(), spec, folder)
+
+
+def save_in_turn(
+    described: Mapping[str, Described], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
+) -> None:
+    """The same of parameters that come one by one, in the order in which they are described."""
     decoder = require_decoder(spec)
-    stored: dict[str, Tensor] = {}
-    for name, values in weights.items():
+    stored: dict[str, Described] = {}
+    for name, (dtype, shape) in described.items():
         names = stored_names(name, decoder)
-        stored |= {names[0]: values} if len(names) == 1 else dict(zip(names, values, strict=True))
+        stored |= dict.fromkeys(names, Described(dtype, shape if len(names) == 1 else shape[1:]))
     files.write_text(folder / "config.json", files.json_text(hf.to_config(decoder)) + "\n")
-    write(folder / ONE, stored)
+    write_in_turn(folder / ONE, stored, (each for name, values in weights for each in apart(name, values, decoder)))
+
+
+def apart(name: str, values: Tensor, decoder: Decoder) -> Iterator[Tensor]:
+    """One tensor, or that of each expert."""
+    if len(stored_names(name, decoder)) == 1:
+        yield values
+    else:
+        yield from values
 
 
 def require_saveable(spec: Module) -> None:
@@ -78,6 +103,14 @@ def require_saveable(spec: Module) -> None:
     decoder = require_decoder(spec)
     hf.to_config(decoder)
     stored_names("norm.weight", decoder)
+
+
+def saveable(spec: Module) -> bool:
+    try:
+        require_saveable(spec)
+    except InputError:
+        return False
+    return True
 
 
 def require_decoder(spec: Module) -> Decoder:

@@ -5,11 +5,12 @@ Written after the format's description (github.com/huggingface/safetensors); its
 
 import json
 import mmap
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,14 +45,21 @@ class Entry:
     end: int
 
 
-class Checkpoint:
-    """All tensors of a folder, in one file or in those that an index names; read one at a time."""
+class Described(NamedTuple):
+    """A tensor without its values."""
 
-    def __init__(self, folder: Path) -> None:
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class Checkpoint:
+    """All tensors of a file; or of a folder, in one file or in those that an index names. Read one at a time."""
+
+    def __init__(self, path: Path) -> None:
         """Raises InputError."""
-        self.folder = folder
+        self.path = path
         self.entries: dict[str, Entry] = {}
-        for file in files_of(folder):
+        for file in [path] if path.is_file() else files_of(path):
             self.entries |= header(file)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -66,10 +74,20 @@ class Checkpoint:
             return torch.empty(entry.shape, dtype=entry.dtype)
         return torch.frombuffer(held, dtype=entry.dtype).reshape(entry.shape)
 
+    def mapped(self, name: str) -> Tensor:
+        """The same, of which only what is looked at is read: for those who want a part. Raises InputError."""
+        entry = self.entry(name)
+        if entry.begin == entry.end or entry.begin % entry.dtype.itemsize:  # nothing, or where no number may begin
+            return self.read(name)
+        with entry.file.open("rb") as raw:
+            private = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_COPY)
+        count = torch.Size(entry.shape).numel()
+        return torch.frombuffer(private, dtype=entry.dtype, count=count, offset=entry.begin).reshape(entry.shape)
+
     def entry(self, name: str) -> Entry:
         if name not in self.entries:
             raise InputError(
-                f"the checkpoint has no `{name}`", where=str(self.folder), fix="give the weights of this very model"
+                f"the checkpoint has no `{name}`", where=str(self.path), fix="give the weights of this very model"
             )
         return self.entries[name]
 
@@ -117,16 +135,24 @@ def entry(file: Path, said: dict[str, Any], data: int, size: int) -> Entry:
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Tensors in one file, in the order of their names: whole or not at all. Raises InputError."""
+    names = sorted(tensors)
+    described = {name: Described(tensors[name].dtype, tuple(tensors[name].shape)) for name in names}
+    write_in_turn(path, described, (tensors[name] for name in names))
+
+
+def write_in_turn(path: Path, described: Mapping[str, Described], values: Iterable[Tensor]) -> None:
+    """The same of tensors that come one by one, in the order in which they are described."""
     said: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        end = begin + tensor.numel() * tensor.dtype.itemsize
-        said[name] = {"dtype": NAMES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [begin, end]}
+    for name, (dtype, shape) in described.items():
+        end = begin + torch.Size(shape).numel() * dtype.itemsize
+        said[name] = {"dtype": NAMES[dtype], "shape": [*shape], "data_offsets": [begin, end]}
         begin = end
     head = json.dumps(said).encode()
     head += b" " * (-len(head) % ALIGNED)
     with whole(path) as out:
         out.write(struct.pack("<Q", len(head)) + head)
-        for name in sorted(tensors):
-            out.write(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        for tensor in values:
+            out.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        out.flush()
+        os.fsync(out.fileno())  # before its name: what is named is there, whatever fails then

@@ -63,8 +63,8 @@ class Ahead:
 
     def ahead(self) -> range:
         """Numbers of the steps to have ready."""
-        if self.next > self.first and not self.slots.taken(self.next - 1):  # the run began anew
-            self.next = self.slots.next(self.first)
+        if self.next == self.first or not self.slots.taken(self.next - 1):  # the run has begun, from where it says
+            self.next = max(self.first, self.slots.next(self.first))
         while self.slots.taken(self.next):
             self.next += 1
         end = self.next + self.how.look_ahead

@@ -8,10 +8,10 @@ from planner.plan.model import Plan
 from planner.plan.steps import Head
 
 
-def trained(plan: Plan, folder: Path | None, count: int) -> Iterator[tuple[Plan, int]]:
-    """For each of `count` steps a plan, and which of its steps it was."""
+def trained(plan: Plan, folder: Path | None, count: int, first: int = 0) -> Iterator[tuple[Plan, int]]:
+    """For each of `count` steps from the `first` a plan, and which of its steps it was."""
     head = Head(plan)
-    for number in range(count):
+    for number in range(first, first + count):
         if folder is None or number < len(plan.steps):
             yield plan, number % len(plan.steps)
         else:

@@ -1,7 +1,7 @@
 """A plan on real processes: its tasks executed, timed, and checked against one process. Importing it loads no torch."""
 
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import Ended, Measured, Planned, RunResult, StepResult, Verified
+from planner.runtime.result import Ended, Measured, Planned, RankMemory, RunResult, StepResult, Verified
 from planner.runtime.run import run
 from planner.runtime.runnable import require_at_once
 from planner.runtime.tolerance import Bound, bound, errors, unlike, within
@@ -13,6 +13,7 @@ __all__ = [
     "Measured",
     "Planned",
     "Progress",
+    "RankMemory",
     "RunOptions",
     "RunResult",
     "Schedule",

@@ -56,7 +56,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int)
     made.add_argument("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION", help="such as 90s, 1h30m")
     made.add_argument("--metrics", type=Path, metavar="FILE", help="a JSON line for each step is added to it")
-    made.add_argument("--save", type=Path, metavar="DIR", help="what was trained, as a Hugging Face checkpoint")
+    made.add_argument("--save", type=Path, metavar="DIR", help="a folder for what was trained")
+    made.add_argument("--save-every", type=int, metavar="STEPS", help="also behind each so many steps")
+    made.add_argument("--resume", type=Path, metavar="DIR", help="go on with what --save wrote, by whatever plan")
+    made.add_argument("--memory-snapshot", type=Path, metavar="DIR", help="each GPU's memory in the last step")
     training_options(made)
     return made
 
@@ -113,6 +116,8 @@ def require_outputs(options: RunOptions) -> None:
         require_writable(options.metrics, "--metrics")
     if options.save is not None:
         require_folder(options.save, f"--save {options.save}")
+    if options.memory_snapshot is not None:
+        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
 
 
 def require_same(result: RunResult, plan: Plan, options: RunOptions) -> None:
@@ -144,6 +149,7 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "losses": [step.loss for step in result.steps],
         "ended": result.ended,
         "peak_bytes": result.steps[-1].peak_bytes,
+        "memory_bytes": [asdict(rank) for rank in result.steps[-1].memory] or None,
         "planned": [step.planned and asdict(step.planned) for step in result.steps],
         "verify": verified and verification(verified, plan, options),
     }

@@ -20,9 +20,11 @@ from planner.runtime.edges import Edges
 from planner.runtime.executed import executed, inside
 from planner.runtime.flight import Flight, Key, key_of
 from planner.runtime.local import Local, empty
+from planner.runtime.memory import Watch, counter_of
 from planner.runtime.norm import Clipped, Norm
 from planner.runtime.noted import Noted, passes
 from planner.runtime.records import Pass
+from planner.runtime.result import RankMemory
 from planner.runtime.transfers import Transfers
 
 
@@ -35,7 +37,7 @@ class RankStep:
     passes: tuple[Pass, ...]
     items: tuple[tuple[str, int], ...]  # of each module, that its groups ended, if it is the first rank of them
     tokens: int  # that it held itself
-    peak_bytes: int | None
+    memory: RankMemory | None  # None: not counted, as on the CPU
     clipped: Clipped | None = None  # of all ranks
 
 
@@ -47,6 +49,7 @@ class Executor:
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
         self.flights: dict[Key, Flight] = {}
         self.worked: set[str] = set()  # modules that have an item in this step, on whatever rank
+        self.memory = Watch(counter_of(local.worker.device))
         self.mover = Mover(local.worker.device)
         self.transfers = Transfers(local.channels, local.meter, local.worker.rank)
         self.edges = Edges(local.plan, local.channels, local.meter, local.computed)
@@ -70,6 +73,7 @@ class Executor:
         self.clock.start()
         doing, closing = executed([task for task in own if not inside(task, self.local.apart)])
         noted = [self.run(task) for task in doing]
+        self.memory.close()
         clipped = self.clip(self.norm) if self.norm else None
         noted += [self.run(task) for task in closing]
         self.local.channels.close()
@@ -80,7 +84,7 @@ class Executor:
             passes=tuple(passes(noted, [task for task in own if inside(task, self.local.apart)], self.clock)),
             items=tuple((task.module, item) for task in own if self.leads(task) for item in task.items),
             tokens=held,
-            peak_bytes=torch.cuda.max_memory_allocated(self.worker.device) if self.worker.kind == "cuda" else None,
+            memory=self.memory.end(),
             clipped=clipped,
         )
 
@@ -107,8 +111,7 @@ class Executor:
             optimizer.zero_grad()
         for stage in self.local.all_stages:
             stage.hold()
-        if self.worker.kind == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.worker.device)
+        self.memory.begin()
 
     def key(self, task: Task) -> Key:
         return key_of(task, self.local.stage(task).layers[0])

@@ -22,6 +22,7 @@ from planner.runtime.clock import Clock
 from planner.runtime.executed import apart
 from planner.runtime.fsdp import COMPUTED
 from planner.runtime.options import RunOptions
+from planner.runtime.resuming import first_of
 from planner.runtime.settle import settle
 from planner.runtime.stage import Stage
 from planner.runtime.ways import pairs
@@ -51,7 +52,7 @@ class Local:
             dispatch = dispatch_over(layout, self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
-                stage.materialise(self.groups, options.seed, options.weights)
+                stage.materialise(self.groups, first_of(options, name))
 
     @property
     def computed(self) -> dict[str, torch.dtype]:

@@ -9,8 +9,10 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from io import SEEK_END
 from pathlib import Path
+from typing import Any
 
 from planner.errors import InputError
 from planner.runtime.result import StepResult
@@ -49,7 +51,7 @@ def ends_a_line(path: Path) -> bool:
         return file.read() == b"\n"
 
 
-def metrics(number: int, step: StepResult) -> dict[str, float | None]:
+def metrics(number: int, step: StepResult) -> dict[str, Any]:
     """One line."""
     return {
         "step": number,
@@ -60,7 +62,16 @@ def metrics(number: int, step: StepResult) -> dict[str, float | None]:
         "seconds": step.seconds,
         "tokens_per_s": known(step.tokens / step.seconds if step.seconds else None),
         "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
+        "memory_bytes": fullest(step),
     }
+
+
+def fullest(step: StepResult) -> dict[str, float] | None:
+    """The memory of the rank that held most, with its number."""
+    if not step.memory:
+        return None
+    rank = max(range(len(step.memory)), key=lambda rank: step.memory[rank].peak)
+    return {"rank": rank, **asdict(step.memory[rank])}
 
 
 def known(value: float | None) -> float | None:

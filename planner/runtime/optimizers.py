@@ -1,11 +1,17 @@
 """The optimizer of each module on a rank, over the shards that the rank holds."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from planner.models.named import fill
+from planner.models.safetensors import Checkpoint
+from planner.runtime.checkpoint import KINDS, read_index, tensors
 from planner.runtime.local import Local
+from planner.runtime.stage import Stage
 from planner.runtime.training import Training
 
 
@@ -26,6 +32,27 @@ def optimizers(local: Local, training: Training) -> dict[str, Optimizer]:
 def decays(name: str, parameter: nn.Parameter) -> bool:
     """Whether it is a matrix. The biases of all experts lie together, [experts, width], and are none."""
     return parameter.dim() > 1 and not name.endswith("bias")
+
+
+def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
+    """By parameter, as this rank holds them: `exp_avg`, `exp_avg_sq` or `step`, its updates so far, in float32. Where
+    no update came yet they are made, as AdamW would.
+    """
+    for shard in stage.shards.values():
+        if not optimizer.state[shard]:
+            averages = {each: torch.zeros_like(shard) for each in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[shard] = {"step": torch.zeros((), dtype=torch.float32), **averages}
+    return {name: optimizer.state[shard][kind] for name, shard in stage.shards.items()}
+
+
+def take_up(local: Local, optimizers: Mapping[str, Optimizer], folder: Path) -> None:
+    """The states of a checkpoint: of every parameter what this rank holds. Raises InputError."""
+    side = read_index(folder).states
+    for module, stages in local.stages.items():
+        for kind in KINDS:
+            file = tensors(folder, side, module, kind)
+            for stage in stages if kind != "weights" else ():
+                fill(states(optimizers[module], stage, kind), stage.splits, Checkpoint(file).mapped, file)
 
 
 def set_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:

@@ -24,6 +24,7 @@ from planner.runtime.local import Local
 from planner.runtime.options import RunOptions
 from planner.runtime.packs import Pack, packs
 from planner.runtime.result import Verified
+from planner.runtime.resuming import first_of
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
 
@@ -42,7 +43,7 @@ class Reference:
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
-            first_weights(self.models[name], self.models[name].spec, options.seed, options.weights)
+            first_weights(self.models[name], self.models[name].spec, first_of(options, name))
             self.models[name].feeds = name in local.fed
 
     @torch.no_grad()

@@ -35,6 +35,24 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Bytes of one rank's GPU in a step, measured, or as a plan has them. What is held as the step begins is part of
+    the peaks behind it, and these of what is reserved.
+    """
+
+    held: float  # as it begins: weights, optimizer states, the step's items
+    passes: float  # most at once until gradients are reduced: with these, activations and what is gathered for passes
+    update: float  # most at once behind that: with gradients, the optimizer's work, what is gathered for the next step
+    reserved: float  # most that torch's allocator had of the device
+    outside: float  # in use on the device beside that, at the end: its context, NCCL, other programs
+
+    @property
+    def peak(self) -> float:
+        """Most at once in the step."""
+        return max(self.passes, self.update)
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     loss: float  # per token that has a target, over all ranks
     tokens: int
@@ -44,6 +62,7 @@ class StepResult:
     planned: Planned | None = None  # None: before the run
     learning_rate: float = 0.0
     grad_norm: float | None = None  # before clipping; None: nobody asked
+    memory: tuple[RankMemory, ...] = ()  # of each rank, kept as `measured` is; none on the CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +84,4 @@ class RunResult:
     machine: str  # for labels
     torch: str  # its version
     ended: Ended = "steps"
+    before: int = 0  # steps that the checkpoint had behind it with which the run went on

@@ -29,6 +29,8 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         require_writable(options.metrics, "--metrics")
     if options.save is not None:
         require_folder(options.save, f"--save {options.save}")
+    if options.memory_snapshot is not None:
+        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
     with located(name):
         kind = require_machine(plan, plan.size)
     from planner.runtime.worker import body

@@ -11,6 +11,7 @@ from planner.errors import InputError
 from planner.launch.worker import Kind
 from planner.plan.expand import expand
 from planner.plan.model import Plan
+from planner.runtime.checkpoint import require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
@@ -31,19 +32,21 @@ def require_runnable(plan: Plan, options: RunOptions) -> None:
     with located(name):
         require_known(plan)
     require_models(plan, options, name)
-    if options.save is not None:
-        from planner.runtime.saving import require_saving
-
-        require_saving(plan, options.save)
+    if options.save is not None and options.save.exists() and not options.save.is_dir():
+        fix = "name a folder, or a path where nothing is"
+        raise InputError("this is no folder", where=f"--save {options.save}", fix=fix)
 
 
 def require_at_once(plan: Plan, options: RunOptions) -> None:
     """The same, of what is told in no time."""
     require_options(options)
     options.count(plan)
+    require_same_run(plan, options)
     with located(options.source or plan.name):
         require_supported(plan)
         require_driver(plan)
+    if options.memory_snapshot is not None and plan_kind(plan) == "cpu":
+        raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
 
 
 def require_options(options: RunOptions) -> None:
@@ -55,6 +58,10 @@ def require_options(options: RunOptions) -> None:
     if options.dtype == "fp8":
         raise InputError(FP8, where="--dtype", fix="bf16")
     require_training(options.training)
+    if options.save_every is not None and options.save_every < 1:
+        raise InputError(f"every {options.save_every} steps is never", where="--save-every", fix="1, or more")
+    if options.save_every is not None and options.save is None:
+        raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
     if options.max_seconds is not None and not options.max_seconds > 0:
         raise InputError(f"no run lasts {options.max_seconds} s", where="--max-time", fix="such as 10m")
 
@@ -99,6 +106,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     from planner.models.data import check_batch
     from planner.models.pretrained import require_weights
     from planner.models.tokens import TokenFolder, source_of
+    from planner.runtime.resuming import require_tensors
 
     source = source_of(options.data, options.seed)
     for module, spec in plan.uses.models.items():
@@ -117,6 +125,8 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
             message = f"weights are of one decoder, the plan has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
         require_weights(decoders[0], options.weights)
+    if options.resume is not None:
+        require_tensors(options.resume)
 
 
 def plan_kind(plan: Plan) -> Kind:

@@ -15,18 +15,16 @@ syncs.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from planner.launch.groups import Groups
 from planner.models.build import build
 from planner.models.held import Held, Part, Split, expert_names, splits_of
-from planner.models.pretrained import first_weights
+from planner.models.pretrained import First, first_weights
 from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
 from planner.plan.model import Layout
 from planner.runtime import fsdp
@@ -60,12 +58,12 @@ class Stage:
         self.piles = False  # whether gradients of other micro-batches wait for those of weights
         self.settled = False  # whether gradients are summed over ranks with the same parameters (settle.py)
 
-    def materialise(self, groups: Groups, seed: int, weights: Path | None = None) -> None:
+    def materialise(self, groups: Groups, first: First) -> None:
         """Spread it over its ranks, and give it its first weights: those of a checkpoint, or drawn ones."""
         if not self.alone:
             self.spread_all(groups)
         self.network.to_empty(device=self.clock.device)
-        first_weights(self.network, self.spec, seed, weights)
+        first_weights(self.network, self.spec, first)
         self.shards = dict(self.network.named_parameters())  # the network shows others while it is gathered
         if self.once:
             self.gather()
@@ -159,12 +157,12 @@ class Stage:
         return all(ranks[0] == self.clock.rank for ranks in over(self.layout, self.clock.rank))
 
     def weights(self) -> dict[str, Tensor]:
-        """Of this rank's part of every parameter, gathered from those that share it."""
-        return {name: whole(parameter) for name, parameter in self.shards.items()}
+        """By parameter, as this rank holds them: its shard of its part."""
+        return {**self.shards}
 
     def gradients(self) -> dict[str, Tensor]:
-        found = {name: parameter.grad for name, parameter in self.shards.items()}
-        return {name: whole(gradient) for name, gradient in found.items() if gradient is not None}
+        """The same, of those that there are."""
+        return {name: shard.grad for name, shard in self.shards.items() if shard.grad is not None}
 
 
 def held(layout: Layout, layers: Layers, rank: int) -> Held:
@@ -182,8 +180,3 @@ def held(layout: Layout, layers: Layers, rank: int) -> Held:
 def expert_units(network: nn.Module) -> list[nn.Module]:
     """Modules whose parameters are experts."""
     return [module for module in network.modules() if getattr(module, "are_experts", False)]
-
-
-def whole(tensor: Any) -> Tensor:
-    gathered: Tensor = tensor.detach()
-    return gathered.full_tensor() if isinstance(gathered, DTensor) else gathered

@@ -43,16 +43,16 @@ class Upcoming:
 
 
 @contextmanager
-def upcoming(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[Iterator[Upcoming]]:
-    """The steps of a run, one by one, the same on every rank."""
+def upcoming(worker: Worker, plan: Plan, options: RunOptions, first: int = 0) -> Iterator[Iterator[Upcoming]]:
+    """The steps of a run from the `first`, one by one, the same on every rank."""
     count, folder = options.count(plan), options.steps_folder(plan)
     own = [Upcoming(expand(plan, number)) for number in range(len(plan.steps))]
     if folder is None:
-        yield (own[number % len(own)] for number in range(count))
+        yield (own[number % len(own)] for number in range(first, count))
         return
     inbox = Inbox(worker, plan, folder)
-    with inbox.opened():
-        yield inbox.steps(own, count)
+    with inbox.opened(first):
+        yield inbox.steps(own, first, count)
         inbox.settle()
 
 
@@ -70,25 +70,26 @@ class Inbox:
         self.fetching: Fetching | None = None
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
-        """On the first rank: nobody else takes from the folder, and nothing has been taken."""
+    def opened(self, first: int) -> Iterator[None]:
+        """On the first rank: nobody else takes from the folder, and nothing has been taken but what came before."""
         if not self.first:
             yield
             return
         with hold(self.slots.folder / RUN_LOCK, "another run takes steps from this folder"):
-            self.slots.rewind()
+            self.slots.rewind(first)
             yield
 
-    def steps(self, own: list[Upcoming], count: int) -> Iterator[Upcoming]:
+    def steps(self, own: list[Upcoming], first: int, count: int) -> Iterator[Upcoming]:
         """While one step is worked on, the next one is fetched."""
-        yield from own[:-1]
-        step = own[-1]
-        for number in range(len(own), count):
-            self.fetching = Fetching(self, number)
+        self.ask(first, own, count)
+        for number in range(first, count):
+            step = self.fetching.result() if self.fetching else own[number]
+            self.ask(number + 1, own, count)
             yield step
-            step = self.fetching.result()
-        self.fetching = None
-        yield step
+
+    def ask(self, number: int, own: list[Upcoming], count: int) -> None:
+        """For a step, if it is one of the folder's."""
+        self.fetching = Fetching(self, number) if len(own) <= number < count else None
 
     def settle(self) -> None:
         """A run that ends early needs no further step, be it late or wrong: the others hear so from the first rank, if

@@ -1,26 +1,40 @@
-"""Parameters and gradients put together again from the parts that ranks hold, on the first rank."""
+"""Parameters, gradients and optimizer states put together again from the parts that ranks hold, on the first rank: one
+at a time, so that no rank needs memory for more than the largest.
+"""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
 from planner.models.held import Split, part_of, whole_shape
+from planner.models.safetensors import Described
 from planner.runtime.local import Local
 from planner.runtime.stage import Stage
 
 Wholes = dict[str, dict[str, Tensor]]  # module → parameter → all of it
+Read = Callable[[Stage], Mapping[str, Tensor]]  # of what a rank holds: parts, or shards of parts, by parameter
 APART = 1e-6  # of its norm, by which ranks that all have a part may differ: some roundings of float32
 
 
 class Piece(NamedTuple):
-    """A rank's part of one parameter."""
+    """A rank's part of one tensor."""
 
     splits: tuple[Split, ...]
     values: Tensor
+
+
+class Coming(NamedTuple):
+    """A part that a rank will send."""
+
+    splits: tuple[Split, ...]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
 
 
 def weights(local: Local) -> Wholes:
@@ -31,48 +45,99 @@ def gradients(local: Local) -> Wholes:
     return assembled(local, Stage.gradients)
 
 
-def assembled(local: Local, read: Callable[[Stage], dict[str, Tensor]]) -> Wholes:
-    """On the first rank; nothing on the others. Every rank calls it."""
-    own = {
-        module: {
-            name: Piece(stage.splits.get(name, ()), values.cpu())
+def assembled(local: Local, read: Read) -> Wholes:
+    """All at once, on the first rank; nothing on the others. Every rank calls it."""
+    found = {module: dict(Turns(local, module, read)) for module in local.plan.layouts}
+    return {module: tensors for module, tensors in found.items() if tensors}
+
+
+class Turns:
+    """The tensors of a module in the order of their names, whole on the first rank; on the others there are none, and
+    to go through them is to send what they have. Every rank makes it and goes through it once.
+    """
+
+    def __init__(self, local: Local, module: str, read: Read) -> None:
+        self.module, self.rank, self.device = module, local.worker.rank, local.worker.device
+        stages = local.stages.get(module, ())
+        self.own = {name: tensor for stage in stages for name, tensor in read(stage).items()}
+        told = {
+            name: Coming(stage.splits.get(name, ()) if tensor.dim() else (), tuple(tensor.shape), tensor.dtype)
             for stage in stages
-            for name, values in read(stage).items()
+            for name, tensor in read(stage).items()
             if stage.tells(name)
         }
-        for module, stages in local.stages.items()
-    }
+        self.told = gathered(told)
+
+    @property
+    def described(self) -> dict[str, Described]:
+        """On the first rank, each tensor as it will come."""
+        each = {name: coming for of_rank in self.told.values() for name, coming in of_rank.items()}
+        return {
+            name: Described(each[name].dtype, tuple(whole_shape(each[name].shape, each[name].splits)))
+            for name in sorted(each)
+        }
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Raises RunFailed where ranks differ in what all of them have."""
+        for name in sorted({*self.own, *(name for told in self.told.values() for name in told)}):
+            values = whole(self.own[name]) if name in self.own else None  # all who share it do so now
+            if self.rank == 0:
+                yield name, together(f"{self.module}.{name}", self.pieces(name, values))
+            elif name in self.told[self.rank] and values is not None:
+                dist.send(values.to(self.device).contiguous(), 0)
+
+    def send(self) -> None:
+        """On a rank that is not the first."""
+        deque(self, maxlen=0)
+
+    def pieces(self, name: str, own: Tensor | None) -> Iterator[tuple[int, Piece]]:
+        """From rank after rank: each sends when it is its turn."""
+        for rank, told in self.told.items():
+            if name not in told:
+                continue
+            coming = told[name]
+            if rank == 0 and own is not None:
+                yield rank, Piece(coming.splits, own.cpu())
+            else:
+                values = torch.empty(coming.shape, dtype=coming.dtype, device=self.device)
+                dist.recv(values, rank)
+                yield rank, Piece(coming.splits, values.cpu())
+
+
+def gathered(own: dict[str, Coming]) -> dict[int, dict[str, Coming]]:
+    """Of all ranks on the first; on another its own."""
     if dist.get_rank():
         dist.gather_object(own)
-        return {}
-    found: list[dict[str, dict[str, Piece]]] = [{}] * dist.get_world_size()
+        return {dist.get_rank(): own}
+    found: list[dict[str, Coming]] = [{}] * dist.get_world_size()
     dist.gather_object(own, found)
-    return together(found)
+    return dict(enumerate(found))
 
 
-def together(found: Sequence[Mapping[str, Mapping[str, Piece]]]) -> Wholes:
-    """Of all ranks' parts, by module and parameter. Raises RunFailed where ranks differ in what all of them have."""
-    wholes: Wholes = {}
-    told: dict[tuple[str, str, tuple[Split, ...]], tuple[int, Tensor]] = {}
-    for rank, of_rank in enumerate(found):
-        for module, pieces in of_rank.items():
-            for name, piece in pieces.items():
-                first, values = told.setdefault((module, name, piece.splits), (rank, piece.values))
-                if first == rank:
-                    put(wholes.setdefault(module, {}), name, piece)
-                elif differ(values, piece.values):
-                    raise RunFailed(
-                        f"`{module}.{name}` is one on rank {first} and another on rank {rank}; they should be the same",
-                        fix="this is a bug of the runtime, please report it",
-                    )
-    return wholes
+def whole(tensor: Any) -> Tensor:
+    """This rank's part, from the shards of it."""
+    found: Tensor = tensor.detach()
+    return found.full_tensor() if isinstance(found, DTensor) else found
 
 
-def put(wholes: dict[str, Tensor], name: str, piece: Piece) -> None:
-    """A part where it belongs."""
-    shape = whole_shape(piece.values.shape, piece.splits)
-    whole = wholes.setdefault(name, torch.empty(shape, dtype=piece.values.dtype))
-    part_of(whole, piece.splits).copy_(piece.values)
+def together(name: str, pieces: Iterable[tuple[int, Piece]]) -> Tensor:
+    """Of all ranks' parts. Raises RunFailed where ranks differ in what all of them have."""
+    made: Tensor | None = None
+    first: dict[tuple[Split, ...], int] = {}
+    for rank, (splits, values) in pieces:
+        if made is None:
+            made = torch.empty(whole_shape(values.shape, splits), dtype=values.dtype)
+        place = part_of(made, splits)
+        if splits not in first:
+            first[splits] = rank
+            place.copy_(values)
+        elif differ(place, values):
+            raise RunFailed(
+                f"`{name}` is one on rank {first[splits]} and another on rank {rank}; they should be the same",
+                fix="this is a bug of the runtime, please report it",
+            )
+    assert made is not None, "somebody has it"
+    return made
 
 
 def differ(one: Tensor, other: Tensor) -> bool:

@@ -11,6 +11,7 @@ from planner.launch.worker import Worker, joined
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.runtime.checkpoint import steps_done
 from planner.runtime.clock import Clock
 from planner.runtime.ending import Ending
 from planner.runtime.executor import Executor, RankStep
@@ -18,12 +19,13 @@ from planner.runtime.local import Local
 from planner.runtime.machine import machine
 from planner.runtime.metrics import Note, noting
 from planner.runtime.norm import Norm
-from planner.runtime.optimizers import optimizers, set_rate
+from planner.runtime.optimizers import optimizers, set_rate, take_up
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
 from planner.runtime.result import Ended, Planned, RunResult, StepResult
 from planner.runtime.saving import save
+from planner.runtime.snapshot import Snapshot, snapshot
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
 
@@ -43,21 +45,27 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """Every step, in a world that has been joined."""
     ending = Ending(worker, options.max_seconds)
     with ending.listening():
-        return trained(prepare(worker, plan, options), options, ending)
+        taking = snapshot(worker, options.memory_snapshot)
+        with taking.taken():
+            return trained(prepare(worker, plan, options), options, ending, taking)
 
 
-def trained(executor: Executor, options: RunOptions, ending: Ending) -> RunResult | None:
+def trained(executor: Executor, options: RunOptions, ending: Ending, taking: Snapshot) -> RunResult | None:
     """Step by step, until there are no more, or all ranks agree to end."""
     worker, plan = executor.worker, executor.local.plan
     ended: Ended = "steps"
     warm_up(executor, plan, expand(plan))
+    before = steps_done(options)
+    if options.resume is not None:  # behind the warm-up, which leaves states as new
+        take_up(executor.local, executor.optimizers, options.resume)
     reference = Reference(executor.local, options) if options.verify else None
-    verified_steps = len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
+    verified_steps = before + len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
     of, done = options.count(plan), []
-    with upcoming(worker, plan, options) as steps, noted(worker, options) as note:
-        for number, coming in enumerate(steps):
+    with upcoming(worker, plan, options, before) as steps, noted(worker, options) as note:
+        for number, coming in enumerate(steps, before):
             rate = options.training.rate(number, of)
             set_rate(executor.optimizers, rate)
+            taking.step(last=options.max_seconds is not None or number == of - 1)
             verifier = reference if number < verified_steps else None
             step = one_step(executor, coming, verifier, number + 1, keeps(number, of, plan, options))
             if step:
@@ -66,14 +74,15 @@ def trained(executor: Executor, options: RunOptions, ending: Ending) -> RunResul
                 note(number + 1, done[-1])
                 worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
             ended = ending.agreed()
+            if options.save is not None and options.saves(number + 1, ended != "steps" or number + 1 == of):
+                save(executor, options.save, number + 1)
             if ended != "steps":
                 break
-        if options.save is not None:
-            save(executor.local, options.save)
     if worker.rank:
         return None
     verified = reference.worst if reference else None
-    return RunResult(tuple(done), verified, plan.size, machine(worker.device, plan.size), torch.__version__, ended)
+    there = machine(worker.device, plan.size)
+    return RunResult(tuple(done), verified, plan.size, there, torch.__version__, ended, before)
 
 
 def keeps(number: int, of: int, plan: Plan, options: RunOptions) -> bool:
@@ -84,7 +93,7 @@ def keeps(number: int, of: int, plan: Plan, options: RunOptions) -> bool:
 def forget(done: list[StepResult]) -> None:
     """The records of the step that is no longer among the last."""
     if len(done) > MEASURED_STEPS:
-        done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=())
+        done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=(), memory=())
 
 
 def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
@@ -125,7 +134,8 @@ def one_step(
         tokens=sum(rank.tokens for rank in ranks),
         seconds=max(rank.seconds for rank in ranks),
         measured=tuple(records([rank.passes for rank in ranks])),
-        peak_bytes=tuple(rank.peak_bytes for rank in ranks),
+        peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
+        memory=tuple(rank.memory for rank in ranks if rank.memory),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planned=None if coming.planned_s is None else Planned(coming.planned_s, waited),
     )

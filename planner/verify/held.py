@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable
 
-from planner.costs.memory import activation_bytes, memory_cap, state_bytes
+from planner.costs.memory import activation_bytes, lasting_bytes, memory_cap, state_bytes, updating_bytes
 from planner.costs.pricing import Pricing
 from planner.orders.timing import ROUNDING
 from planner.plan.mesh import stage_ranks
-from planner.plan.model import Plan
+from planner.plan.model import Layout, Plan
 from planner.plan.task import Task
+from planner.specs.accounting import Accounting
 from planner.specs.cluster import kind_of
+from planner.specs.model import Module
 from planner.verify.offloaded import offloading_of
 
 
@@ -32,10 +34,26 @@ def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
 
 def states(plan: Plan) -> Callable[[int], float]:
     """Bytes of weights, gradients and optimizer states on a rank."""
+    return by_rank(plan, state_bytes)
+
+
+def lasting(plan: Plan) -> Callable[[int], float]:
+    """Of these, what stays on a rank from step to step."""
+    return by_rank(plan, lasting_bytes)
+
+
+def updating(plan: Plan) -> Callable[[int], float]:
+    """Bytes on a rank beside what stays, while the optimizer works."""
+    return by_rank(plan, updating_bytes)
+
+
+def by_rank(plan: Plan, count: Callable[[Module, Layout, Accounting, int], float]) -> Callable[[int], float]:
+    """What the stages of all modules have on a rank, where `count` is of one stage."""
     on_rank: Counter[int] = Counter()
     for name, layout in plan.layouts.items():
         for stage in range(layout.mesh.get("pp", 1)):
-            on_rank.update(dict.fromkeys(stage_ranks(layout, stage), stage_states(plan, name, stage)))
+            held = int(count(plan.uses.models[name], layout, plan.uses.prices.accounting, stage))
+            on_rank.update(dict.fromkeys(stage_ranks(layout, stage), held))
     return lambda rank: float(on_rank[rank])
 
 

@@ -40,16 +40,26 @@ def test_every_option_arrives(plan, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     options = told(
         plan, "--learning-rate=0.5", "--schedule=cosine", "--warmup=3", "--clip=2", "--betas", "0.8", "0.9",
-        "--weight-decay=0.3", "--max-time=1h30m", "--metrics=m.jsonl",
+        "--weight-decay=0.3", "--max-time=1h30m", "--metrics=m.jsonl", "--memory-snapshot=seen",
     )  # fmt: skip
     assert options.training == Training(0.5, "cosine", 3, 2.0, (0.8, 0.9), 0.3)
     assert options.max_seconds == 5400
     assert options.metrics == tmp_path / "m.jsonl"
+    assert options.memory_snapshot == tmp_path / "seen"
 
 
 def test_without_options_training_is_as_usual(plan):
     options = told(plan)
     assert (options.training, options.max_seconds, options.metrics) == (Training(), None, None)
+    assert options.memory_snapshot is None
+
+
+def test_folders_of_checkpoints_arrive_from_where_the_run_was_started(plan, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    options = told(plan, "--save=out", "--save-every=3", "--resume=in")
+    assert (options.save, options.save_every, options.resume) == (tmp_path / "out", 3, tmp_path / "in")
+    options = told(plan)
+    assert (options.save, options.save_every, options.resume) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What `planner run` says when a run is over, and how it ends."""
 
 import json
+import re
 import signal
+from dataclasses import asdict, replace
 
 import pytest
 from typer.testing import CliRunner
@@ -10,11 +12,12 @@ from planner import pipeline
 from planner.cli.app import app, interrupted
 from planner.errors import InputError, RunFailed
 from planner.files import write
-from planner.ledger import Kind
+from planner.ledger import Kind, Used
 from planner.pipeline import Ran
 from planner.runtime.options import Progress
-from planner.runtime.result import Verified
+from planner.runtime.result import RankMemory, Verified
 from planner.runtime.tolerance import BOUNDS
+from planner.units import GIB
 from tests.plans import sharded_plan
 
 runner = CliRunner()
@@ -85,6 +88,25 @@ def test_without_prices_nothing_is_predicted(outcome):
     assert done.exit_code == 0 and "nothing is predicted" in done.stdout and "nothing predicted" in done.stdout
     row = next(line for line in done.stdout.splitlines() if line.startswith("forward"))
     assert row.split() == ["forward", "1.00", "s"]
+
+
+def test_memory_is_said_where_it_was_counted(outcome):
+    measured = RankMemory(2 * GIB, 5 * GIB, 3 * GIB, 6 * GIB, GIB // 2)
+    half = RankMemory(GIB, 2.5 * GIB, 2 * GIB, 3 * GIB, 0)
+    ranks = (Used(0, replace(measured, passes=4 * GIB), None), Used(1, measured, half))
+    said = outcome(ran(memory=ranks)).stdout
+    assert "rank 1, the fullest of 2" in said
+    rows = {line[:23].strip(): re.split(r"\s{2,}", line[23:].strip()) for line in said.splitlines()}
+    assert rows["passes, on top of it"] == ["1.5 GiB", "3.0 GiB", "2.00", "2.0 GiB – 3.0 GiB"]
+    assert rows["outside of the allocator"[:23]][-2:] == ["512.0 MiB", "512.0 MiB – 512.0 MiB"]
+    shown = json.loads(outcome(ran(memory=ranks), "--json").stdout)["memory_bytes"]
+    assert [rank["rank"] for rank in shown] == [0, 1] and shown[0]["predicted"] is None
+    assert shown[1]["measured"] == asdict(measured) and shown[1]["predicted"] == asdict(half)
+
+
+def test_memory_that_was_not_counted_has_no_table(outcome):
+    assert "allocator" not in outcome(ran()).stdout
+    assert json.loads(outcome(ran(), "--json").stdout)["memory_bytes"] is None
 
 
 def never(on_progress):

@@ -106,7 +106,7 @@ def test_what_is_not_of_this_model(tmp_path):
     write(tmp_path / ONE, stored | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(4)})
     require_weights(spec, tmp_path)
     write(tmp_path / ONE, stored | {norm: torch.zeros(31)})
-    with pytest.raises(InputError, match="makes"):
+    with pytest.raises(InputError, match=r"`norm.weight` is \[31\], the model has \[32\]"):
         load_weights(network(spec), spec, tmp_path)
 
 

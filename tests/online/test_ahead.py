@@ -208,3 +208,12 @@ def test_sidecars_hold_the_clock_and_steps_do_not(tmp_path):
         made.append((slot / STEP).read_bytes())
         assert spent(ahead, 2).seconds > 0
     assert made[0] == made[1]
+
+
+def test_a_run_that_goes_on_is_planned_from_where_it_does(tmp_path):
+    ahead = ahead_of(tmp_path, head_of(tmp_path))
+    assert ahead.advance() and ahead.slots.offered(1)  # nobody has said yet
+    ahead.slots.rewind(7)
+    exhaust(ahead)
+    assert sorted(ahead.drafts) == [7, 8, 9, 10]
+    assert (offered(ahead, 7).number, offered(ahead, 7).first_row) == (7, 24 * 7)

@@ -10,7 +10,7 @@ from planner.launch.worker import joined
 from planner.models.safetensors import Checkpoint
 from planner.runtime import RunOptions
 from planner.runtime.runnable import require_runnable
-from planner.runtime.saving import require_saving
+from planner.runtime.saving import decoder_of
 from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.specs.base import changed
@@ -55,21 +55,24 @@ def test_another_run_goes_on_from_it_however_it_is_spread(runs):
 
 
 @pytest.mark.slow
-def test_the_folder_holds_the_model_and_nothing_else(runs):
+def test_the_folder_holds_the_model_and_the_checkpoint(runs):
     _, folder = runs
     for name in PLANS:
-        assert {path.name for path in (folder / name).iterdir()} == {"config.json", "model.safetensors"}
+        found = {path.name for path in (folder / name).iterdir()}
+        assert found == {"config.json", "model.safetensors", "checkpoint.yaml", "states-a"}
         config = json.loads((folder / name / "config.json").read_text())
         assert (config["num_hidden_layers"], config["hidden_size"]) == (LLAMA.layers, LLAMA.hidden)
         assert "model.layers.1.self_attn.q_proj.weight" in Checkpoint(folder / name).entries
 
 
-def test_what_has_no_such_form_is_refused_before_training(tmp_path):
+def test_what_cannot_be_a_folder_is_refused_before_training(tmp_path):
     require_runnable(PLANS["stages"], RunOptions(save=tmp_path / "new"))
     assert not (tmp_path / "new").exists()
-    with pytest.raises(InputError, match="the plan has 2 modules") as refused:
-        require_saving(encoder_plan(), tmp_path)
-    assert refused.value.where == "--save" and refused.value.fix
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="no folder"):
         require_runnable(PLANS["stages"], RunOptions(save=tmp_path / "file"))
+
+
+def test_of_one_decoder_alone_there_is_a_form_that_others_read():
+    assert decoder_of(PLANS["stages"]) == decoder_of(encoder_plan()) == "llm"
+    assert decoder_of(spread(1, changed(LLAMA, sinks=True), mesh={"dp": 1}, rows=[[(0,)]])) is None

@@ -24,6 +24,7 @@ from planner.runtime import RunOptions, StepResult, Training, run, whole
 from planner.runtime import worker as executing
 from planner.runtime.ending import Ending
 from planner.runtime.metrics import noting
+from planner.runtime.snapshot import snapshot
 from planner.runtime.worker import MEASURED_STEPS, prepare, train, trained
 from planner.specs.base import changed
 from planner.specs.parts import Experts
@@ -94,7 +95,7 @@ def trained_here(worker, plans, options):
     with joined(worker, timeout_s=60):
         for name, plan in plans.items():
             executor = prepare(worker, plan, options)
-            result = trained(executor, options, Ending(worker, None))
+            result = trained(executor, options, Ending(worker, None), snapshot(worker, None))
             found = whole.weights(executor.local)  # as arrays: a tensor would be a file that its process has to keep
             results[name] = result, {name: values.numpy() for of in found.values() for name, values in of.items()}
     return results
@@ -190,6 +191,7 @@ def test_metrics_are_lines_that_agree_with_the_results(results):
             "seconds": step.seconds,
             "tokens_per_s": step.tokens / step.seconds,
             "peak_bytes": None,
+            "memory_bytes": None,
         }
 
 

@@ -18,7 +18,7 @@ from planner.files.lock import held, hold
 from planner.files.slots import TAKEN, Slots
 from planner.launch.processes import launch
 from planner.launch.worker import joined
-from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK, Head
+from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK, STEP, Head, StepFile
 from planner.runtime import RunOptions, upcoming
 from tests.online.small import FILE, ahead_of, head_of
 
@@ -56,6 +56,21 @@ def test_waiting_for_an_effort_trains_the_same_every_time(tmp_path):
         made.append([(tmp_path / head.then.folder / TAKEN / str(n) / "step.yaml").read_bytes() for n in (1, 2, 3)])
         assert len(ran.losses) == 4
     assert made[0] == made[1]
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
+    head = head_of(tmp_path)
+    pipeline.run(head, RunOptions(steps=3, base=tmp_path, save=tmp_path / "saved"), lambda _: None)
+    heard = []
+    ran = pipeline.run(head, RunOptions(steps=5, verify=True, base=tmp_path, resume=tmp_path / "saved"), heard.append)
+    assert [(p.step, p.of) for p in heard] == [(4, 5), (5, 5)]
+    assert len(ran.losses) == len(ran.timelines) == len(ran.planned) == 2
+    taken = tmp_path / head.then.folder / TAKEN
+    assert [files.read(taken / str(n) / STEP, StepFile).first_row for n in (3, 4)] == [24 * 3, 24 * 4]
+    assert sorted(os.listdir(taken)) == ["2", "3", "4"] and not os.listdir(taken / "2")  # it stands for those before
+    items = [Head(head).read(taken / str(n)).uses.items["llm"] for n in (3, 4)]
+    assert (ran.verified.steps, ran.verified.items) == (2, sum(map(len, items)))
 
 
 @pytest.mark.slow

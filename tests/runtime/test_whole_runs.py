@@ -58,7 +58,10 @@ def test_a_run_on_a_gpu(dtype, allowed):
     assert result.verify.grad_rel_err <= allowed
     assert result.machine.startswith("1 x ")
     for step in result.steps:
-        assert step.peak_bytes[0] > 0
+        (memory,) = step.memory
+        assert step.peak_bytes[0] == memory.peak
+        assert 0 < memory.held < memory.passes and memory.held <= memory.update
+        assert memory.peak <= memory.reserved and memory.outside > 0
         assert 0 < sum(m.end - m.start for m in step.measured) <= step.seconds
 
 
@@ -100,6 +103,7 @@ def test_under_torchrun_the_first_rank_prints_json(tmp_path):
     assert (first["step"], second["step"], second["of"]) == (1, 2, 2)
     assert summary["losses"] == [first["loss"], second["loss"]]
     assert summary["verify"]["grad_rel_err"] <= 1e-12
+    assert (summary["peak_bytes"], summary["memory_bytes"]) == ([None, None], None)
 
 
 def one_rank(path, world_size):

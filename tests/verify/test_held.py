@@ -9,7 +9,8 @@ from planner.costs.pricing import pricing_of
 from planner.orders import even
 from planner.orders.timing import fits, held_peak
 from planner.plan.expand import expand
-from planner.verify.held import activations, cap_of, exceeds, stage_states, states
+from planner.specs.base import changed
+from planner.verify.held import activations, cap_of, exceeds, lasting, stage_states, states, updating
 from planner.verify.pipelined import pipelines
 from tests.replica_plans import replicas
 from tests.verify.priced import priced
@@ -39,3 +40,12 @@ def test_a_stage_has_the_room_that_states_leave_and_holds_what_the_simulator_cou
     forwards = [task for task in tasks if task.phase == "F"]
     counted = sorted(held for each in pipelines(plan, pricing, tasks) for row in each.pipeline.held for held in row)
     assert counted == sorted(left(task) for task in forwards)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_stays_and_what_an_update_takes_are_the_states_where_nothing_is_gathered_or_copied(dtype):
+    plan = priced(replicas([[0, 1], [2, 0]], pp=2))
+    plan = changed(plan, layouts={name: changed(each, dtype=dtype, zero=1) for name, each in plan.layouts.items()})
+    stays, beside, whole = lasting(plan), updating(plan), states(plan)
+    for rank in range(plan.size):
+        assert 0 < beside(rank) < stays(rank) and stays(rank) + beside(rank) == pytest.approx(whole(rank), abs=2)

@@ -1,0 +1,52 @@
+"""What a plan has for each part of a GPU's memory, and which step of a run stands beside it."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner.ledger.memory import holds_most, parts, predicted, used
+from planner.runtime import RankMemory
+from planner.units import GIB
+from planner.verify.held import states
+from planner.verify.score import score
+from tests.replica_plans import replicas
+from tests.verify.priced import priced
+
+PLAN = priced(replicas([[0, 1], [2, 0]], pp=2))
+SCORE = score(PLAN)
+
+
+def test_a_prediction_is_made_of_what_the_plan_is_judged_by():
+    (device,) = PLAN.uses.devices.values()
+    share = PLAN.uses.prices.accounting.fragmentation
+    for rank, memory in enumerate(predicted(PLAN, SCORE)):
+        assert memory.passes == SCORE.memory.peaks[rank]
+        assert 0 < memory.held < states(PLAN)(rank) < memory.passes
+        assert memory.held < memory.update
+        assert memory.reserved == pytest.approx(memory.peak * (1 + share))
+        assert memory.outside == device.reserved_gib * GIB
+
+
+def test_parts_add_up_to_what_torch_counts():
+    memory = RankMemory(held=10, passes=25, update=30, reserved=36, outside=5)
+    one, *_ = used(PLAN, [([memory] * PLAN.size, None)])
+    held, passes, update, most, reserved, outside = (part.measured for part in parts(one))
+    assert held + max(passes, update) == most and most + reserved == memory.reserved
+    assert (held + passes, held + update, outside) == (memory.passes, memory.update, memory.outside)
+    assert {part.predicted for part in parts(one)} == {None}
+
+
+def test_every_rank_stands_in_the_step_in_which_it_held_most():
+    steps = [[RankMemory(1, 10 + (rank + step) % 3, 5, 20, 0) for rank in range(PLAN.size)] for step in range(3)]
+    ranks = used(PLAN, [(steps[0], SCORE), ((), SCORE), (steps[1], None), (steps[2], SCORE)])
+    assert [one.rank for one in ranks] == [*range(PLAN.size)]
+    for one in ranks:
+        assert one.measured.passes == 12
+        assert one.predicted == (None if one.rank % 3 == 1 else predicted(PLAN, SCORE)[one.rank])  # of the second step
+    least = [replace(one, measured=replace(one.measured, update=one.rank)) for one in ranks]
+    most = replace(least[2], measured=replace(least[2].measured, update=99))
+    assert holds_most([*least[:2], most, *least[3:]]) is most
+
+
+def test_nothing_counted_is_nothing_said():
+    assert used(PLAN, [((), SCORE), ((), None)]) == () == used(PLAN, [])

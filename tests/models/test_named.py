@@ -1,0 +1,81 @@
+"""A file of whole parameters fills any part of a module, bit by bit, and one of another model fills none."""
+
+import pytest
+import torch
+
+from planner.errors import InputError
+from planner.models.build import build, init_weights
+from planner.models.held import Held, Part, part_of, splits_of
+from planner.models.named import load_named, require_named
+from planner.models.safetensors import Checkpoint, write
+from planner.specs.base import Layers, changed
+from planner.specs.model import Audio, Decoder, Vit
+from planner.specs.parts import Experts
+
+MOE = Decoder(
+    layers=2, hidden=16, heads=4, kv_heads=2, ffn=24, vocab=20, bias="all", moe=Experts(experts=4, topk=2, ffn=8)
+)
+SPECS = {
+    "experts": MOE,
+    "vit": Vit(layers=2, hidden=16, heads=4, ffn=24, patch=2, merge=2, out=12),
+    "audio": Audio(layers=2, hidden=16, heads=4, ffn=24, mels=4, pool=2, out=12),
+}
+
+
+def saved(spec, file):
+    model = build(spec, dtype=torch.float64)
+    init_weights(model, 3)
+    weights = {name: parameter.detach() + 0.25 for name, parameter in model.named_parameters()}
+    write(file, weights)
+    return weights
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("of", [1, 2])
+def test_every_part_has_its_own(tmp_path, name, of):
+    spec, file = SPECS[name], tmp_path / "x.safetensors"
+    weights = saved(spec, file)
+    require_named(spec, file)
+    met = set()
+    for index in range(of):
+        part = Part(index, of)
+        for layer in range(2):
+            model = build(spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, ep=part))
+            load_named(model, file)
+            splits = splits_of(model)
+            for parameter, values in model.named_parameters():
+                assert torch.equal(values, part_of(weights[parameter], splits.get(parameter, ()))), parameter
+                met.add(parameter)
+    assert met == weights.keys()
+
+
+def test_another_model_s_file_is_refused(tmp_path):
+    file = tmp_path / "x.safetensors"
+    saved(MOE, file)
+    for other, says in (
+        (changed(MOE, vocab=22), r"`embedding.weight` is \[20, 16\], the model has \[22, 16\]"),
+        (changed(MOE, qk_norm=True), "the checkpoint has no `layers.0.attention.query_norm.weight`"),
+        (changed(MOE, layers=1), "the model has no `layers.1"),
+    ):
+        with pytest.raises(InputError, match=says) as refused:
+            require_named(other, file)
+        assert refused.value.where == str(file) and refused.value.fix
+    with pytest.raises(InputError, match="the model has"):
+        require_named(MOE, file, scalars=True)
+
+
+def test_what_is_mapped_is_what_is_read_and_the_file_s_own(tmp_path):
+    file = tmp_path / "x.safetensors"
+    made = {
+        "matrix": torch.arange(6.0, dtype=torch.float64).reshape(2, 3),
+        "number": torch.tensor(3.0),
+        "odd": torch.arange(3, dtype=torch.uint8),
+        "shifted": torch.arange(4, dtype=torch.float32),
+        "nothing": torch.empty(0, 2),
+    }
+    write(file, made)
+    found = Checkpoint(file)
+    for name, values in made.items():
+        assert torch.equal(found.mapped(name), values) and found.mapped(name).dtype == values.dtype
+    found.mapped("matrix").fill_(0)
+    assert torch.equal(found.read("matrix"), made["matrix"])

@@ -1,0 +1,168 @@
+"""A run goes on with a checkpoint of its own, or says before anything is launched why it cannot."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from planner import files
+from planner.errors import InputError
+from planner.models.build import build
+from planner.models.safetensors import write
+from planner.runtime import RunOptions
+from planner.runtime.checkpoint import INDEX, KINDS, differences, index_of, read_index, steps_done, tensors
+from planner.runtime.runnable import require_runnable
+from planner.runtime.training import Training
+from planner.specs.base import changed
+from planner.specs.token_rows import OFFSETS
+from tests.plans import sharded_plan
+from tests.runtime.test_resuming import PAIRS
+from tests.runtime.worlds import DECODER, spread
+
+PLAN = sharded_plan(2, [[(0, 2)], [(1, 2)]])
+OTHER = spread(2, PLAN.uses.models["llm"], mesh={"pp": 2}, zero=0, rows=[[(0, 1)]])
+TRAINING = Training(0.002, "cosine", warmup=3, clip=1.0, betas=(0.8, 0.9), decay=0.1)
+OPTIONS = RunOptions(steps=20, seed=7, training=TRAINING)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Of a run of 12 steps."""
+    spec = PLAN.uses.models["llm"]
+    shapes = {name: values.shape for name, values in build(spec, device=torch.device("meta")).named_parameters()}
+    for kind in KINDS:
+        values = {name: torch.zeros(() if kind == "step" else shape) for name, shape in shapes.items()}
+        write(tensors(tmp_path, "states-a", "llm", kind), values)
+    files.write(tmp_path / INDEX, index_of(PLAN, OPTIONS, 12, "states-a"))
+    return tmp_path
+
+
+def refused(plan, options):
+    with pytest.raises(InputError) as error:
+        require_runnable(plan, options)
+    assert error.value.fix
+    return error.value
+
+
+def test_the_same_run_goes_on_under_any_plan_of_its_model(folder):
+    for plan in (PLAN, OTHER):
+        require_runnable(plan, replace(OPTIONS, resume=folder, save=folder, save_every=2))
+    assert steps_done(replace(OPTIONS, resume=folder)) == 12 and steps_done(OPTIONS) == 0
+
+
+def test_the_index_is_read_as_it_was_written(folder):
+    assert read_index(folder) == index_of(PLAN, OPTIONS, 12, "states-a")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_plans_of_one_model_do_not_differ(tmp_path, name):
+    before, then = PAIRS[name]
+    files.write(tmp_path / INDEX, index_of(before, OPTIONS, 3, "states-b"))
+    assert [*differences(read_index(tmp_path), then, OPTIONS)] == []
+
+
+def test_data_is_the_same_wherever_it_lies(tmp_path):
+    for name, ends in (("a", [0, 4, 9]), ("b", [0, 4, 9]), ("other", [0, 5, 9])):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / OFFSETS, np.array(ends, dtype="int64"))
+    found = index_of(PLAN, replace(OPTIONS, data=tmp_path / "a"), 12, "states-a")
+    assert not [*differences(found, PLAN, replace(OPTIONS, data=tmp_path / "b"))]
+    for data in (tmp_path / "other", None):
+        assert [where for _, where, _ in differences(found, PLAN, replace(OPTIONS, data=data))] == ["--data"]
+
+
+@pytest.mark.parametrize("what", ["nothing", "folder", "weights"])
+def test_what_is_no_checkpoint(tmp_path, folder, what):
+    place = {"nothing": tmp_path / "none", "folder": tmp_path / "states-a", "weights": tmp_path}[what]
+    if what == "weights":
+        (folder / INDEX).unlink()
+    error = refused(PLAN, replace(OPTIONS, resume=place))
+    assert "this is no checkpoint" in error.message and error.where == f"--resume {place}"
+
+
+@pytest.mark.parametrize("text", ["", "format: planner.plan/1\n", "format: planner.checkpoint/1\nsteps: soon\n"])
+def test_an_index_that_is_none_is_shown_with_its_line(folder, text):
+    (folder / INDEX).write_text(text)
+    assert refused(PLAN, replace(OPTIONS, resume=folder)).where.startswith(f"{folder / INDEX}:")
+
+
+def with_model(**said):
+    return changed(PLAN, uses=changed(PLAN.uses, models={"llm": changed(PLAN.uses.models["llm"], **said)}))
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (with_model(vocab=80), "`llm.vocab` is 64 in the checkpoint and 80 in the plan"),
+        (with_model(norm_eps=1e-6), "`llm.norm_eps` is 1e-05 in the checkpoint and 1e-06 in the plan"),
+        (with_model(window=8), "`llm.window` is none in the checkpoint and 8 in the plan"),
+    ],
+)
+def test_another_model_is_named(folder, plan, says):
+    error = refused(plan, replace(OPTIONS, resume=folder))
+    assert (error.message, error.where) == (says, f"--resume {folder}")
+
+
+def test_other_modules_are_named(folder):
+    files.write(folder / INDEX, changed(read_index(folder), models={"llm": DECODER, "vit": DECODER}))
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert error.message == "the checkpoint has the modules llm, vit; the plan has llm"
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "fix"),
+    [
+        ({"seed": 8}, "--seed", "--seed 7"),
+        ({"learning_rate": 0.001}, "--learning-rate", "--learning-rate 0.002"),
+        ({"schedule": "linear"}, "--schedule", "--schedule cosine"),
+        ({"warmup": 0}, "--warmup", "--warmup 3"),
+        ({"clip": None}, "--clip", "--clip 1.0"),
+        ({"betas": (0.8, 0.95)}, "--betas", "--betas 0.8 0.9"),
+        ({"decay": 0.0}, "--weight-decay", "--weight-decay 0.1"),
+    ],
+)
+def test_training_that_would_go_on_otherwise_is_refused_with_what_it_was(folder, said, where, fix):
+    options = replace(OPTIONS, **said) if "seed" in said else replace(OPTIONS, training=replace(TRAINING, **said))
+    error = refused(PLAN, replace(options, resume=folder))
+    assert error.where == where and error.fix.startswith(f"{fix};")
+
+
+def test_what_was_not_said_is_to_be_left_out(folder):
+    files.write(folder / INDEX, index_of(PLAN, replace(OPTIONS, training=replace(TRAINING, clip=None)), 12, "states-a"))
+    assert refused(PLAN, replace(OPTIONS, resume=folder)).fix.startswith("leave --clip out;")
+
+
+def test_other_data_is_refused(folder):
+    files.write(folder / INDEX, changed(read_index(folder), data="0" * 16))
+    assert refused(PLAN, replace(OPTIONS, resume=folder)).where == "--data"
+
+
+def test_a_run_without_a_step_to_do_is_refused(folder):
+    error = refused(PLAN, replace(OPTIONS, resume=folder, steps=12))
+    assert error.where == "--steps" and error.fix.startswith("--steps 13,")
+    require_runnable(PLAN, replace(OPTIONS, resume=folder, steps=13))
+
+
+def test_weights_of_two_places_are_refused(folder):
+    assert refused(PLAN, replace(OPTIONS, resume=folder, weights=Path("elsewhere"))).where == "--weights"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_are_cut_off_missing_or_others_are_named(folder, kind):
+    path = tensors(folder, "states-a", "llm", kind)
+    there = path.read_bytes()
+    path.write_bytes(there[:-1])
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert "no safetensors file" in error.message and error.where == str(path)
+    path.unlink()
+    assert str(path) in refused(PLAN, replace(OPTIONS, resume=folder)).where
+    write(path, {"embedding.weight": torch.zeros(3)})
+    assert str(path) in refused(PLAN, replace(OPTIONS, resume=folder)).where
+
+
+@pytest.mark.parametrize(("said", "fix"), [({"save_every": 0, "save": Path("x")}, "1"), ({"save_every": 2}, "--save")])
+def test_saving_often_needs_a_number_and_a_place(said, fix):
+    error = refused(PLAN, RunOptions(**said))
+    assert error.where == "--save-every" and error.fix.startswith(fix)

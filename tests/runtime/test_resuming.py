@@ -1,0 +1,274 @@
+"""A run that is stopped goes on as if it had not been: the same losses, weights and states, under whatever plan."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from planner.launch.processes import launch
+from planner.launch.worker import joined
+from planner.models.safetensors import ONE, Checkpoint
+from planner.runtime import RunOptions, saving
+from planner.runtime import worker as executing
+from planner.runtime.checkpoint import INDEX, KINDS, read_index, tensors
+from planner.runtime.training import Training
+from planner.runtime.worker import train
+from planner.specs.base import changed
+from planner.specs.parts import Experts
+from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
+from tests.runtime.test_several_modules import joined as several
+from tests.runtime.worlds import DECODER, spread
+
+STEPS, CUT = 6, 3
+OPTIONS = RunOptions(steps=STEPS, seed=5, training=Training(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
+TIED = changed(DECODER, tied=True)
+MOE = changed(DECODER, bias="all", moe=Experts(experts=8, topk=2, ffn=16))
+
+
+def two_steps(plan, rows):
+    """A plan's first rows and its other ones as two steps: a run in the middle of them has a place in the data."""
+    step = plan.steps[0]
+    parts = (step.micro_batches[:rows], step.micro_batches[rows:])
+    return changed(plan, steps=tuple(changed(step, micro_batches=part) for part in parts))
+
+
+PARTED = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
+TOGETHER = [[(0, 1)]] * 4
+SHARDS = two_steps(spread(2, mesh={"dp": 2}, zero=3, rows=PARTED), 1)
+TIED_SHARDS = two_steps(spread(2, TIED, mesh={"dp": 2}, zero=2, rows=PARTED), 1)
+SEEING = two_steps(
+    several(
+        {"llm": layout("llm", range(2), mesh={"dp": 2}), "vit": layout("vit", range(2), mesh={"pp": 2})},
+        [
+            {"vit": {(0, 1): (0, 1, 2)}, "llm": {(0,): (0,), (1,): (1,)}},
+            {"vit": {(0, 1): (3,)}, "llm": {(0, 1): (2, 3)}},
+        ],
+    ),
+    1,
+)
+SEEING_APART = two_steps(
+    several(
+        {"llm": layout("llm", range(2), mesh={"tp": 2}), "vit": layout("vit", (1,), mesh={"dp": 1})},
+        [{"vit": {(1,): (0, 1, 2)}, "llm": {(0, 1): (0, 1)}}, {"vit": {(1,): (3,)}, "llm": {(0, 1): (2, 3)}}],
+    ),
+    1,
+)
+PAIRS = {
+    "the same plan": (SHARDS, SHARDS),
+    "tensors": (
+        two_steps(spread(2, mesh={"dp": 2}, zero=1, rows=PARTED), 1),
+        two_steps(spread(2, mesh={"tp": 2}, zero=1, rows=TOGETHER), 2),
+    ),
+    "stages": (SHARDS, two_steps(spread(2, mesh={"pp": 2}, zero=0, rows=TOGETHER), 2)),
+    "tied ends": (TIED_SHARDS, two_steps(spread(2, TIED, mesh={"pp": 2}, zero=1, rows=TOGETHER), 2)),
+    "experts": (
+        two_steps(spread(2, MOE, mesh={"dp": 2}, zero=1, experts={"ep": 2}, rows=TOGETHER), 2),
+        two_steps(spread(2, MOE, mesh={"dp": 2}, zero=2, rows=TOGETHER), 2),
+    ),
+    "an encoder": (SEEING, SEEING_APART),
+}
+
+# ---------------------------------------------------------------------------------------- several ways at once, on four
+
+ROWS = [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]  # of two stages
+REPLICAS = two_steps(spread(4, TIED, mesh={"replica": 2, "dp": 2}, zero=2, rows=[[ALL]] * 4), 2)
+CHUNKS = two_steps(spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=3, rows=[[ALL]] * 4), 2)
+EXPERT_PARTS = two_steps(spread(4, MOE, mesh={"tp": 4}, zero=1, experts={"ep": 2, "etp": 2}, rows=[[ALL]] * 4), 2)
+FOUR = {
+    "from chunks": (CHUNKS, two_steps(spread(4, mesh={"dp": 2, "tp": 2}, zero=0, rows=[[ALL]] * 4), 2)),
+    "from stages": (
+        two_steps(spread(4, mesh={"pp": 2, "dp": 2}, zero=1, rows=ROWS), 1),
+        two_steps(spread(4, mesh={"dp": 4}, zero=3, rows=[[LOW, HIGH], [ALL], [HIGH]]), 1),
+    ),
+    "replicas": (REPLICAS, two_steps(spread(4, TIED, mesh={"pp": 2, "tp": 2}, zero=0, rows=[[ALL]] * 4), 2)),
+    "parts of experts": (
+        two_steps(spread(4, MOE, mesh={"dp": 4}, zero=1, experts={"ep": 2}, rows=[[ALL]] * 4), 2),
+        EXPERT_PARTS,
+    ),
+    "an encoder elsewhere": (
+        two_steps(
+            several(
+                {"llm": layout("llm", mesh={"pp": 2, "tp": 2}), "vit": layout("vit", HIGH, mesh={"dp": 2}, zero=2)},
+                [{"vit": {HIGH: (0, 1, 2)}, "llm": {ALL: (0, 1)}}, {"vit": {(2,): (3,)}, "llm": {ALL: (2, 3)}}],
+            ),
+            1,
+        ),
+        two_steps(
+            several(
+                {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"pp": 2, "tp": 2})},
+                [{"vit": {ALL: (0, 1, 2)}, "llm": {LOW: (0,), HIGH: (1,)}}, {"vit": {ALL: (3,)}, "llm": {ALL: (2, 3)}}],
+            ),
+            1,
+        ),
+    ),
+}
+VERIFIED = ("stages", "an encoder")
+
+
+# ------------------------------------------------------------------------------------------------------ in both halves
+
+
+def run(worker, plan, options):
+    """Losses and what was verified, on the first rank."""
+    result = train(worker, plan, options)
+    return result and ([step.loss for step in result.steps], result.verify)
+
+
+def saved_and_resumed(worker, pairs, folder):
+    """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
+    save = executing.save
+    executing.save = lambda executor, to, steps: save(executor, to.with_name("half") if steps == CUT else to, steps)
+    found = {}
+    with joined(worker, timeout_s=60):
+        for name, (before, then) in pairs.items():
+            saved = partial(told, OPTIONS, folder / name)
+            whole = run(worker, before, saved(save="whole", save_every=CUT))
+            rest = run(worker, then, saved(save="end", resume="half", verify=name in VERIFIED))
+            found[name] = whole, rest
+    return found
+
+
+def told(options, folder, **said):
+    """Options with others among them; names are of folders."""
+    return replace(options, **{key: folder / value if isinstance(value, str) else value for key, value in said.items()})
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return launch(saved_and_resumed, 2, PAIRS, folder)[0], folder
+
+
+@pytest.fixture(scope="module")
+def results_of_four(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("four")
+    return launch(saved_and_resumed, 4, FOUR, folder)[0], folder
+
+
+every = pytest.mark.parametrize("name", PAIRS)
+
+
+@pytest.mark.slow
+@every
+def test_losses_are_those_of_a_run_that_was_not_stopped(results, name):
+    require_same_losses(*results[0][name])
+
+
+@pytest.mark.slow
+@every
+def test_so_are_weights_and_states(results, name):
+    require_same_states(results[1] / name, PAIRS[name][0].layouts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VERIFIED)
+def test_one_process_goes_on_from_there_too(results, name):
+    verified = results[0][name][1][1]
+    assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
+    assert verified.steps == 2
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FOUR)
+def test_several_ways_at_once_go_on_the_same(results_of_four, name):
+    found, folder = results_of_four
+    require_same_losses(*found[name])
+    require_same_states(folder / name, FOUR[name][0].layouts)
+
+
+def require_same_losses(first, then):
+    (whole, _), (rest, _) = first, then
+    assert (len(whole), len(rest)) == (STEPS, STEPS - CUT)
+    assert rest == pytest.approx(whole[CUT:], rel=1e-12)
+    assert abs(whole[CUT] / whole[CUT - 2] - 1) > 1e-3  # the same items, two steps later
+
+
+def require_same_states(folder, modules):
+    """Of all steps at once, and of the second half behind the first."""
+    ends = {end: read_index(folder / end) for end in ("whole", "half", "end")}
+    assert [ends[end].steps for end in ends] == [STEPS, CUT, STEPS]
+    for module in modules:
+        for kind in KINDS:
+            want, half, found = (
+                Checkpoint(tensors(folder / end, ends[end].states, module, kind)) for end in ("whole", "half", "end")
+            )
+            assert found.entries.keys() == want.entries.keys() == half.entries.keys()
+            errors = {name: apart(found.read(name), want.read(name)) for name in want.entries}
+            assert max(errors.values()) <= 1e-12, (module, kind, max(errors, key=errors.get))
+            assert max(apart(half.read(name), want.read(name)) for name in want.entries) > 1e-3
+
+
+def apart(found, want):
+    return float((found - want).norm() / want.norm())
+
+
+# ------------------------------------------------------------------------------------------------------- on one rank
+
+
+ALONE = two_steps(spread(1, changed(DECODER, layers=1), mesh={"dp": 1}, zero=1, rows=[[(0,)]] * 2), 1)
+
+
+def in_pieces(worker, folder):
+    """A run; the same in pieces, of which the first two end since their time is over; behind which steps one saved; of
+    a later one the files until a save failed, and what goes on behind it.
+    """
+    at, behind, files = partial(told, OPTIONS, folder), [], []
+    write, save = saving.write_in_turn, executing.save
+
+    def heard(executor, folder, steps):
+        behind.append(steps)
+        save(executor, folder, steps)
+
+    def full(path, *tensors):
+        files.append(path)
+        if len(files) == 3:
+            raise RuntimeError("the disk is full")
+        write(path, *tensors)
+
+    with joined(worker, timeout_s=60):
+        whole, pieces = train(worker, ALONE, OPTIONS), []
+        for resume, max_seconds in ((None, 1e-9), ("time", 1e-9), ("time", None)):
+            pieces.append(train(worker, ALONE, at(save="time", max_seconds=max_seconds, resume=resume)))
+        executing.save = heard
+        train(worker, ALONE, at(save="often", save_every=4))
+        saving.write_in_turn = full
+        with pytest.raises(RuntimeError, match="the disk is full"):
+            train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
+        saving.write_in_turn = write
+        last = train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
+    return whole, pieces, behind, files, last
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    return launch(in_pieces, 1, folder)[0], folder
+
+
+@pytest.mark.slow
+def test_a_run_whose_time_is_over_goes_on_to_the_same_end(alone):
+    whole, pieces = alone[0][:2]
+    assert [(each.before, each.ended, len(each.steps)) for each in pieces] == [
+        (0, "time", 1),
+        (1, "time", 1),
+        (2, "steps", STEPS - 2),
+    ]
+    found = [step for each in pieces for step in each.steps]
+    assert [step.loss for step in found] == pytest.approx([step.loss for step in whole.steps], rel=1e-12)
+    assert [step.learning_rate for step in found] == [OPTIONS.training.rate(number, STEPS) for number in range(STEPS)]
+
+
+@pytest.mark.slow
+def test_it_saves_as_often_as_it_is_told_and_at_its_end(alone):
+    assert alone[0][2] == [4, STEPS, STEPS + 1, STEPS + 1]
+
+
+@pytest.mark.slow
+def test_a_save_that_fails_leaves_the_one_before(alone):
+    (_, _, _, files, last), folder = alone
+    assert len({path.parent for path in files}) == 1 and len(files) == 3
+    assert (last.before, len(last.steps)) == (STEPS, 1)
+    assert read_index(folder / "often").steps == STEPS + 1
+    assert {path.name for path in (folder / "often").iterdir()} == {
+        INDEX, read_index(folder / "often").states, "config.json", ONE,
+    }  # fmt: skip
