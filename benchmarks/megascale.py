@@ -108,9 +108,9 @@ def unwindowed(plan: Plan) -> Decoder:
     return changed(module, window=None)
 
 
-def scaling() -> list[tuple[int, int, float, float]]:
+def scaling(points: tuple[tuple[int, int, float], ...] = SCALING) -> list[tuple[int, int, float, float]]:
     """GPUs, batch, published and simulated seconds, before any calibration."""
-    return [(*point, pipeline.simulate(planned(point[0], point[1]), ALL_ON)[0].value) for point in SCALING]
+    return [(*point, pipeline.simulate(planned(point[0], point[1]), ALL_ON)[0].value) for point in points]
 
 
 def planned(ranks: int, batch: int, window: int | None = None) -> Plan:

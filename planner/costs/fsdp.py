@@ -14,10 +14,11 @@ from planner.units import MS
 def units_line(costs: ModuleCosts, layout: Layout, layers: int, ends: bool, forward: bool) -> Line:
     """Of one pass of so many layers, however many tokens they have."""
     how = run_by(layout)
-    unit = costs.fsdp.get(how) if how else None
-    if unit is None:
+    units = costs.fsdp.get(how) if how else None
+    if units is None:
         return Line()
-    return Line(const=(layers + ends) * (unit.forward_ms if forward else unit.backward_ms) * MS)
+    each, outside = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
+    return Line(const=(layers * each + (outside if ends else 0.0)) * MS)
 
 
 def run_by(layout: Layout) -> Literal["held", "resharded"] | None:

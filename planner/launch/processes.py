@@ -27,6 +27,7 @@ OnMessage = Callable[[int, Any], None]  # (rank, message)
 ECHO_S = 1.0  # how long a failure that looks like an echo waits for its cause
 BOARD_BYTES = 256
 EXIT_S = 10.0  # how long a worker that gave its result may take to leave
+PRELOADED = ["planner.launch.preload"]  # by the process that workers are forked from, which the first launch starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def launch(
 
 def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["planner.launch.preload"])
+    context.set_forkserver_preload([*PRELOADED, body.entry.__module__])
     ours, theirs = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
     board = context.RawArray("c", BOARD_BYTES)

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
 
 from planner.profiling.fit import Array, holdout_error, nonnegative, residuals
 from planner.profiling.grid import DEPTH
-from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Kind, Sample
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Unit
+from planner.profiling.piece import AGAIN, COLLECTIVES, Kind, Sample
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Unit, Units
 from planner.units import GB, KIB, MS, US
 
 INTERVAL = 80  # percent of the samples that lie within the spread
 MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the way of a message
+Kept = Literal["held", "resharded"]
+ENDS_OF: dict[Kept, Kind] = {"held": "held_ends", "resharded": "resharded_ends"}
 Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
@@ -32,16 +35,24 @@ def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
         layer=layer,
         recomputing={how: made for how, (made, _) in again.items()},
         ends=ends,
-        fsdp={how: added(samples, how) for how in SPREAD},
+        fsdp={how: units(samples, how) for how in ENDS_OF},
         update_ns_per_parameter=rounded(update_s * 1e9),
         measured_at=measured_at,
     )
 
 
-def added(samples: Sequence[Sample], how: Kind) -> Unit:
-    """What FSDP2 adds to a pass of one layer, in the median over batches: it does the same for each."""
-    alone, shared = (over_rounds(of_kind(samples, kind), MEDIAN) for kind in ("layer", how))
-    more = np.array([np.subtract(shared[sizes], alone[sizes]) for sizes in shared]) / DEPTH
+def units(samples: Sequence[Sample], how: Kept) -> Units:
+    """What FSDP2 adds to a layer and to the ends."""
+    layer = added(of_kind(samples, "layer"), of_kind(samples, how), DEPTH)
+    return Units(layer=layer, ends=added(of_kind(samples, "ends"), of_kind(samples, ENDS_OF[how]), 1))
+
+
+def added(alone: Sequence[Sample], spread: Sequence[Sample], units: int) -> Unit:
+    """To a pass of one unit of so many, in the median over batches: it does the same for each. What else runs on a
+    machine meets both pieces of a round.
+    """
+    plain = {(sample.sizes, sample.round): sample.values for sample in alone}
+    more = np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in spread]) / units
     forward, backward = np.maximum(0.0, np.median(more, axis=0)) / MS
     return Unit(forward_ms=rounded(forward), backward_ms=rounded(backward))
 

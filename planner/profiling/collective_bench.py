@@ -15,7 +15,9 @@ from planner.profiling.grid import group_sizes
 from planner.profiling.piece import Piece, Span
 from planner.profiling.timing import behind, waiting
 
-WIDTH = 512  # of the matrices that are multiplied between two collectives: some milliseconds on a core, and its caches
+# Of the matrices that are multiplied between two collectives. It takes some milliseconds: of a core, whose caches they
+# fill, and of a GPU, where the next launch hides behind it.
+WIDTH = {"cpu": 512, "cuda": 4096}
 
 
 class CollectiveBench:
@@ -23,7 +25,7 @@ class CollectiveBench:
 
     def __init__(self, rank: int, ranks: int, device: torch.device) -> None:
         self.rank, self.device = rank, device
-        self.matrix = torch.ones(WIDTH, WIDTH, device=device)
+        self.matrix = torch.ones(WIDTH[device.type], WIDTH[device.type], device=device)
         self.groups = Groups(block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size))
 
     def run(self, piece: Piece) -> list[Span]:

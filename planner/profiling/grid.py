@@ -27,7 +27,7 @@ MOST_REPEATS = 16
 MOST_MEETINGS = 8  # of a collective, each behind some milliseconds of work
 MEMORY_SHARE = 0.5
 UPDATE_S = 5 * MS
-HOST_S = {"cpu": 5 * MS, "cuda": MS}  # of both passes before any arithmetic: Python, and FSDP2's hooks
+HOST_S = {"cpu": 5 * MS, "cuda": MS}  # of both passes before any arithmetic: Python; and of FSDP2's hooks as much
 WIRE = {"cpu": (0.5 * MS, GB), "cuda": (0.02 * MS, 50 * GB)}  # expected latency and bytes per second
 
 
@@ -73,7 +73,8 @@ def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quic
                 yield repeated(context, how, lengths, number, host_s + seconds(how, spec, again[how], lengths))
         for lengths in alone(batches, device) if number % AGAIN_EVERY == 0 else ():
             for kind in SPREAD:
-                yield repeated(context, kind, lengths, number, 2 * host_s + seconds("layer", spec, costs, lengths))
+                of = seconds("ends" if kind.endswith("ends") else "layer", spec, costs, lengths)
+                yield repeated(context, kind, lengths, number, 2 * host_s + of)
         for total in totals:
             yield repeated(context, "ends", (total,), number, host_s + seconds("ends", spec, costs, (total,)))
         yield Piece(context, "update", (), number, 3, UPDATE_S)

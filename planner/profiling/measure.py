@@ -24,18 +24,18 @@ class Collector:
     journal: Journal
     on_progress: OnProgress
     before: int  # pieces that were measured in an earlier run
-    heard: dict[int, list[list[Span]]] = field(default_factory=dict)
+    heard: dict[int, dict[int, list[Span]]] = field(default_factory=dict)  # piece → rank → what it saw
     began: float = 0.0
     expected_s: float = 0.0  # of what is done since `began`
 
-    def hear(self, _rank: int, report: Any) -> None:
+    def hear(self, rank: int, report: Any) -> None:
         index, spans = report
-        reports = self.heard.setdefault(index, [])
-        reports.append(spans)
+        reports = self.heard.setdefault(index, {})
+        reports[rank] = spans
         if len(reports) < self.ranks:
             return
         piece = self.pieces[index]
-        values = values_of(piece, self.heard.pop(index))
+        values = values_of(piece, [spans for _, spans in sorted(self.heard.pop(index).items())])
         self.journal.append(Sample(piece.context, piece.kind, piece.sizes, piece.round, values))
         self.report(index, piece)
 
@@ -51,10 +51,12 @@ class Collector:
 
 
 def values_of(piece: Piece, reports: Sequence[Sequence[Span]]) -> tuple[float, ...]:
-    """Of a sample, from what every rank saw."""
+    """Of a sample, from what every rank saw; of collectives in the mean over groups, which do not meet each other."""
     together = zip(*reports, strict=True)
     if piece.kind in COLLECTIVES:
-        return (sum(met(spans) for spans in together) / piece.repeats,)
+        size = piece.sizes[0]
+        lasted = [met(of_all[first : first + size]) for of_all in together for first in range(0, len(of_all), size)]
+        return (sum(lasted) / (len(reports) // size) / piece.repeats,)
     shared = 1 if piece.kind == "kept" else piece.repeats
     return tuple(seconds(spans, cores()) / shared for spans in together)
 

@@ -1,5 +1,7 @@
 """A module under measurement on one rank: a short stack of its layers, its ends, and its optimizer."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,8 +11,8 @@ from planner.models.data import packed_batch
 from planner.models.rotary import Rotary
 from planner.profiling.activations import module_kept
 from planner.profiling.grid import DEPTH
-from planner.profiling.piece import AGAIN, Piece, Span, Spread
-from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, local, sharded
+from planner.profiling.piece import AGAIN, SPREAD, Piece, Span
+from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, gather, local, sharded
 from planner.profiling.timing import in_turns
 from planner.specs.base import changed
 from planner.specs.job import Dtype
@@ -29,7 +31,7 @@ class ModuleBench:
         self.ends = build(self.spec, dtype=COMPUTED[dtype], device=device)
         for model in (self.stack, self.ends):
             init_weights(model, 0)
-        self.spread: dict[Spread, Stack] = {}
+        self.spread: dict[bool, tuple[nn.Module, list[Any]]] = {}  # are they the ends → a model and its units
         self.batches: dict[tuple[int, ...], Batch] = {}
         self.parameters: list[nn.Parameter] = []  # that the optimizer works on
         self.optimizer: torch.optim.Optimizer | None = None
@@ -42,32 +44,36 @@ class ModuleBench:
         if piece.kind == "kept":
             layer, ends, again = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
             return [Span(0.0, size / sum(piece.sizes)) for size in (layer, ends, *again)]
-        if piece.kind == "ends":
-            return self.passes(self.ends, batch, piece.repeats)
-        if piece.kind == "held" or piece.kind == "resharded":
-            return self.passes(self.under_fsdp(piece.kind), batch, piece.repeats)
+        ends = piece.kind.endswith("ends")
+        if piece.kind in SPREAD:
+            return self.passes(self.under_fsdp(ends, piece.kind.startswith("held")), ends, batch, piece.repeats)
         self.stack.make_again(piece.kind if piece.kind in AGAIN else "none")
-        return self.passes(self.stack, batch, piece.repeats)
+        return self.passes(self.ends if ends else self.stack, ends, batch, piece.repeats)
 
-    def under_fsdp(self, kind: Spread) -> Stack:
-        """The same layers with their states spread over all ranks; as they are where this torch cannot be silenced."""
+    def under_fsdp(self, ends: bool, kept: bool) -> nn.Module:
+        """The same layers, or ends, with their states spread over all ranks; as they are where this torch cannot be
+        silenced.
+        """
         if not can_silence():
-            return self.stack
-        if kind not in self.spread:
-            self.spread[kind] = Stack(self.whole, DEPTH, STORED[self.dtype], META)
-            layers = self.spread[kind].layers.values()
-            sharded(self.spread[kind], layers, self.dtype, self.device, kept=kind == "held")
-        return self.spread[kind]
+            return self.ends if ends else self.stack
+        if ends not in self.spread:
+            stored = STORED[self.dtype]
+            stack, rest = Stack(self.whole, DEPTH, stored, META), build(self.spec, dtype=stored, device=META)
+            layers = () if ends else stack.layers.values()
+            made: nn.Module = rest if ends else stack
+            self.spread[ends] = made, sharded(made, layers, self.dtype, self.device)
+        model, units = self.spread[ends]
+        gather(units, kept)
+        return model
 
     def batch(self, lengths: tuple[int, ...]) -> Batch:
         if lengths not in self.batches:
             self.batches[lengths] = packed_batch(self.spec, list(enumerate(lengths)), 0, device=self.device)
         return self.batches[lengths]
 
-    def passes(self, model: nn.Module, batch: Batch, repeats: int) -> list[Span]:
+    def passes(self, model: nn.Module, ends: bool, batch: Batch, repeats: int) -> list[Span]:
         """Forward and backward in turns, as micro-batches come."""
         x, rotary = self.inputs(batch)
-        ends = model is self.ends
         ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
         output = ones
 
@@ -92,7 +98,7 @@ class ModuleBench:
     def update(self, repeats: int) -> Span:
         """Steps of AdamW on this rank's parts of layers and ends, seconds per parameter."""
         if self.optimizer is None:
-            self.parameters = [*self.under_fsdp("resharded").parameters(), *self.spread_ends().parameters()]
+            self.parameters = [p for ends in (False, True) for p in self.under_fsdp(ends, kept=False).parameters()]
             self.optimizer = torch.optim.AdamW(self.parameters)
             self.give_gradients()
             self.optimizer.step()  # makes its moments
@@ -101,14 +107,7 @@ class ModuleBench:
         for parameter in self.parameters:
             parameter.grad = None
         held = sum(local(parameter).numel() for parameter in self.parameters)
-        return Span(0.0, span.end / held, None if span.busy is None else span.busy / held)
-
-    def spread_ends(self) -> nn.Module:
-        if not can_silence():
-            return self.ends
-        ends: nn.Module = build(self.spec, dtype=STORED[self.dtype], device=META)
-        sharded(ends, (), self.dtype, self.device, kept=False)
-        return ends
+        return Span(0.0, (span.end - span.begin) / held, None if span.busy is None else span.busy / held)
 
     def give_gradients(self) -> None:
         for parameter in self.parameters:

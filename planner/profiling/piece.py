@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Again = Literal["selective", "full"]  # layers that make as much again in backward
-Spread = Literal["held", "resharded"]  # layers as FSDP2 runs them: gathered once a step, or in each pass
-Kind = Literal["layer", Again, Spread, "ends", "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
+Spread = Literal["held", "resharded", "held_ends", "resharded_ends"]  # under FSDP2: gathered once, or in each pass
+Kind = Literal["layer", Again, "ends", Spread, "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
 Key = tuple[str, str, tuple[int, ...], int]
 
 COLLECTIVES: tuple[Kind, ...] = ("all_to_all", "all_gather", "reduce_scatter", "p2p")
 AGAIN: tuple[Again, ...] = ("selective", "full")
-SPREAD: tuple[Spread, ...] = ("held", "resharded")
+SPREAD: tuple[Spread, ...] = ("held", "resharded", "held_ends", "resharded_ends")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one rank saw of a piece, in seconds on clocks that all ranks of a machine share."""
+    """What one rank saw of a piece, in seconds on clocks that all ranks of a machine share. Events of GPUs share none:
+    these ranks are taken to end together, at 0.
+    """
 
     begin: float
     end: float
@@ -46,7 +48,7 @@ class Piece:
         if self.kind in AGAIN:
             return f"layers, recompute {self.kind}"
         if self.kind in SPREAD:
-            return f"layers under FSDP2, {self.kind}"
+            return f"under FSDP2, {self.kind.replace('_', ' ')}"
         names = {"layer": "layers", "ends": "embedding, head and loss", "update": "optimizer", "kept": "activations"}
         return names[self.kind]
 
@@ -80,5 +82,5 @@ def seconds(spans: Sequence[Span], cores: int) -> float:
 
 
 def met(spans: Sequence[Span]) -> float:
-    """How long a collective takes: from when the last rank came to it, however long others waited for that one."""
+    """How long a group's collective takes: from when its last rank came, however long others waited for that one."""
     return max(span.end for span in spans) - max(span.begin for span in spans)

@@ -46,24 +46,35 @@ class Stack(nn.Module):
         return x
 
 
-def sharded(model: nn.Module, units: Iterable[nn.Module], dtype: Dtype, device: torch.device, kept: bool) -> None:
-    """A model on the meta device, its units and itself sharded over all ranks. Its communication does nothing.
+def sharded(model: nn.Module, layers: Iterable[nn.Module], dtype: Dtype, device: torch.device) -> list[Any]:
+    """A model on the meta device, its layers and the rest of it sharded over all ranks, without communication.
 
-    `kept`: gathered once, before the passes, which leave whole gradients; else in each pass, and reduced behind it.
+    Returns the units, the rest last. As FSDP2 has it, that one stays gathered from forward to backward.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     policy = half if dtype == "bf16" else MixedPrecisionPolicy(cast_forward_inputs=False)
-    made = [fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=not kept) for unit in [*units, model]]
-    for unit in made:
+    units = [fully_shard(unit, mesh=mesh, mp_policy=policy) for unit in [*layers, model]]
+    for unit in units:
         silence(unit)
     model.to_empty(device=device)
     for parameter in model.parameters():
         nn.init.normal_(local(parameter), std=WEIGHT)
-    for unit in made if kept else ():
-        unit.set_requires_gradient_sync(False, recurse=False)
-        unit.set_reshard_after_backward(False, recurse=False)
-        unit.unshard()
+    return units
+
+
+def gather(units: Sequence[Any], kept: bool) -> None:
+    """`kept`: the next passes find units gathered and leave whole gradients; else they gather and reduce each time."""
+    *layers, _ = units
+    for unit in layers:
+        unit.set_reshard_after_forward(not kept, recurse=False)
+    for unit in units:
+        unit.set_reshard_after_backward(not kept, recurse=False)
+        unit.set_requires_gradient_sync(not kept, recurse=False)
+        if kept:
+            unit.unshard()
+        else:
+            unit.reshard()
 
 
 def local(parameter: nn.Parameter) -> Tensor:

@@ -63,7 +63,7 @@ def _on_cuda(calls: Sequence[Call], repeats: int, device: torch.device) -> list[
             marks.append(_marked())
     marks[-1].synchronize()
     steps = [first.elapsed_time(last) * 1e-3 for first, last in pairwise(marks)]
-    return [Span(0.0, sum(steps[index :: len(calls)])) for index in range(len(calls))]
+    return [Span(-sum(steps[index :: len(calls)]), 0.0) for index in range(len(calls))]
 
 
 def _marked() -> torch.cuda.Event:

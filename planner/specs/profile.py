@@ -45,10 +45,17 @@ class Exposed(Spec):
 
 
 class Unit(Spec):
-    """What FSDP2 does for each of its units in a pass, beside what it sends: a layer is one, the ends are another."""
+    """What FSDP2 does for one of its units in a pass, beside what it sends."""
 
     forward_ms: Amount = 0.0
     backward_ms: Amount = 0.0
+
+
+class Units(Spec):
+    """A layer is one, the ends are another. Copies are of shards over as many ranks as were measured together."""
+
+    layer: Unit
+    ends: Unit
 
 
 class ModuleCosts(Spec):
@@ -59,7 +66,7 @@ class ModuleCosts(Spec):
     layer: Passes
     recomputing: dict[Recompute, Passes] = {}  # a layer that makes this again in backward; `layer` then makes nothing
     ends: Passes | None = None
-    fsdp: dict[Literal["held", "resharded"], Unit] = {}  # gathered once a step, or in each pass (ZeRO-3); none: inside
+    fsdp: dict[Literal["held", "resharded"], Units] = {}  # gathered once a step, or in each pass (ZeRO-3); none: inside
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
     a2a_calls: Index | None = None  # all-to-alls in both passes of all layers; None: from the shape

@@ -69,7 +69,8 @@ class Dual:
         self.counts, self.sizes = fluid.counts, fluid.sizes * unit
         self.room = np.minimum(room, 2 * tokens) * unit  # more than all tokens is as good as endless
         self.spent = np.array([place.spent for place in places])
-        self.members = members  # (places, rows)
+        self.members, self.sums = members, members.sum(axis=0)  # (places, rows); (rows,)
+        self.shared = [np.flatnonzero(row) for row in members.T if row.sum() > 1]  # places of each row that has several
         self.kinds = np.arange(len(fluid.sizes))
 
     def __call__(self, times: Floats, tokens: Floats) -> tuple[float, Floats, Floats]:
@@ -84,9 +85,9 @@ class Dual:
 
     def project(self, times: Floats) -> Floats:
         """The nearest multipliers ≥ 0 that sum to 1 in each row."""
-        projected = np.empty_like(times)
-        for members in self.members.T:
-            projected[members] = simplex(times[members])
+        projected = np.ones_like(times)  # of rows with a single place
+        for places in self.shared:
+            projected[places] = simplex(times[places])
         return projected
 
 
@@ -101,7 +102,7 @@ def climb(dual: Dual, enough: float) -> float:
         elif (stalled := stalled + 1) >= PATIENCE:
             (times, tokens), length, stalled = at, length / 2, 0
             continue
-        by_time = by_time - dual.members @ ((dual.members.T @ by_time) / dual.members.sum(axis=0))
+        by_time = by_time - dual.members @ ((dual.members.T @ by_time) / dual.sums)
         by_tokens = np.where((tokens <= 0) & (by_tokens < 0), 0.0, by_tokens)
         steepness = float(by_time @ by_time + by_tokens @ by_tokens)
         if best >= enough or length < FINEST or steepness <= 0.0:
@@ -114,7 +115,11 @@ def climb(dual: Dual, enough: float) -> float:
 def simplex(point: Floats) -> Floats:
     """The nearest point of {x ≥ 0, Σx = 1} (Held, Wolfe and Crowder 1974)."""
     point = point - point.max()  # the same for all changes nothing, and near 0 none is lost in rounding
-    falling = np.sort(point)[::-1]
-    excess = (np.cumsum(falling) - 1.0) / np.arange(1, len(point) + 1)
-    nearest: Floats = np.maximum(point - excess[np.nonzero(falling > excess)[0][-1]], 0.0)
+    total = level = 0.0
+    for number, value in enumerate(sorted(point.tolist(), reverse=True), 1):  # of few: quicker than by arrays
+        total += value
+        excess = (total - 1.0) / number
+        if value > excess:
+            level = excess
+    nearest: Floats = np.maximum(point - level, 0.0)
     return nearest

@@ -51,7 +51,7 @@ def test_identical_plans_have_no_findings(plan, batches):
     assert [compare(solved, solved) for solved in batches] == [[], []]
 
 
-@settings(max_examples=12)
+@settings(max_examples=7)
 @given(rows=st.integers(1, 24), seed=st.integers(0, 99), batches=st.integers(1, 2), effort=st.integers(1, 2))
 def test_no_plan_differs_from_itself(tmp_path_factory, rows, seed, batches, effort):
     path = write_job(tmp_path_factory.mktemp("job"), rows)
@@ -117,7 +117,7 @@ def swapped(plan, picks):
     return with_rows(plan, tuple({name: tuple(items) for name, items in row.items()} for row in rows))
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     picks=st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=4),
     value=st.floats(0, 0.1),

@@ -8,11 +8,15 @@ from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Layout
 from planner.specs.base import Ranks, changed
-from planner.specs.profile import ModuleCosts, Unit
+from planner.specs.profile import ModuleCosts, Unit, Units
 from tests.costs.test_measured_recompute import MEASURED, measured
 from tests.plans import sharded_plan, staged_plan
 
-FSDP = {"held": Unit(forward_ms=0.25, backward_ms=0.5), "resharded": Unit(forward_ms=1.0, backward_ms=2.0)}
+NONE = Units(layer=Unit(), ends=Unit())
+FSDP = {
+    "held": Units(layer=Unit(forward_ms=0.25, backward_ms=0.5), ends=Unit(forward_ms=3.0, backward_ms=5.0)),
+    "resharded": Units(layer=Unit(forward_ms=1.0, backward_ms=2.0), ends=Unit(forward_ms=4.0, backward_ms=7.0)),
+}
 WRAPPED: ModuleCosts = changed(MEASURED, fsdp=FSDP)
 
 
@@ -37,10 +41,10 @@ def laid(mesh, zero, dtype="float32"):
 def test_it_runs_what_is_spread_or_cast(layout, how):
     assert run_by(layout) == how
     for forward in (True, False):
-        unit = FSDP[how] if how else Unit()
-        each = unit.forward_ms if forward else unit.backward_ms
-        assert units_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * each)
-        assert units_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(4e-3 * each)
+        units = FSDP[how] if how else NONE
+        layer, ends = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
+        assert units_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * layer)
+        assert units_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(3e-3 * layer + 1e-3 * ends)
 
 
 def test_costs_that_have_it_inside_are_as_they_are():
@@ -52,8 +56,11 @@ def test_each_pass_takes_that_much_longer(plan):
     plain = measured(plan, "none")
     prices = changed(plain.uses.prices, modules={"llm": WRAPPED})
     ours = changed(plain, uses=changed(plain.uses, prices=prices))
-    unit = FSDP.get(run_by(plan.layouts["llm"]), Unit())
+    units = FSDP.get(run_by(plan.layouts["llm"]), NONE)
     for task in expand(plain):
-        more = {"F": unit.forward_ms, "B": unit.backward_ms}.get(task.phase, 0.0) * 1e-3
-        units = len(task.layers) + (task.layers[-1] == plan.uses.models["llm"].layers - 1)
-        assert pricing_of(ours).price(task).value == pytest.approx(pricing_of(plain).price(task).value + units * more)
+        each, outside = (
+            {"F": u.forward_ms, "B": u.backward_ms}.get(task.phase, 0.0) for u in (units.layer, units.ends)
+        )
+        last = task.layers[-1] == plan.uses.models["llm"].layers - 1
+        more = 1e-3 * (len(task.layers) * each + last * outside)
+        assert pricing_of(ours).price(task).value == pytest.approx(pricing_of(plain).price(task).value + more)

@@ -54,6 +54,17 @@ def echo_then_die(worker):
     raise_error()
 
 
+def imported(worker):
+    """How many modules a first update brings."""
+    import torch
+
+    before, weight = {*sys.modules}, torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    return len({*sys.modules} - before)
+
+
 def collective(worker):
     """Rank 2 dies while the others wait for it in an all-reduce."""
     import torch
@@ -123,6 +134,11 @@ def test_an_error_for_a_person_arrives_as_it_was():
 def test_the_cause_is_named_and_not_its_echo():
     with pytest.raises(RunFailed, match="rank 1 failed: KeyError"):
         launch(echo_then_die, 2)
+
+
+def test_what_a_first_update_imports_is_there_before_a_worker_begins():
+    """All but a few of some hundreds."""
+    assert launch(imported, 1)[0] < 10
 
 
 def test_a_death_inside_a_collective():

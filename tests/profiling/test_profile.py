@@ -20,7 +20,7 @@ DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
 VIT = Vit(layers=3, hidden=64, heads=4, ffn=128, patch=2, out=64, merge=2)
 FORWARD, BACKWARD, ENDS = Fit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), Fit(ms_per_token=0.03), Fit(ms=2.0)
 AGAIN_BACKWARD = {"selective": Fit(ms_per_token=0.045), "full": Fit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5)}
-UNITS = {"held": (0.25, 0.5), "resharded": (0.75, 1.5)}  # ms of forward and backward
+UNITS = {"held": (0.25, 0.5), "resharded": (0.75, 1.5), "held_ends": (2.0, 3.0), "resharded_ends": (4.0, 6.0)}  # ms
 WIRE = {2: (1e-3, 2e9), 4: (3e-3, 1e9)}  # latency, bytes per second
 OPTIONS = ProfileOptions(ranks=4, quick=True)
 OF_MODULES = {"layer", *AGAIN, *SPREAD, "ends", "update", "kept"}
@@ -65,8 +65,8 @@ class Machine:
             lasted = (latency + piece.sizes[1] / rate) * piece.repeats / calls
             late = 1e-4 * rank  # the last to come is the last to end, and the others wait for it
             return [Span(number + late, number + late + lasted) for number in range(calls)]
-        backward = {"ends": ENDS, **AGAIN_BACKWARD}.get(piece.kind, BACKWARD)
-        fits, layers = ((ENDS, ENDS), 1) if piece.kind == "ends" else ((FORWARD, backward), DEPTH)
+        backward = AGAIN_BACKWARD.get(piece.kind, BACKWARD)
+        fits, layers = ((ENDS, ENDS), 1) if piece.kind.endswith("ends") else ((FORWARD, backward), DEPTH)
         more = UNITS.get(piece.kind, (0.0, 0.0))
         seconds = [
             1e-3 * (milliseconds(fit, piece.sizes) + unit) * layers * piece.repeats
@@ -108,8 +108,10 @@ def test_it_says_what_things_cost(machine, base, tmp_path):
     again = [costs.recomputing[how] for how in AGAIN]
     assert [passes.activation_kib_per_token for passes in again] == [1.0, 0.25]
     assert [passes.working_kib_per_token for passes in again] == [1.0, 1.75]
-    for how, known_ms in UNITS.items():
-        assert (costs.fsdp[how].forward_ms, costs.fsdp[how].backward_ms) == pytest.approx(known_ms, rel=1e-3)
+    for how, units in costs.fsdp.items():
+        for unit, kind in ((units.layer, how), (units.ends, f"{how}_ends")):
+            assert (unit.forward_ms, unit.backward_ms) == pytest.approx(UNITS[kind], rel=1e-3)
+    assert costs.fsdp.keys() == {"held", "resharded"}
     assert costs.update_ns_per_parameter == pytest.approx(1.0)
     assert files.read(target, Profile) == found
     assert found.provenance.machine and found.provenance.versions.keys() == {"planner", "python", "torch"}

@@ -52,7 +52,7 @@ CASES = {  # world size → name → the module, its layout, one step's rows eac
     },
 }
 TOLERANCE = {"float64": (1e-12, 1e-12), "float32": (1e-6, 1e-5), "bf16": (1e-2, 5e-2)}
-STEPS = 4
+STEPS = 3
 
 
 def plan_for(size, name):

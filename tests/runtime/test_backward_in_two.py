@@ -52,7 +52,7 @@ FORWARD = {"forward_only": spread(4, mesh=STAGED, zero=1, order="forward_only", 
 @pytest.fixture(scope="module")
 def results():
     rounded = {(dtype, order): plan for dtype, plans in ROUNDED.items() for order, plan in plans.items()}
-    return run_all(4, {**PLANS, **rounded, **FORWARD})
+    return run_all(4, {**PLANS, **rounded, **FORWARD}, twice={*rounded, *FORWARD})
 
 
 @pytest.mark.parametrize("name", PLANS)

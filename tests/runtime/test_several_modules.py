@@ -192,16 +192,29 @@ PLANS["two dtypes"] = joined(
 )
 PLANS |= {f"drawn {seed}": plan for seed, plan in legal(20, 2).items()}
 ERRORS = {"two dtypes": 0.05}
+LATER = ("one feeds two", "cut", "zero 3", "zero 3, cut around another micro-batch", "zero bubble", "tensors")
+ANYWHERE = ("stages", "before", "beside", "zero 3, stages")  # one layout, its encoder in other places
 
 
 @pytest.fixture(scope="module")
 def results():
-    return run_all(4, PLANS)
+    """Of `LATER` the others have a part: `make soak` runs them."""
+    return run_all(4, {name: plan for name, plan in PLANS.items() if name not in LATER}, twice=ANYWHERE)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", [name for name in PLANS if name not in LATER])
 def test_loss_and_gradients_are_those_of_one_process(results, name):
-    verified, most = results[name].verify, ERRORS.get(name, 1e-12)
+    require_those_of_one_process(results[name].verify, name)
+
+
+@pytest.mark.soak
+def test_and_so_are_those_of_all_others():
+    for name, result in run_all(4, {name: PLANS[name] for name in LATER}).items():
+        require_those_of_one_process(result.verify, name)
+
+
+def require_those_of_one_process(verified, name):
+    most = ERRORS.get(name, 1e-12)
     assert (verified.steps, verified.items) == (1, sum(map(len, PLANS[name].uses.items.values())))
     assert (verified.loss_rel_err <= most, verified.grad_rel_err <= most) == (True, True), verified
 
@@ -223,6 +236,8 @@ def test_a_rank_without_a_module_clips_with_the_others():
 
 
 def test_numbers_do_not_depend_on_where_encoders_are(results):
-    losses = [[step.loss for step in results[name].steps] for name in ("stages", "before", "beside", "zero 3, stages")]
+    """Nor does the loss behind an update."""
+    losses = [[step.loss for step in results[name].steps] for name in ANYWHERE]
+    assert [len(each) for each in losses] == [2] * len(ANYWHERE)
     for other in losses[1:]:
         assert other == pytest.approx(losses[0], rel=1e-9)

@@ -1,5 +1,7 @@
 """Plans made up for tests of the runtime, trained in worlds that stay warm from one plan to the next."""
 
+from dataclasses import replace
+
 from planner.launch.processes import launch
 from planner.launch.worker import joined
 from planner.plan.legal import require_legal
@@ -45,15 +47,21 @@ def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, vpp=1
     return plan
 
 
-def trained(worker, plans: dict[str, Plan], options: RunOptions):
+ONCE = RunOptions(steps=1, verify=True, seed=5, training=Training(learning_rate=3e-3))
+
+
+def trained(worker, runs: dict[str, tuple[Plan, RunOptions]]):
     """Every plan, in one world."""
     with joined(worker, timeout_s=60):
-        return {name: train(worker, plan, options) for name, plan in plans.items()}
+        return {name: train(worker, plan, options) for name, (plan, options) in runs.items()}
 
 
-def run_all(size: int, plans: dict[str, Plan], options: RunOptions | None = None):
-    """Plan → what its run measured, on the first rank."""
-    options = options or RunOptions(steps=2, verify=True, seed=5, training=Training(learning_rate=3e-3))
-    for plan in plans.values():
-        require_runnable(plan, options)
-    return launch(trained, size, plans, options)[0]
+def run_all(size: int, plans: dict[str, Plan], options: RunOptions = ONCE, twice=()):
+    """Plan → what its run measured, on the first rank.
+
+    One step, as of a plan with one step only the first is verified; `twice`: plans whose second step shows something.
+    """
+    runs = {name: (plan, replace(options, steps=2) if name in twice else options) for name, plan in plans.items()}
+    for plan, of_plan in runs.values():
+        require_runnable(plan, of_plan)
+    return launch(trained, size, runs)[0]

@@ -23,7 +23,7 @@ def found(problem):
     return worth(problem, search(problem, warm_start(problem), 1)[0])
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(problems(), st.sampled_from((1.0, 1.01, 1.5, 20.0)))
 def test_bounds_hold_for_the_best_grouping(problem, known):
     """Whatever the grouping that was known took."""
@@ -42,7 +42,7 @@ def test_bounds_hold_for_what_is_found(problem):
     assert lower_bound(problem, 2 * value).seconds <= value * (1 + 1e-9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(problems(items=20, ranks=(2, 4, 8)))
 def test_more_effort_bounds_no_worse(problem):
     value = found(problem)

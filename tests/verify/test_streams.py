@@ -18,7 +18,7 @@ def found(problem):
     return worth(problem, stream_search(problem, warm_start(problem), 1)[0])
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(step_problems(items=3, ranks=(1, 2, 3)), st.sampled_from((1.0, 1.01, 1.5, 20.0)), st.sampled_from((0, 2)))
 def test_the_bound_holds_for_the_best_packing(problem, known, effort):
     """Whatever the packing that was known took."""
@@ -33,7 +33,7 @@ def test_the_bound_holds_for_the_best_of_more_on_more_ranks(problem):
     assert stream_seconds(problem, least * 1.1, 2) <= least * (1 + 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(step_problems(items=30, ranks=(2, 7, 8, 16)))
 def test_the_bound_holds_for_what_is_found(problem):
     """Told of a worse packing: the bound is never above what it is told."""

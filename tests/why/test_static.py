@@ -2,12 +2,12 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from planner import files, pipeline
+from planner.cli.app import app
 from planner.errors import Infeasible
 from planner.plan.legal import violations
 from planner.plan.model import Plan
@@ -112,26 +112,31 @@ def test_where_no_degree_holds_all_the_reason_is_said():
 # -------------------------------------------------------------------------------------------------- on the command line
 
 
-def planner(*words, cwd, code=0):
-    done = subprocess.run([sys.executable, "-m", "planner", *words], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+def said(*words):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
-def test_the_verbs_answer_in_words_and_in_json(tmp_path):
-    done = planner("solve", "demo-cpu-4", "--static", "--batches", "2", "--json", "-o", "static.yaml", cwd=tmp_path)
-    said = json.loads(done.stdout)
-    assert said["plan"] == "static.yaml"
-    assert files.read(tmp_path / "static.yaml", Plan).uses.degrees == (said["degree"],)
-    group = next(iter(files.read(tmp_path / "static.yaml", Plan).groups))
+def refused(*words):
+    error = CliRunner().invoke(app, words).exception
+    assert error.exit_code == 2
+    return str(error)
+
+
+def test_the_verbs_answer_in_words_and_in_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    solved = json.loads(said("solve", "demo-cpu-4", "--static", "--batches", "2", "--json", "-o", "static.yaml"))
+    assert solved["plan"] == "static.yaml"
+    plan = files.read(tmp_path / "static.yaml", Plan)
+    assert plan.uses.degrees == (solved["degree"],)
     for words, key in (
         (("why", "static.yaml"), "sensitivities"),
-        (("why", "static.yaml", group, "--step", "1"), "loads"),
+        (("why", "static.yaml", next(iter(plan.groups)), "--step", "1"), "loads"),
         (("why-not", "static.yaml", "tokens_per_rank=2048", "--step", "1"), "because"),
         (("why-not", "static.yaml", "tokens_per_rank=3"), "infeasible"),
     ):
-        assert json.loads(planner(*words, "--json", cwd=tmp_path).stdout)[key]
-        assert planner(*words, cwd=tmp_path).stdout
-    assert "fix: one of" in planner("why", "static.yaml", "g0-2", cwd=tmp_path, code=2).stderr
-    assert "no step 9" in planner("why-not", "static.yaml", "zero=3", "--step", "9", cwd=tmp_path, code=2).stderr
+        assert json.loads(said(*words, "--json"))[key]
+        assert said(*words)
+    assert "fix: one of" in refused("why", "static.yaml", "g0-2")
+    assert "no step 9" in refused("why-not", "static.yaml", "zero=3", "--step", "9")
