@@ -49,8 +49,9 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """Let the job's strategy decide batch by batch."""
     chosen, reason = strategy(inputs.job.strategy), unsupported(inputs)
     if reason:
+        message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
-        raise InputError(reason, where=where, fix="change the job, or its strategy")
+        raise InputError(message, where=where, fix=fix or "change the job, or its strategy")
     plans, seconds = [], []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
@@ -111,10 +112,15 @@ def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
 
 
 def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
-    """Every way to synchronise, and the plan of the fastest. Raises the first way's Infeasible when there is none."""
+    """Every way to synchronise that the job leaves open, and the plan of the fastest.
+
+    Raises the first way's Infeasible when there is none, and InputError where no way can have what the job says.
+    """
     solved: dict[int, Solved] = {}
     refused: dict[int, Infeasible] = {}
-    for number, (name, zero, sync) in enumerate(WAYS):
+    ways = ways_of(inputs)
+    for number in ways:
+        name, zero, sync = WAYS[number]
         layout = changed(inputs.job.layout, zero=zero)
         job = changed(inputs.job, strategy=name, sync=sync, layout=layout)
         try:
@@ -122,12 +128,23 @@ def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
         except Infeasible as error:
             refused[number] = error
     if not solved:
-        raise refused[0]
+        raise refused[ways[0]]
     chosen = min(solved, key=lambda number: (solved[number].plan.outcome.value, number))
-    others = [number for number in range(len(WAYS)) if number != chosen]
+    others = [number for number in ways if number != chosen]
     instead = tuple(otherwise(number, solved.get(number), refused.get(number)) for number in others)
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
     return Solved(changed(solved[chosen].plan, instead=instead), seconds)
+
+
+def ways_of(inputs: Inputs) -> list[int]:
+    """Those with the ZeRO stage that the job says; all where it says none. Raises InputError when no way has it."""
+    said = inputs.job.layout.zero
+    ways = [number for number, (_, zero, _) in enumerate(WAYS) if said in (None, zero)]
+    if not ways:
+        message = f"best tries ZeRO stages 1 to 3, and the job says zero: {said}"
+        fix = "leave zero out, or say strategy: data_ranks and sync: step"
+        raise InputError(message, where=f"{inputs.sources['job']} (layout.zero)", fix=fix)
+    return ways
 
 
 def otherwise(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:

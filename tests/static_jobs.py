@@ -21,22 +21,27 @@ model: {model}
 cluster: {cluster}
 strategy: parallel_search
 workload: {{lengths: {{from: file, path: lengths.txt}}, batch_rows: {rows}, max_tokens: {most}}}
-layout: {{zero: {zero}}}
+layout: {{{kept}}}
 fix: {{layouts: {{llm: {{{fixed}}}}}}}
 """
 
 
-def static_job(folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", zero: int = 1) -> str:
-    """Path of a job whose batch has these lengths."""
+def static_job(
+    folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", kept: str = "zero: 1"
+) -> str:
+    """Path of a job whose batch has these lengths; `kept`: what it says under `layout`."""
     (folder / "lengths.txt").write_text("\n".join(map(str, sizes)) + "\n")
-    said = JOB.format(model=model, cluster=cluster, rows=len(sizes), most=max(sizes), zero=zero, fixed=fixed)
+    said = JOB.format(model=model, cluster=cluster, rows=len(sizes), most=max(sizes), kept=kept, fixed=fixed)
     path = folder / "job.yaml"
     path.write_text(said)
     return str(path)
 
 
-def static_inputs(folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "") -> Inputs:
-    return load(static_job(folder, model, cluster, sizes, fixed), Options())
+def static_inputs(
+    folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", kept: str = ""
+) -> Inputs:
+    """Of a search, which decides what `kept` leaves out."""
+    return load(static_job(folder, model, cluster, sizes, fixed, kept), Options())
 
 
 def small_cluster(folder: Path, kind: str, count: int, per_node: int = 8) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from planner import pipeline
 from planner.deciding import WAYS
-from planner.errors import Infeasible
+from planner.errors import Infeasible, InputError
 from planner.specs.inputs import Options
 
 JOB = """\
@@ -19,13 +19,14 @@ workload:
   lengths: {{from: mix, parts: [{{weight: 1, median: 200, sigma: 0.7}}]}}
   batch_rows: 20
   max_tokens: {longest}
-layout: {{zero: {zero}, dtype: float32}}
+layout: {{{zero}dtype: float32}}
 limits: {limits}
 """
 
 
-def solve(folder, way=("best", 3, "micro_batch"), limits="{tokens_per_rank: 1024}", longest=2048, batches=1):
+def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1024}", longest=2048, batches=1):
     strategy, zero, sync = way
+    zero = "" if zero is None else f"zero: {zero}, "
     path = folder / "job.yaml"
     path.write_text(JOB.format(strategy=strategy, zero=zero, sync=sync, limits=limits, longest=longest))
     return pipeline.solve(str(path), Options(batches=batches)).plan
@@ -48,6 +49,30 @@ def test_a_way_that_is_impossible_says_what_binds(tmp_path):
         solve(tmp_path, ("data_ranks", 1, "step"), states)
     best = solve(tmp_path, limits=states, longest=300)
     assert "states take" in next(other.because for other in best.instead if other.zero == 1)
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_a_stage_that_the_job_says_is_kept(tmp_path, zero):
+    (way,) = [way for way in WAYS if way[1] == zero]
+    best = solve(tmp_path, ("best", zero, "micro_batch"))
+    assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.instead
+    assert best.outcome == solve(tmp_path, way).outcome
+
+
+def test_a_stage_that_no_way_has_is_refused(tmp_path):
+    with pytest.raises(InputError, match="the job says zero: 0") as refused:
+        solve(tmp_path, ("best", 0, "micro_batch"))
+    assert "layout.zero" in refused.value.where and "data_ranks" in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "way", [("best", None, "micro_batch"), ("sequence_groups", 3, "micro_batch"), ("data_ranks", 1, "step")]
+)
+def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
+    fixed = "{}\nfix: {layouts: {llm: {tp: 2}}}"
+    with pytest.raises(InputError, match=r"fix\.layouts has no place in it") as refused:
+        solve(tmp_path, way, limits=fixed)
+    assert "under `layout`" in refused.value.fix and "parallel_search" in refused.value.fix
 
 
 def test_when_no_way_is_possible_the_first_one_says_why(tmp_path):

@@ -55,6 +55,17 @@ def activation_bytes(costs: ModuleCosts, layers: int, ends: bool, tokens: float)
     return per_token * KIB * tokens
 
 
+def remade_bytes(costs: ModuleCosts, ends: bool, tokens: float) -> float:
+    """Besides, while backward makes one layer's activations again: what the ends kept is gone by then."""
+    gone = costs.ends.activation_kib_per_token if ends and costs.ends else 0.0
+    return max(0.0, costs.layer.working_kib_per_token - gone) * KIB * tokens
+
+
+def token_bytes(costs: ModuleCosts, layers: int) -> float:
+    """At most at once of one token of a micro-batch, in all layers and the ends."""
+    return activation_bytes(costs, layers, True, 1.0) + remade_bytes(costs, True, 1.0)
+
+
 def memory_cap(device: Device, limits: Limits) -> float:
     """What a plan may use of a device: its memory less the context and the margin."""
     return (device.memory_gib * (1 - limits.memory_margin) - device.reserved_gib) * GIB
@@ -68,7 +79,7 @@ def token_cap(
         return limits.tokens_per_rank
     free = memory_cap(device, limits) - state_bytes(module, layout, accounting)
     layers = range(module.layers)
-    per_token = activation_bytes(costs_of_layers(costs, mixed(layout, layers)), len(layers), True, 1.0)
+    per_token = token_bytes(costs_of_layers(costs, mixed(layout, layers)), len(layers))
     return int(min(free // per_token, MOST_TOKENS)) if per_token > 0 else MOST_TOKENS
 
 

@@ -10,8 +10,8 @@ forward, and returns behind the backward of the layer above, if
 for B bytes a second each way, in the faster pass. The number of ranks cancels: each has its own way to its host. What
 helps besides is left out, so the rule errs on the safe side: exchanges, a pass's constant, and the items it is packed
 with, each of which hides its own bytes. Of l layers the first and the last keep all that they have, so that a rank
-holds (2 + (1 − r)·(l − 2))·A·s/d bytes, and what the ends keep: k(r) times what it would hold otherwise. Ranks with
-room for C tokens each then hold the item once d·C ≥ k(r)·s.
+holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what the ends keep, and what backward makes again: k(r) times what it would
+hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from planner.costs.lines import compute_line
-from planner.costs.memory import activation_bytes
+from planner.costs.memory import activation_bytes, remade_bytes
 from planner.specs.profile import Device, ModuleCosts
 from planner.specs.shapes import resident_layers
 from planner.units import GB
@@ -44,6 +44,7 @@ class Offloading:
     end_bytes: float  # of a token, outside the layers
     passes: tuple[tuple[float, float], ...]  # α1, α2 of one layer: seconds per token² and per token
     bytes_per_second: float  # B; 0: there is no way out
+    remade_bytes: float = 0.0  # of a token, while backward makes a layer again
 
     def most(self, size: int) -> float:
         """The largest ratio that hides behind compute; 0 where no layer lies between the first and the last."""
@@ -59,9 +60,9 @@ class Offloading:
         return resident_layers(self.layers, ratio) * self.layer_bytes + self.end_bytes
 
     def kept(self, ratio: float) -> float:
-        """k: what an item's tokens hold, in tokens that nobody offloads; at most 1."""
-        whole = self.held_bytes(0.0)
-        return self.held_bytes(ratio) / whole if whole else 1.0
+        """k: what an item's tokens hold at most, in tokens that nobody offloads; at most 1."""
+        whole = self.held_bytes(0.0) + self.remade_bytes
+        return (self.held_bytes(ratio) + self.remade_bytes) / whole if whole else 1.0
 
     def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> Placed | None:
         """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None: none do."""
@@ -87,4 +88,5 @@ def offloading(costs: ModuleCosts, device: Device, layers: int, ends: bool) -> O
         end_bytes=activation_bytes(costs, 0, True, 1.0) if ends else 0.0,
         passes=tuple((line.quad, line.lin) for line in passes),
         bytes_per_second=(device.host_gb_per_s or 0.0) * GB,
+        remade_bytes=remade_bytes(costs, ends, 1.0),
     )

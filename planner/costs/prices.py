@@ -1,10 +1,9 @@
 """The price table a plan carries: what was measured or published for its modules, and what rates give for the rest."""
 
-from planner.costs.recomputing import layered_costs, untold
+from planner.costs.recomputing import layered_costs, require_told
 from planner.costs.static.costs import exposed, static_costs
 from planner.costs.static.layouts import machine_of, setup_of
 from planner.costs.static.setup import Setup
-from planner.errors import InputError
 from planner.plan.model import Layout, Prices
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
@@ -49,12 +48,9 @@ def module_costs(inputs: Inputs, module: str, layout: Layout, kind: str) -> Modu
     name = f"{inputs.model.name}/{module}"
     known = entry(inputs.profile.modules, name, kind)
     if known:
-        for how in untold(known, layout, range(inputs.model.modules[module].layers)):
-            raise InputError(
-                f"`{name}` was measured without recompute {how}",
-                where=f"profile {inputs.profile.name}",
-                fix=f"measure it again (planner profile {inputs.model.name}), or say recompute: none",
-            )
+        fix = f"measure it again (planner profile {inputs.model.name}), or say recompute: none"
+        layers, where = range(inputs.model.modules[module].layers), f"profile {inputs.profile.name}"
+        require_told(known, layout, layers, name, where, fix)
         return known
     machine = machine_of(inputs.cluster, inputs.devices[kind], inputs.rates.get(kind), inputs.timing)
     return layered_costs(inputs.model.modules[module], layout, setup_of(layout), machine, inputs.accounting)

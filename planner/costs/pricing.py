@@ -13,7 +13,7 @@ from planner.costs.exchange import Part, exchange_line, ring_line
 from planner.costs.fsdp import units_line
 from planner.costs.lines import Line, compute_line, summed, weights_line
 from planner.costs.overlapped import by_layers
-from planner.costs.recomputing import Mixed, costs_of_layers, mixed
+from planner.costs.recomputing import Mixed, costs_of_layers, mixed, require_told
 from planner.costs.reduced import blocks_of, copies, exchange_cost
 from planner.costs.static.assumed import complete
 from planner.costs.tensor import of_one_rank, settled_cost, tensor_line
@@ -85,7 +85,7 @@ class Pricing:
         layout = self.layouts[part.module]
         ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
         costs = self.costs(part.module, kind)
-        again = layout.recompute == "full" and "full" not in costs.recomputing
+        again = part.again == (("full", part.layers),) and "full" not in costs.recomputing
         return weights_line(costs, part.layers, part.ends, ways, again).seconds(sizes)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
@@ -230,9 +230,12 @@ def slowest(costs: Iterable[Cost]) -> Cost:
 
 
 def pricing_of(plan: Plan) -> Pricing:
-    """The pricing that a plan carries. Raises InputError when it does not price all that it lays out."""
+    """The pricing that a plan carries. Raises InputError when it does not price all that it lays out, as it does."""
     pricing = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, by_layers(plan))
+    fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.kinds(layout.ranks):
-            pricing.costs(module, kind)
+            costs, layers = pricing.costs(module, kind), range(plan.uses.models[module].layers)
+            name = f"{module}@{kind}" if f"{module}@{kind}" in plan.uses.prices.modules else module
+            require_told(costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
     return pricing

@@ -13,6 +13,7 @@ from planner.costs.static.costs import static_costs
 from planner.costs.static.layouts import recomputed
 from planner.costs.static.machine import Machine
 from planner.costs.static.setup import Setup
+from planner.errors import InputError
 from planner.plan.model import Layout
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
@@ -44,6 +45,12 @@ def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Re
     if costs.by == "rates" or not (costs.recomputing or costs.source == "fitted"):
         return []
     return [how for how in layout.recomputes(layers) if how != "none" and how not in costs.recomputing]
+
+
+def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str) -> None:
+    """Raises InputError when the costs called `name` would be taken as if these layers made nothing again."""
+    for how in untold(costs, layout, layers):
+        raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
 
 
 def together(parts: Sequence[tuple[Passes, int]]) -> Passes:

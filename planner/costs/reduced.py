@@ -1,14 +1,15 @@
 """What ranks of a stage send each other of parameters and of their gradients: how much, and in which collectives.
 
-Under ZeRO, `dp` ranks gather each other's shards of parameters, and reduce-scatter gradients. Where they are replicated
-(HSDP), each shard of gradients is then all-reduced over its replicas: a reduce-scatter and an all-gather.
+Under ZeRO, `dp` ranks gather each other's shards of parameters, and reduce-scatter gradients: those with the same part
+of tp, each with its part of the bytes. Where they are replicated (HSDP), each shard of gradients is then all-reduced
+over its replicas: a reduce-scatter and an all-gather.
 """
 
 from collections.abc import Callable
 
 from planner.costs.cost import Cost
 from planner.costs.lines import summed
-from planner.plan.mesh import groups_over, spread_of_experts
+from planner.plan.mesh import blocks, own_stage, spread_of_experts
 from planner.plan.model import Layout
 from planner.plan.task import Task
 from planner.specs.base import Ranks
@@ -51,9 +52,13 @@ def copies(layout: Layout) -> int:
 
 
 def within(task: Task, layout: Layout, sent: tuple[str, float, int], cost: Collectives) -> Cost:
-    """Among the ranks that hold one copy together, in the slowest of the copies."""
-    blocks = blocks_of(task.ranks, layout, ("dp", "tp")) if copies(layout) > 1 else [task.ranks]
-    return max((cost(*sent, block) for block in blocks), key=lambda each: each.value)
+    """Among the ranks that share states, or by ZeRO-0 have all of them alike: the slowest of these blocks.
+
+    Where experts alone have copies, the ranks of tp are among these.
+    """
+    dims = ("dp",) if layout.zero else ("dp", "replica")
+    among = [task.ranks] if layout.data_ranks == 1 else blocks_of(task.ranks, layout, dims)
+    return max((cost(*sent, block) for block in among), key=lambda each: each.value)
 
 
 def between(task: Task, layout: Layout, size: float, calls: int, cost: Collectives) -> Cost:
@@ -67,6 +72,7 @@ def between(task: Task, layout: Layout, size: float, calls: int, cost: Collectiv
 
 
 def blocks_of(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
-    """These ranks in blocks that differ in these dims only."""
-    groups = groups_over(layout, dims)
+    """These ranks of a stage in blocks that differ in these dims only."""
+    mesh = {dim: size for dim, size in layout.mesh.items() if dim != "pp"}
+    groups = blocks(own_stage(layout, ranks[0]), mesh, dims)
     return [*dict.fromkeys(groups[rank] for rank in ranks)]

@@ -1,4 +1,5 @@
-"""Bytes in use on every rank over a timeline: states all the time, activations from a forward to its backward.
+"""Bytes in use on every rank over a timeline: states all the time, activations from a forward to its backward, and
+what a backward makes again of them, for as long as it lasts.
 
 Where a backward is in two, the gradient of the inputs (I) gives back what the gradient of the weights (W) does not
 need: plan/schedules/held.py has the share.
@@ -34,8 +35,10 @@ def memory_use(
     tasks: Sequence[Task],
     activation_bytes: Callable[[Task], float],
     state_bytes: Callable[[int], float],
+    remade_bytes: Callable[[Task], float] = lambda _: 0.0,
 ) -> Memory:
-    """`activation_bytes`: what a forward leaves on each of its ranks; `state_bytes`: what a rank holds anyway.
+    """`activation_bytes`: what a forward leaves on each of its ranks; `state_bytes`: what a rank holds anyway;
+    `remade_bytes`: what a backward holds besides on each of its ranks, to its end.
 
     A forward without a backward keeps its activations to the end of the step; in a module without any backward they
     are gone once it has ended.
@@ -50,6 +53,10 @@ def memory_use(
             given = [(end, -share * held) for end, share in freed.after(task, event)] if held else []
             for rank in event.ranks if held else ():
                 changes[rank] += [(event.start, held), *given]
+        elif event.phase in ("B", "I"):
+            besides = remade_bytes(by_id[event.id])
+            for rank in event.ranks if besides else ():
+                changes[rank] += [(event.start, besides), (event.end, -besides)]
     keys = [(state_bytes(rank), timeline.simulated_for(rank)) for rank in range(timeline.ranks)]
     curves = {(base, of): curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
     return Memory(tuple(curves[key] for key in keys))

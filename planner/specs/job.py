@@ -22,11 +22,22 @@ class Limits(Spec):
 
 
 class LayoutWish(Spec):
-    """How the module's states are kept; the strategy decides the rest."""
+    """How the module's states are kept. What is said holds for every strategy; what is not said, a search of layouts
+    decides, and other strategies take the usual.
+    """
 
-    zero: Zero = 3
-    recompute: Recompute = "none"
+    zero: Zero | None = None
+    recompute: Recompute | None = None
     dtype: Dtype = "bf16"
+
+    @property
+    def zero_used(self) -> int:
+        """The stage, or the usual one."""
+        return 3 if self.zero is None else self.zero
+
+    @property
+    def recompute_used(self) -> Recompute:
+        return self.recompute or "none"
 
 
 class FixedItem(Spec):
@@ -43,8 +54,8 @@ class StaticLayout(Spec):
     ep: RankCount | None = None
     etp: RankCount | None = None
     micro_batch: Count | None = None  # sequences
-    zero: Zero | None = None
-    recompute: Recompute | None = None
+    zero: Zero | None = None  # None: as the job's `layout` has it, if that says it
+    recompute: Recompute | None = None  # likewise
     schedule: Literal["1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2"] | None = None
 
     def __post_init__(self) -> None:

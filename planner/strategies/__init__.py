@@ -28,7 +28,7 @@ class Strategy(Protocol):
     SUMMARY: str
 
     def supports(self, inputs: Inputs) -> str | None:
-        """Why it can't decide this job, for a person; None when it can."""
+        """Why it can't decide this job, for a person, and behind ` | ` the fix where it knows one; None when it can."""
 
     def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
         """The decision, with its outcome. Raises Infeasible."""

@@ -40,11 +40,23 @@ UNPRICED = Prediction(
 )
 
 
+def no_static_layout(inputs: Inputs, name: str) -> str | None:
+    """Why groups that change with every micro-batch cannot keep what a job fixes; None when it fixes no layout."""
+    if not inputs.job.fix.layouts:
+        return None
+    fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
+    return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
+
+
 def data_parallel(inputs: Inputs) -> dict[str, Layout]:
     """The workload's module over all ranks, its states kept as the job wishes."""
     wish, size = inputs.job.layout, inputs.cluster.size
     layout = Layout(
-        ranks=Ranks(range(size)), mesh={"dp": size}, zero=wish.zero, recompute=wish.recompute, dtype=wish.dtype
+        ranks=Ranks(range(size)),
+        mesh={"dp": size},
+        zero=wish.zero_used,
+        recompute=wish.recompute_used,
+        dtype=wish.dtype,
     )
     return {inputs.module: layout}
 

@@ -20,7 +20,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.kinds import kinds
 from planner.strategies.static.best import best_of, instead
 from planner.strategies.static.change import nothing_fits
-from planner.strategies.static.screen import fixed_of, problem_of, timed
+from planner.strategies.static.screen import fixed_of, problem_of, settled, timed
 from planner.strategies.static.space import space
 from planner.verify.score import scored
 
@@ -34,7 +34,7 @@ def supports(inputs: Inputs) -> str | None:
     if len(kinds(inputs.cluster)) > 1:
         return "parallel_search spreads a module over ranks of one kind"
     if len(inputs.batches) > 1:
-        return "parallel_search decides for one batch, as for all alike"
+        return "parallel_search decides for one batch, as for all alike | solve it with --batches 1"
     if inputs.job.fix.items:
         return "parallel_search spreads all sequences alike: fix.items has no place in it"
     return None
@@ -42,6 +42,7 @@ def supports(inputs: Inputs) -> str | None:
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming what binds."""
+    inputs = settled(inputs)
     problem, fixed = problem_of(inputs), fixed_of(inputs)
     found = space(problem.trained, problem.machine.wires.per_node, fixed)
     if not len(found["tp"]):

@@ -34,6 +34,7 @@ from planner.plan.schedules.explicit import printed
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.job import StaticLayout
+from planner.strategies.static.screen import settled
 from planner.units import percent
 from planner.verify.pipelined import Replica, parts, pipelines
 from planner.verify.score import scored
@@ -70,7 +71,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if base is None:
         raise InputError("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
     ((module, layout),) = base.layouts.items()
-    base = changed(base, uses=changed(base.uses, fix=inputs.job.fix))
+    base = changed(base, uses=changed(base.uses, fix=settled(inputs).job.fix))
     pricing = pricing_of(base)
     replicas = pipelines(base, pricing, expand(base, 0, alike_groups(base, 0).ranks))
     if not replicas or layout.mesh.get("pp", 1) < 2:

@@ -9,7 +9,7 @@ from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.simulate import memory_use, simulate
 from planner.specs.cluster import kind_of
-from planner.verify.held import activations, states
+from planner.verify.held import activations, remade, states
 
 
 class Fullest(NamedTuple):
@@ -30,7 +30,8 @@ def of_step(plan: Plan, number: int) -> Fullest:
     pricing, others = pricing_of(plan), alike_groups(plan, number)
     tasks = expand(plan, number, others.ranks)
     timeline = simulate(tasks, pricing.price, plan.size, others)
-    peaks = memory_use(timeline, tasks, activations(plan, pricing), states(plan)).peaks
+    held, besides = activations(plan, pricing), remade(plan, pricing)
+    peaks = memory_use(timeline, tasks, held, states(plan), besides).peaks
     kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
     caps = {kind: memory_cap(plan.uses.devices[kind], plan.uses.limits) for kind in kinds}
     return max((Fullest(rank, kinds[rank], peak, caps[kinds[rank]]) for rank, peak in enumerate(peaks)), key=share)

@@ -1,9 +1,9 @@
-"""What ranks hold and may hold by the memory model: activations of a forward, states, and the cap."""
+"""What ranks hold and may hold by the memory model: activations of a forward and of a backward, states, and the cap."""
 
 from collections import Counter
 from collections.abc import Callable
 
-from planner.costs.memory import activation_bytes, lasting_bytes, memory_cap, state_bytes, updating_bytes
+from planner.costs.memory import activation_bytes, lasting_bytes, memory_cap, remade_bytes, state_bytes, updating_bytes
 from planner.costs.pricing import Pricing
 from planner.orders.timing import ROUNDING
 from planner.plan.mesh import stage_ranks
@@ -12,6 +12,7 @@ from planner.plan.task import Task
 from planner.specs.accounting import Accounting
 from planner.specs.cluster import kind_of
 from planner.specs.model import Module
+from planner.specs.profile import ModuleCosts
 from planner.verify.offloaded import offloading_of
 
 
@@ -19,17 +20,40 @@ def activations(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
     """Bytes that a forward leaves on each of its ranks; what is offloaded has left it."""
 
     def held(task: Task) -> float:
-        ways = task.degree * plan.layouts[task.module].mesh.get("tp", 1)
         if task.offload:
-            rank = offloading_of(plan, pricing, task)
+            rank, ways = offloading_of(plan, pricing, task), ways_of(plan, task)
             return (
                 sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)) / ways
             )
-        of_kinds = [pricing.layer_costs(task.module, kind, task.layers) for kind in pricing.kinds(task.ranks)]
-        last = task.layers[-1] == plan.uses.models[task.module].layers - 1
-        return max(activation_bytes(costs, len(task.layers), last, task.tokens * costs.tp / ways) for costs in of_kinds)
+        last = has_ends(plan, task)
+        return max(activation_bytes(c, len(task.layers), last, tokens) for c, tokens in by_kind(plan, pricing, task))
 
     return held
+
+
+def remade(plan: Plan, pricing: Pricing) -> Callable[[Task], float]:
+    """Bytes that a backward holds on each of its ranks beside what forwards left, while it makes a layer again."""
+
+    def besides(task: Task) -> float:
+        last = has_ends(plan, task)
+        return max(remade_bytes(costs, last, tokens) for costs, tokens in by_kind(plan, pricing, task))
+
+    return besides
+
+
+def by_kind(plan: Plan, pricing: Pricing, task: Task) -> list[tuple[ModuleCosts, float]]:
+    """On each kind of a task's ranks: what its layers cost, and how many tokens' bytes as these say are on one rank."""
+    each = [pricing.layer_costs(task.module, kind, task.layers) for kind in pricing.kinds(task.ranks)]
+    return [(costs, task.tokens * costs.tp / ways_of(plan, task)) for costs in each]
+
+
+def ways_of(plan: Plan, task: Task) -> int:
+    """Ranks of a stage that share a task's tokens and matrices."""
+    return task.degree * plan.layouts[task.module].mesh.get("tp", 1)
+
+
+def has_ends(plan: Plan, task: Task) -> bool:
+    return task.layers[-1] == plan.uses.models[task.module].layers - 1
 
 
 def states(plan: Plan) -> Callable[[int], float]:

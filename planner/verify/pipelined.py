@@ -4,7 +4,7 @@ Of one module whose pipeline ranks have one chunk of layers each. Where activati
 parted: I stands for the whole of it, and W for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -15,10 +15,11 @@ from planner.orders.problem import Rows
 from planner.plan.model import Plan
 from planner.plan.schedules.held import FOR_WEIGHTS
 from planner.plan.task import Phase, Task
-from planner.verify.held import activations, cap_of, stage_states
+from planner.verify.held import activations, cap_of, remade, stage_states
 
 Forwards = list[dict[int, Task]]  # of each stage, by micro-batch, in their numbers' sequence
 LOOKED_AT = 8  # replicas
+OneOf = Callable[[Iterable[float]], float]
 
 
 class Passes(NamedTuple):
@@ -44,7 +45,7 @@ def order_seconds(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> float:
     if not ordinary(plan, tasks, passes):
         return 0.0
     longest = sorted(passes, key=lambda each: -work(pricing, each))[:LOOKED_AT]
-    of_each = dict.fromkeys(each.pipeline for each in replicas_of(plan, pricing, tasks, longest))  # each kind once
+    of_each = dict.fromkeys(each.pipeline for each in replicas_of(plan, pricing, tasks, longest, min))  # each once
     return max((floor_of_any(each, "step").seconds for each in of_each if fitting(each)), default=0.0)
 
 
@@ -56,12 +57,17 @@ def fitting(pipeline: Pipeline) -> bool:
 def pipelines(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> list[Replica]:
     """One of each group; none where the plan or its order are of another kind."""
     passes = by_group(tasks)
-    return replicas_of(plan, pricing, tasks, passes) if ordinary(plan, tasks, passes) else []
+    return replicas_of(plan, pricing, tasks, passes, max) if ordinary(plan, tasks, passes) else []
 
 
-def replicas_of(plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes]) -> list[Replica]:
+def replicas_of(
+    plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes], counted: OneOf
+) -> list[Replica]:
+    """`counted`: of what a stage's backwards make again. Some backward starts where forwards have left most, so each
+    order leaves room for the least of them (min), and one that leaves room for the most of them fits (max).
+    """
     once = [(set(task.ranks), pricing.price(task).value) for task in tasks if task.micro_batch is None]
-    return [Replica(tuple(each.forwards[0]), pipeline(plan, pricing, each, once)) for each in passes]
+    return [Replica(tuple(each.forwards[0]), pipeline(plan, pricing, each, once, counted)) for each in passes]
 
 
 def work(pricing: Pricing, passes: Passes) -> float:
@@ -102,9 +108,12 @@ def simple(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
     return all((task.group, row) in returned for each in passes for row, task in each.forwards[0].items())
 
 
-def pipeline(plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]]) -> Pipeline:
+def pipeline(
+    plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: OneOf
+) -> Pipeline:
     """One group's, at the plan's prices. `once`: ranks and seconds of what follows the last passes."""
     parted, forwards, left = parts(plan), passes.forwards, activations(plan, pricing)
+    besides = remade(plan, pricing)
 
     def seconds(phase: Phase) -> Rows:
         return tuple(tuple(pricing.price(as_phase(task, phase)).value for task in row.values()) for row in forwards)
@@ -119,7 +128,7 @@ def pipeline(plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[
         back=sent(pricing, passes, "B"),
         held=held,
         kept=tuple(tuple(each * FOR_WEIGHTS if parted else 0.0 for each in row) for row in held),
-        cap=tuple(room(plan, stage, row) for stage, row in enumerate(forwards)),
+        cap=tuple(room(plan, stage, row) - counted(map(besides, row.values())) for stage, row in enumerate(forwards)),
         after=tuple(sum(took for whose, took in once if not whose.isdisjoint(each)) for each in ranks),
     )
 

@@ -15,7 +15,7 @@ from planner.specs.base import changed
 from planner.specs.overlap import AS_PRICED, Overlap
 from planner.units import GIB
 from planner.verify.bounds import Bound, step_bound
-from planner.verify.held import activations, cap_of, exceeds, states
+from planner.verify.held import activations, cap_of, exceeds, remade, states
 from planner.verify.offloaded import require_hidden
 
 CLOSED = 1e-9  # a gap below this is none
@@ -43,7 +43,7 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     tasks = expand(plan, number, others.ranks)
     require_hidden(plan, number, pricing, tasks)
     timeline = simulate(tasks, pricing.price, plan.size, others, overlap.holding)
-    memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan))
+    memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan), remade(plan, pricing))
     return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
 
 

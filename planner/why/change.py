@@ -40,7 +40,7 @@ def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, t
     inputs, follows = with_one_meeting(inputs, said)
     reasons = {name: unable(name, inputs) for name in (inputs.job.strategy, *STRATEGIES)}
     if not reasons[inputs.job.strategy]:
-        return inputs, follows, ""
+        return left_open(inputs, said), follows, ""
     if "strategy" not in said:
         able = [name for name, reason in reasons.items() if not reason and name not in STATIC]
         if able:
@@ -55,13 +55,21 @@ def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, t
 def with_one_meeting(inputs: Inputs, said: set[str]) -> tuple[Inputs, tuple[str, ...]]:
     """ZeRO-3's ranks meet in every micro-batch, others once a step: of the two, the one that was not said follows."""
     job = inputs.job
-    meets: Sync = "micro_batch" if job.layout.zero == 3 else "step"
+    meets: Sync = "micro_batch" if job.layout.zero_used == 3 else "step"
     if job.sync == meets or {"sync", "zero"} <= said:
         return inputs, ()
     if "sync" not in said:
         return replace(inputs, job=changed(job, sync=meets)), (f"sync={meets}",)
     zero = 3 if job.sync == "micro_batch" else 2
     return replace(inputs, job=changed(job, layout=changed(job.layout, zero=zero))), (f"zero={zero}",)
+
+
+def left_open(inputs: Inputs, said: set[str]) -> Inputs:
+    """A search of layouts decides ZeRO stage and recompute anew, unless they were asked for or fixed by the job."""
+    if inputs.job.strategy not in STATIC:
+        return inputs
+    unsaid = {key: None for key in ("zero", "recompute") if key not in said}
+    return replace(inputs, job=changed(inputs.job, layout=changed(inputs.job.layout, **unsaid)))
 
 
 def with_other_meeting(inputs: Inputs) -> Inputs:
@@ -75,4 +83,5 @@ def unable(name: str, inputs: Inputs) -> str | None:
     """Why a strategy cannot decide this; None when it can."""
     if name not in STRATEGIES:
         return f"no strategy is called `{name}`"
-    return strategy(name).supports(inputs)
+    reason = strategy(name).supports(inputs)
+    return reason.partition(" | ")[0] if reason else None

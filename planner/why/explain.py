@@ -66,8 +66,9 @@ def compute_text(b: Facts, a: Facts) -> str:
     fixed, work = (b.fixed, a.fixed), (b.compute - b.fixed, a.compute - a.fixed)
     if abs(fixed[1] - fixed[0]) >= abs(work[1] - work[0]):
         return f": {duration(fixed[0])} → {duration(fixed[1])} of it is the fixed part of {rows_text(b, a)}"
-    ranks = f"{b.ranks} → {a.ranks} ranks" if b.ranks != a.ranks else f"{a.ranks} ranks in both"
-    return f": {duration(work[0])} → {duration(work[1])} of it is the work of {a.tokens:,} tokens on {ranks}"
+    ranks = f"{b.ranks} → {a.ranks} ranks" if b.ranks != a.ranks else f"{a.ranks} ranks"
+    change = f"{duration(work[0])} → {duration(work[1])}"
+    return f": what each token adds, in all {change}, for the same {a.tokens:,} tokens on {ranks}"
 
 
 def idle_text(b: Facts, a: Facts) -> str:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from planner.errors import InputError
 from planner.specs.base import MAX_RANKS, changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import Dtype, FixedItem, Job, Recompute, Sync
+from planner.specs.job import Dtype, FixedItem, Job, Recompute, StaticLayout, Sync
 from planner.strategies import STRATEGIES
 from planner.why.machine import only_kind, with_ranks
 
@@ -48,7 +48,7 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
-    return on_job(inputs, layout=changed(inputs.job.layout, zero=int(one_of(value, key, ("0", "1", "2", "3")))))
+    return wished(inputs, zero=int(one_of(value, key, ("0", "1", "2", "3"))))
 
 
 def set_sync(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -62,10 +62,15 @@ def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
     """Costs that tell layers apart by what they make again are of the new layout too."""
     how = one_of(value, key, get_args(Recompute))
-    known = [costs for costs in inputs.profile.modules.values() if costs.by == "module"]
-    if known and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known):
-        return on_job(inputs, layout=changed(inputs.job.layout, recompute=how))
+    if measured_with(inputs, how):
+        return wished(inputs, recompute=how)
     return priced_anew(inputs, key, recompute=how)
+
+
+def measured_with(inputs: Inputs, how: Recompute) -> bool:
+    """Whether what was measured of the module tells what it takes with this recompute."""
+    known = [costs for costs in inputs.profile.modules.values() if costs.by == "module"]
+    return bool(known) and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known)
 
 
 def set_dtype(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -106,19 +111,28 @@ def on_job(inputs: Inputs, **fields: Any) -> Inputs:
     return replace(inputs, job=job)
 
 
+def wished(inputs: Inputs, **wish: Any) -> Inputs:
+    """The layout with this; what the job fixed of the same gives way to it."""
+    fix, gone = inputs.job.fix, {key: None for key in wish if key in StaticLayout.__struct_fields__}
+    layouts = {name: changed(fixed, **gone) for name, fixed in fix.layouts.items()}
+    return on_job(inputs, layout=changed(inputs.job.layout, **wish), fix=changed(fix, layouts=layouts))
+
+
 def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
     """Another layout, whose costs only the shape can tell: what was measured or published is of the old one."""
-    layout = changed(inputs.job.layout, **wish)
-    if layout == inputs.job.layout:
+    asked = wished(inputs, **wish)
+    if asked.job == inputs.job:
         return inputs
     sources = sorted({costs.source for costs in inputs.profile.modules.values() if costs.by == "module"})
     if sources:
+        again = "again " if "fitted" in sources else ""
+        how = f"measure it {again}(planner profile)" if "recompute" in wish else "profile the model that way"
         raise InputError(
             f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and say nothing of another {key}",
             where=key,
-            fix="profile the model that way and solve its job with that profile",
+            fix=f"{how} and solve its job with that profile",
         )
-    return replace(on_job(inputs, layout=layout), profile=changed(inputs.profile, modules={}))
+    return replace(asked, profile=changed(inputs.profile, modules={}))
 
 
 def whole(value: str, key: str, most: int) -> int:

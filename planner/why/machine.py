@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import ceil
 
-from planner.costs.memory import activation_bytes
+from planner.costs.memory import token_bytes
 from planner.costs.recomputing import costs_of_layers
 from planner.errors import InputError
 from planner.specs.base import Ranks, changed
@@ -81,9 +81,9 @@ def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
     if limits.tokens_per_rank is None:
         devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
         return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
-    each = ((inputs.job.layout.recompute, inputs.spec.layers),)
+    each = ((inputs.job.layout.recompute_used, inputs.spec.layers),)
     tables = [costs_of_layers(costs, each) for costs in inputs.profile.modules.values()]  # of each kind of rank
-    per_token = max(activation_bytes(costs, inputs.spec.layers, True, 1.0) for costs in tables)  # what fits all counts
+    per_token = max(token_bytes(costs, inputs.spec.layers) for costs in tables)  # what fits all counts
     more = int(gib * GIB / per_token) if per_token else 0
     limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
     return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"

@@ -21,7 +21,8 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
         raise InputError(
             "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
             where=f"layouts ({what})",
-            fix="ask about a plan that `planner solve` made from a job of one module",
+            fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
+            "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
         )
     if len(layout.recomputes(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
         raise InputError(

@@ -1,15 +1,19 @@
-"""What a step would gain from more memory, more ranks, a faster network: its own problem solved again with each."""
+"""What a step would gain from more memory, more ranks, a faster network, other recompute: solved again with each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
+from planner.specs.job import Recompute
+from planner.strategies import STATIC
 from planner.verify.score import score
 from planner.why.change import with_what_follows
 from planner.why.facts import Facts, facts
+from planner.why.keys import measured_with, wished
 from planner.why.machine import with_faster_links, with_memory, with_ranks
 from planner.why.problem import inputs_of, of_step
 from planner.why.resolve import Binding, Resolve, solved
@@ -54,7 +58,7 @@ def why_plan(plan: Plan, number: int, resolve: Resolve) -> WhyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A better machine; `keeps`: the plan's own decisions are possible there, and take no longer."""
+    """A better machine, or other recompute; `keeps`: the plan's own decisions are possible, and take no longer."""
 
     what: str
     inputs: Inputs
@@ -62,7 +66,7 @@ class Machine:
 
 
 def better_machines(inputs: Inputs) -> Iterator[Machine]:
-    """Each with one more of something."""
+    """Each with one more of something; last, the same with other recompute."""
     more, what = with_memory(inputs, 1.0)
     yield Machine(what, more, True)
     last = {(entry.kind, entry.per_node): at for at, entry in enumerate(inputs.cluster.ranks)}
@@ -73,6 +77,16 @@ def better_machines(inputs: Inputs) -> Iterator[Machine]:
     faster = with_faster_links(inputs, 2.0)
     if faster:
         yield Machine("twice the bandwidth between nodes", faster, True)
+    yield from other_recompute(inputs)
+
+
+def other_recompute(inputs: Inputs) -> Iterator[Machine]:
+    """The same machine with each other recompute that was measured; a search of layouts has tried them all."""
+    if inputs.job.strategy in STATIC:
+        return
+    for how in get_args(Recompute):
+        if how != inputs.job.layout.recompute_used and measured_with(inputs, how):
+            yield Machine(f"recompute: {how}", wished(inputs, recompute=how), False)
 
 
 def sensitivity(machine: Machine, found: Facts | Binding, base: float) -> Sensitivity:

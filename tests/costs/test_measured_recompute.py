@@ -42,6 +42,7 @@ MEASURED = ModuleCosts(
     ends=Passes(forward=FORWARD, backward=FORWARD, activation_kib_per_token=2.0),
     update_ns_per_parameter=1.0,
 )
+PUBLISHED = changed(MEASURED, source="published", layer=MEASURED.recomputing["full"], recomputing={})
 ANY = tuple(Point(ranks=n, gb_per_s=1.0, latency_us=5.0) for n in (2, 4))
 COLLECTIVES = {
     kind: Collective(source="fitted", spread=0.1, points=ANY)
@@ -49,8 +50,8 @@ COLLECTIVES = {
 }
 
 
-def measured(plan: Plan, recompute) -> Plan:
-    prices = Prices(profile="made up", modules={"llm": MEASURED}, collectives=COLLECTIVES)
+def measured(plan: Plan, recompute, costs: ModuleCosts = MEASURED) -> Plan:
+    prices = Prices(profile="made up", modules={"llm": costs}, collectives=COLLECTIVES)
     layouts = {"llm": changed(plan.layouts["llm"], recompute=recompute)}
     return changed(plan, layouts=layouts, uses=changed(plan.uses, prices=prices))
 
@@ -66,14 +67,33 @@ def test_more_that_is_made_again_takes_longer_and_holds_less(plan):
     scores += [score(measured(plan, "full"))]
     for less, more in pairwise(scores):
         assert less.value < more.value
-        assert less.memory.peaks[0] > more.memory.peaks[0]
+        assert less.memory.peaks[0] >= more.memory.peaks[0]  # of one layer, what is not kept is made again
+    assert scores[0].memory.peaks[0] > scores[-1].memory.peaks[0]
 
 
+@pytest.mark.parametrize("costs", [MEASURED, PUBLISHED], ids=["measured", "published"])
 @pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
-def test_a_word_is_the_same_by_ranges(plan):
+def test_a_word_is_the_same_by_ranges(plan, costs):
+    """Also the halves of a backward, which no plan has where something is made again, and prices know all the same."""
     for how in WORDS:
-        word, ranges = (score(measured(plan, each)) for each in (how, {"0-1": how, "2-3": how}))
-        assert (word.value, word.memory) == (ranges.value, ranges.memory)
+        word, *ranges = (measured(plan, each, costs) for each in (how, {"0-3": how}, {"0-1": how, "2-3": how}))
+        passes = [replace(task, phase=phase) for task in expand(plan) if task.phase == "B" for phase in "BIW"]
+        for each in ranges:
+            assert (score(word).value, score(word).memory) == (score(each).value, score(each).memory)
+            ours, theirs = pricing_of(word).price, pricing_of(each).price
+            assert [ours(task) for task in passes] == [theirs(task) for task in passes]
+
+
+def test_published_layers_that_are_made_again_whole_leave_w_what_is_no_forward():
+    """Of layers that make nothing again as they were published, W is half of all that has weights in it."""
+    tasks = [Task("llm", Layers((0, 1)), "W", 0, "g", Ranks((0,)), (5, 8))] * 3
+    again, none, some = (
+        pricing_of(measured(PLANS[0], how, PUBLISHED)).price(task).value
+        for how, task in zip(({"0-3": "full"}, "none", {0: "full"}), tasks, strict=True)
+    )
+    forward = (0.02 * 13 + 0.3) * 1e-3
+    assert again == pytest.approx(2 * (3 * forward - forward) / 2)
+    assert none == some == pytest.approx(2 * 3 * forward / 2)
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full", {0: "full", "2-3": "selective"}])
@@ -114,10 +134,10 @@ def test_a_rank_holds_more_tokens_of_what_keeps_less():
     plan = PLANS[1]
     module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
     caps = [token_cap(module, MEASURED, changed(layout, recompute=how), device, Limits()) for how in WORDS]
-    kept = [4 * each + 2 for each in (16, 6, 1)]
+    kept, most = [4 * each + 2 for each in (16, 6, 1)], [4 * each + max(2, 16 - each) for each in (16, 6, 1)]
     assert caps == sorted(caps)
-    assert [cap * each for cap, each in zip(caps, kept, strict=True)] == pytest.approx(
-        [caps[0] * kept[0]] * 3, rel=1e-4
+    assert [cap * each for cap, each in zip(caps, most, strict=True)] == pytest.approx(
+        [caps[0] * most[0]] * 3, rel=1e-4
     )
     for how, each in zip(WORDS, kept, strict=True):
         costs = costs_of_layers(MEASURED, mixed(changed(layout, recompute=how), range(4)))
@@ -169,10 +189,23 @@ def test_solved_simulated_and_asked_are_one(inputs_of):
         assert answer.after.value == pytest.approx(plan.outcome.value)
 
 
+def test_why_names_what_other_recompute_saves(inputs_of):
+    """Of those that were measured; of costs that tell nothing of it, none."""
+    plans = {how: pipeline.decide(inputs_of(how)).plan for how in WORDS}
+    answer = pipeline.why(plans["full"])
+    found = {s.what: s.seconds for s in answer.sensitivities if s.what.startswith("recompute")}
+    assert found == pytest.approx({f"recompute: {how}": plans[how].outcome.value for how in ("none", "selective")})
+    untold = changed(MEASURED, recomputing={})
+    answer = pipeline.why(pipeline.decide(inputs_of("none", untold)).plan)
+    assert not [s for s in answer.sensitivities if s.what.startswith("recompute")]
+
+
 def test_more_memory_is_more_tokens_of_what_keeps_less(inputs_of):
-    """Where the job limits tokens, a GiB is as many of them as its layers keep: four of each kind, and the ends."""
+    """Where the job limits tokens, a GiB is as many of them as its layers hold: four of each kind, and the ends or,
+    where that is more, what one of them makes again.
+    """
     more = [with_memory(inputs_of(how), 1.0)[0].job.limits.tokens_per_rank - 1024 for how in WORDS]
-    assert more == [2**20 // (4 * kept + 2) for kept in (16, 6, 1)]
+    assert more == [2**20 // (4 * kept + max(2, 16 - kept)) for kept in (16, 6, 1)]
 
 
 def test_a_profile_that_never_saw_it_is_refused(inputs_of):
@@ -185,3 +218,36 @@ def test_a_profile_that_never_saw_it_is_refused(inputs_of):
             pipeline.decide(inputs_of(how, costs))
         assert "planner profile tiny-decoder" in refused.value.fix
     assert untold(changed(before, by="rates"), changed(PLANS[1].layouts["llm"], recompute="full"), range(4)) == []
+
+
+def test_a_plan_of_a_profile_that_never_saw_it_is_refused():
+    """One that was solved, or written, before layers were measured so; what others published is as they say."""
+    before = changed(MEASURED, recomputing={})
+    for plan in PLANS:
+        assert pricing_of(measured(plan, "none", before)).price
+        assert pricing_of(measured(plan, "full", PUBLISHED)).price
+        for how, said in (("full", "full"), ({"1-2": "selective"}, "selective")):
+            with pytest.raises(InputError, match=f"`llm` was measured without recompute {said}") as refused:
+                score(measured(plan, how, before))
+            assert refused.value.where == "uses.prices.modules.llm"
+            assert "planner profile" in refused.value.fix
+
+
+def test_a_kind_of_rank_that_never_saw_it_is_named():
+    plan = measured(PLANS[0], "full")
+    modules = {"llm": changed(MEASURED, recomputing={}), "llm@toy": MEASURED}
+    told = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules=modules)))
+    assert score(told).value == score(plan).value
+    turned = dict(zip(modules, reversed(modules.values()), strict=True))
+    untold_there = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules=turned)))
+    with pytest.raises(InputError, match="`llm@toy` was measured without") as refused:
+        score(untold_there)
+    assert refused.value.where == "uses.prices.modules.llm@toy"
+
+
+def test_who_has_old_costs_is_told_to_measure_again(inputs_of):
+    plan = pipeline.decide(inputs_of("none", changed(MEASURED, recomputing={}))).plan
+    for change, fix in (("recompute=full", "measure it again (planner profile)"), ("dtype=bf16", "profile the model")):
+        with pytest.raises(InputError, match="say nothing of another") as refused:
+            pipeline.why_not(plan, (change,))
+        assert fix in refused.value.fix

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
 from planner.costs.lines import compute_line
-from planner.costs.memory import activation_bytes, token_cap
+from planner.costs.memory import activation_bytes, token_bytes, token_cap
 from planner.costs.offload import STEPS, Offloading, offloading
 from planner.plan.model import Layout
 from planner.specs import library
@@ -92,13 +92,17 @@ def test_offload_saves_ranks_only_where_it_hides():
     assert RANK.fewest(2**21, cap, [1, 2, 4]) is None
 
 
-def test_what_is_placed_fits_the_memory_that_the_cap_stands_for():
-    layout = Layout(ranks=Ranks(range(64)), mesh={"dp": 64}, zero=1)
-    cap = token_cap(MODULE, COSTS, layout, DEVICE, Limits())
-    whole = activation_bytes(COSTS, MODULE.layers, True, cap)
+@pytest.mark.parametrize("again_kib", [0.0, 2000.0])
+def test_what_is_placed_fits_the_memory_that_the_cap_stands_for(again_kib):
+    """With what the backward of a layer makes again, beyond what the ends keep."""
+    costs = changed(COSTS, layer=changed(COSTS.layer, working_kib_per_token=again_kib))
+    layout, rank = Layout(ranks=Ranks(range(64)), mesh={"dp": 64}, zero=1), offloading(costs, DEVICE, 32, True)
+    cap = token_cap(MODULE, costs, layout, DEVICE, Limits())
+    assert (rank.remade_bytes > 0) == (again_kib > costs.ends.activation_kib_per_token)
     for size in (50_000, 123_457, 700_001):
-        found = RANK.fewest(size, cap, range(1, 65))
-        assert RANK.held_bytes(found.offload) * size / found.ranks <= whole * (1 + 1e-12)
+        found = rank.fewest(size, cap, range(1, 65))
+        held = (rank.held_bytes(found.offload) + rank.remade_bytes) * size / found.ranks
+        assert found.offload and held <= token_bytes(costs, 32) * cap * (1 + 1e-12)
 
 
 def test_activations_of_nothing_need_no_way():

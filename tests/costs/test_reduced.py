@@ -13,6 +13,7 @@ from planner.costs.memory import state_bytes
 from planner.costs.pricing import Pricing
 from planner.costs.reduced import copies
 from planner.costs.static.assumed import ASSUMED
+from planner.plan.mesh import stage_ranks, state_groups
 from planner.plan.model import Layout, Prices
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks, changed
@@ -166,11 +167,60 @@ def test_a_stage_exchanges_its_own_layers_and_the_last_one_the_ends():
     assert all(part.comm == part.value for part in parts)
 
 
-def test_ranks_that_share_tensors_are_among_those_of_one_copy():
-    """tp inside: blocks of dp x tp gather, and each of these ranks has its replica."""
-    layout = spread(1, replica=2, dp=2, tp=2)
-    held = parameters(MODULE).total * 2.0 / 2
-    assert seconds(layout, "sync") == pytest.approx(ring(held, 4) + 2 * ring(held / 2, 2), rel=1e-12)
+@given(
+    st.sampled_from([2, 4, 8]),
+    st.sampled_from([2, 4]),
+    st.sampled_from([1, 2]),
+    st.permutations(["dp", "tp", "replica"]),
+)
+def test_ranks_that_share_tensors_send_their_parts_apart(dp, tp, replica, dims):
+    """Each with those of the same part of tp: a tp-th of the bytes, over dp, and then over replicas."""
+    sizes, held = {"dp": dp, "tp": tp, "replica": replica}, parameters(MODULE).total * 2.0 / tp
+    mesh = {dim: sizes[dim] for dim in dims}
+    expected = ring(held, dp) + 2 * ring(held / dp, replica)
+    assert seconds(spread(1, **mesh), "sync") == pytest.approx(expected, rel=1e-12)
+    for zero, row, times in ((1, None, 1), (3, 0, 2)):
+        moved = ring(held, dp) if times == 1 else gathered_twice(held, dp, tp)
+        assert seconds(spread(zero, **mesh), "gather", row) == pytest.approx(moved, rel=1e-12)
+    assert seconds(spread(0, **mesh), "sync") == pytest.approx(ring(held, dp * replica), rel=1e-12)
+
+
+def gathered_twice(held: float, dp: int, tp: int) -> float:
+    """Layers in both passes, and the ends once."""
+    layers = of_layers(MODULE, LAYERS) * 2.0 / tp
+    more = ring(layers, dp) - (CALLS * (dp - 1) * LATENCY * US) + 4 * (dp - 1) * LATENCY * US
+    return ring(held, dp) + more
+
+
+def test_the_slowest_part_of_tp_is_what_all_wait_for():
+    """Nodes of four ranks. Neighbours along dp are quicker than those with ranks of tp between them; and of three
+    parts of tp on ranks 0 to 5, the second and the third have one rank on either node.
+    """
+    near, far = (seconds(spread(1, **mesh), "sync", per_node=4) for mesh in ({"tp": 2, "dp": 4}, {"dp": 4, "tp": 2}))
+    assert near < far
+    parts = spread(1, dp=2, tp=3)
+    groups = state_groups(parts)[0]
+    priced = pricing(parts, per_node=4)
+    each = [priced.collective("reduce_scatter", 1e6, 5, groups[rank]).value for rank in range(3)]
+    assert each[0] < each[1] == each[2] or each[0] == each[1] == each[2]
+    held = parameters(MODULE).total * 2.0 / 3
+    assert seconds(parts, "sync", per_node=4) == max(
+        priced.collective("reduce_scatter", held, CALLS, groups[rank]).value for rank in range(3)
+    )
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_stages_exchange_with_nobody_of_another_stage(zero):
+    """Whichever dim is the slowest: a stage by itself costs what it does on ranks of its own."""
+    held = of_layers(MODULE, (0, 1)) * 2.0 / 2
+    for mesh in ({"pp": 2, "dp": 4, "tp": 2}, {"dp": 4, "pp": 2, "tp": 2}, {"dp": 4, "tp": 2, "pp": 2}):
+        layout = spread(zero, **mesh)
+        for stage, first in enumerate((0, 2)):
+            task = Task("llm", Layers((first, first + 1)), "sync", None, "all", stage_ranks(layout, stage))
+            moved = held + (end_parameters(MODULE) * 2.0 / 2 if stage else 0.0)
+            bandwidth, calls = BANDWIDTH * (ASSUMED.link_share or 1.0) * GB, 2 + stage
+            expected = moved * 3 / 4 / bandwidth + calls * 3 * LATENCY * US
+            assert pricing(layout).price(task).value == pytest.approx(expected, rel=1e-12)
 
 
 def test_prices_of_replicas_do_not_depend_on_micro_batches():

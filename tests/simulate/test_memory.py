@@ -16,11 +16,11 @@ from planner.specs.base import changed
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
 
-def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0):
+def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0, *besides, **more):
     tasks = expand(plan)
     seconds = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
-    return memory_use(timeline, tasks, activation_bytes, state_bytes)
+    return memory_use(timeline, tasks, activation_bytes, state_bytes, *besides, **more)
 
 
 @given(st.integers(1, 6), st.integers(1, 12))
@@ -73,6 +73,30 @@ def test_i_gives_back_what_w_does_not_need():
     (curve,) = used(changed_order(staged_plan(1, 2), ("F0 I0 F1 W0 I1 W1",)), lambda t: 34.0, lambda rank: 0.0).curves
     assert [at for at, _ in curve] == [0.0, 2.0, 4.0, 5.0, 6.0]
     assert [held for _, held in curve] == pytest.approx([34.0, 66.0, 34.0, 32.0, 0.0], abs=1e-9)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.floats(0.0, 50.0))
+def test_what_a_backward_makes_again_is_on_top_of_what_is_kept(stages, micro_batches, besides):
+    """A stage of 1F1B goes back while it keeps most; what it makes again is of one micro-batch only."""
+    plan = staged_plan(stages, micro_batches)
+    kept, with_it = used(plan).peaks, used(plan, remade_bytes=lambda task: besides).peaks
+    assert with_it == pytest.approx([peak + besides for peak in kept])
+
+
+def test_what_is_made_again_is_gone_as_its_backward_ends():
+    """F F B B, of one and of two seconds; and of a backward in two, I alone makes something again."""
+    kept, again = (lambda task: 8.0), (lambda task: 2.0 + task.micro_batch)
+    (curve,) = used(staged_plan(1, 2, "gpipe"), kept, lambda rank: 0.0, again).curves
+    assert curve == ((0.0, 8.0), (1.0, 16.0), (2.0, 18.0), (4.0, 11.0), (6.0, 0.0))
+    plan = changed_order(staged_plan(1, 2), ("F0 I0 F1 W0 I1 W1",))
+    plain, more = (used(plan, lambda t: 34.0, lambda rank: 0.0, *each).curves[0] for each in ((), (lambda t: 5.0,)))
+    beside = [held - before for (_, held), (_, before) in zip(more, along(plain, more), strict=True)]
+    assert beside == pytest.approx([0.0, 5.0, 0.0, 5.0, 0.0, 0.0], abs=1e-9)
+
+
+def along(curve, other):
+    """The same curve at the times of another one."""
+    return [(at, [held for start, held in curve if start <= at][-1]) for at, _ in other]
 
 
 def changed_order(plan, lines):

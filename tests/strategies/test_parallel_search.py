@@ -35,8 +35,8 @@ def nothing_measured(tmp_path, monkeypatch):
 def made(tmp_path):
     """Inputs of few ranks."""
 
-    def write(ranks=8, sizes=(4096,) * 16, fixed="", model="llama-3-8b", kind="h100-80gb"):
-        return static_inputs(tmp_path, model, small_cluster(tmp_path, kind, ranks), sizes, fixed)
+    def write(ranks=8, sizes=(4096,) * 16, fixed="", model="llama-3-8b", kind="h100-80gb", kept=""):
+        return static_inputs(tmp_path, model, small_cluster(tmp_path, kind, ranks), sizes, fixed, kept)
 
     return write
 
@@ -123,10 +123,10 @@ def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
 
 
 def test_zero_bubble_recomputes_nothing_that_the_job_wishes(made):
-    inputs = made(8, (4096,) * 16, "tp: 2, pp: 4, schedule: zb_h1")
-    wish = changed(inputs.job, layout=changed(inputs.job.layout, recompute="full"))
-    with pytest.raises(InputError, match="and recompute is full"):
-        fixed_choice(replace(inputs, job=wish))
+    inputs = made(8, (4096,) * 16, "tp: 2, pp: 4, schedule: zb_h1", kept="recompute: full")
+    for decide in (fixed_choice, lambda job: parallel_search.plan(job, None)):
+        with pytest.raises(InputError, match="and recompute is full"):
+            decide(inputs)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +191,24 @@ def test_what_is_fixed_is_kept(made):
     ).layouts.values()
     assert layout.mesh == {"pp": 2, "dp": 1, "tp": 4} and len(layout.stages) == 4
     assert (layout.zero, layout.recompute) == (1, "full")
+
+
+@pytest.mark.parametrize("said", ["zero: 0", "zero: 3", "recompute: full", "zero: 1, recompute: selective"])
+def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, said):
+    """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
+    here = parallel_search.plan(made(fixed="tp: 2", kept=said), None)
+    there = parallel_search.plan(made(fixed=f"tp: 2, {said}"), None)
+    assert changed(here, uses=changed(here.uses, sources={})) == changed(there, uses=changed(there.uses, sources={}))
+    (layout,) = here.layouts.values()
+    kept = dict(word.split(": ") for word in said.split(", "))
+    assert {name: str(getattr(layout, name)) for name in kept} == kept
+    assert parallel_search.plan(made(fixed="tp: 2"), None).outcome.value <= here.outcome.value * (1 + 1e-9)
+
+
+def test_what_is_fixed_of_a_module_goes_before_what_is_said_of_all(made):
+    inputs = made(fixed="tp: 2, zero: 0, recompute: none", kept="zero: 3, recompute: full")
+    (layout,) = parallel_search.plan(inputs, None).layouts.values()
+    assert (layout.zero, layout.recompute) == (0, "none") == (fixed_of(inputs).zero, fixed_of(inputs).recompute)
 
 
 def test_the_same_job_gives_the_same_bytes(made):
@@ -305,6 +323,9 @@ def test_what_it_does_not_decide(tmp_path, made):
     assert "several" in parallel_search.supports(load("qwen2.5-vl-7b-h200x8", Options()))
     inputs = made()
     assert "one batch" in parallel_search.supports(replace(inputs, batches=inputs.batches * 2))
+    with pytest.raises(InputError, match="one batch") as refused:
+        pipeline.decide(replace(inputs, batches=inputs.batches * 2))
+    assert "--batches 1" in refused.value.fix
 
 
 def test_from_the_job_to_a_verified_plan(tmp_path):

@@ -29,8 +29,8 @@ def made(tmp_path, monkeypatch):
     """Inputs of few ranks."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def write(fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b"):
-        inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+    def write(fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", kept=""):
+        inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed, kept)
         return replace(inputs, job=changed(inputs.job, strategy="pipeline_order"), effort=1)
 
     return write
@@ -96,6 +96,14 @@ def test_alike_rows_keep_their_sequence(made):
 def test_rows_that_no_group_works_in_are_refused():
     with pytest.raises(InputError, match="no group works in some"):
         slowest([Replica((0, 2), made_up(0, 2, 2))], 3)
+
+
+def test_what_the_job_says_of_states_is_kept_and_told(made):
+    plan = solved(made(f"{FIXED}, tp: 1", (4096,) * 8, 4, kept="zero: 1, recompute: full"))
+    (layout,) = plan.layouts.values()
+    assert (layout.zero, layout.recompute) == (1, "full")
+    fixed = plan.uses.fix.layouts["llm"]
+    assert (fixed.zero, fixed.recompute, fixed.vpp) == (1, "full", None)
 
 
 def test_an_illegal_order_is_not_scored(made):

@@ -46,5 +46,5 @@ def test_of_several_steps_the_fullest_counts():
 
 def test_people_are_told_of_the_tightest_kind(plan):
     found = fullest(plan)
-    assert f"{found.peak / GIB:.2f} GiB on rank {found.rank}" in memory_text(plan)
+    assert f"{found.peak / GIB:.2f} GiB of tensors on rank {found.rank}" in memory_text(plan)
     assert f"({found.kind}), {found.cap / GIB:.2f} GiB allowed" in memory_text(plan)

@@ -1,7 +1,7 @@
 """A module's costs in the form that plans carry, from the rates of a device and the traits of a framework."""
 
 from planner.costs.static.activations import input_bytes, layer_bytes
-from planner.costs.static.footprint import logit_bytes
+from planner.costs.static.footprint import gathered_input, logit_bytes
 from planner.costs.static.lines import compute_ms, head_fit, layer_fit, ring_fit, waits_ms
 from planner.costs.static.machine import Machine
 from planner.costs.static.replicas import UPDATE_BYTES, unhidden, update
@@ -58,7 +58,8 @@ def layer_kib(module: Module, setup: Setup, accounting: Accounting) -> tuple[flo
     for kind, count in kind_counts(module).items():
         each, only = layer_bytes(module, kind, setup, accounting), input_bytes(module, setup)
         kept += count * float(full * only + (1.0 - full) * each.partly)
-        working = max(working, float(each.whole - (only if full else each.partly)))
+        again = float(each.whole - (only if full else each.partly))
+        working = max(working, again + float(gathered_input(module, setup)) if again > 0 else 0.0)
     return kept / module.layers / KIB, working / KIB
 
 

@@ -1,8 +1,8 @@
-"""The one layout that a job fixes, with what it leaves unsaid: degrees of 1, and its wish for states."""
+"""The one layout that a job fixes, with what it leaves unsaid: degrees of 1, and the usual of states."""
 
 from planner.errors import InputError
 from planner.specs.inputs import Inputs
-from planner.specs.job import ZERO_BUBBLE, StaticLayout
+from planner.specs.job import StaticLayout
 from planner.specs.layers import experts_of
 from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
 from planner.strategies.static.screen import fixed_of, problem_of
@@ -10,7 +10,7 @@ from planner.strategies.static.screen import fixed_of, problem_of
 
 def fixed_choice(inputs: Inputs, runs: bool = True) -> Choice:
     """The layout. Raises InputError when it does not come out even, nor, if it is to run, does the batch over it."""
-    fixed, wish = fixed_of(inputs), inputs.job.layout
+    fixed, usual = fixed_of(inputs), inputs.job.layout
     choice = Choice(
         tp=fixed.tp or 1,
         cp=fixed.cp or 1,
@@ -18,13 +18,12 @@ def fixed_choice(inputs: Inputs, runs: bool = True) -> Choice:
         vpp=fixed.vpp or 1,
         ep=fixed.ep or 1,
         etp=fixed.etp or 1,
-        zero=fixed.zero if fixed.zero is not None else wish.zero,
-        recompute=RECOMPUTE.index(fixed.recompute or wish.recompute),
+        zero=usual.zero_used if fixed.zero is None else fixed.zero,
+        recompute=RECOMPUTE.index(fixed.recompute or usual.recompute_used),
         micro_batch=fixed.micro_batch or 1,
     )
     trained = problem_of(inputs).trained
-    wrong = uneven(choice, trained) or kept_twice(choice, fixed)
-    wrong = wrong or (uneven_batch(choice, trained, fixed) if runs else None)
+    wrong = uneven(choice, trained) or (uneven_batch(choice, trained, fixed) if runs else None)
     if wrong:
         message, fix = wrong
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
@@ -55,14 +54,6 @@ def uneven(choice: Choice, trained: Trained) -> tuple[str, str] | None:
     if ranks // choice.pp % (choice.ep * choice.etp):
         message = f"ep · etp = {choice.ep * choice.etp} does not divide the {ranks // choice.pp} ranks of a stage"
         return message, "degrees whose product does"
-    return None
-
-
-def kept_twice(choice: Choice, fixed: StaticLayout) -> tuple[str, str] | None:
-    """Recomputation saves nothing where what it makes again is kept for the gradients of weights."""
-    if fixed.schedule in ZERO_BUBBLE and choice.pp > 1 and choice.recompute:
-        message = f"{fixed.schedule} keeps activations until weights' gradients are made"
-        return f"{message}, and recompute is {RECOMPUTE[choice.recompute]}", "recompute: none, or schedule: 1f1b"
     return None
 
 

@@ -6,6 +6,7 @@ from math import exp
 from planner.costs.static.assumed import spread_of
 from planner.costs.static.footprint import Footprint
 from planner.specs.inputs import Inputs
+from planner.specs.kinds import entry
 from planner.specs.layers import windowed
 from planner.specs.model import Module
 from planner.specs.shapes import attention_flops, end_flops, layer_flops
@@ -78,10 +79,18 @@ def sources_of(inputs: Inputs) -> dict[str, str]:
     """Where each number comes from."""
     kind = inputs.cluster.ranks[0].kind
     rates = inputs.rates.get(kind)
-    kernels = f"{rates.source} ({kind})" if rates else f"analytic: nobody timed {kind}"
+    kernels = f"{rates.source} ({kind})" if rates else unrated(inputs, kind)
     network = f"{rates.source if rates and rates.link_share else 'analytic'}, of {inputs.cluster.name}'s levels"
     software = f"{inputs.job.software}'s traits"
     return {"compute": kernels, "exchange": network, "overlap, overhead": software, "memory": f"exact; {software}"}
+
+
+def unrated(inputs: Inputs, kind: str) -> str:
+    """What compute rests on where no kernel of the device was timed, though the model's modules may have been."""
+    said = f"analytic: nobody timed kernels of {kind}"
+    if not entry(inputs.profile.modules, f"{inputs.model.name}/{inputs.module}", kind):
+        return said
+    return f"{said}; what was measured of {inputs.module} prices sequence strategies and plans by hand"
 
 
 def model_flops(module: Module, sizes: tuple[int, ...]) -> float:

@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import StaticLayout
+from planner.specs.job import ZERO_BUBBLE, StaticLayout
 from planner.strategies.static.choice import RECOMPUTE, Choice, Trained, setup_for
 from planner.strategies.static.space import Space
 from planner.units import GIB
@@ -80,13 +80,30 @@ def problem_of(inputs: Inputs) -> Problem:
 
 
 def fixed_of(inputs: Inputs) -> StaticLayout:
-    """What the job fixes of its module. Raises InputError when it speaks of another."""
+    """All that the job says of its module's layout: `fix.layouts`, and what only `layout` says of ZeRO and recompute.
+
+    Raises InputError when it speaks of another module, or asks for what cannot be together.
+    """
     for name in inputs.job.fix.layouts:
         if name not in inputs.model.modules:
             where = f"{inputs.sources['job']} (fix.layouts)"
             fix = f"name one of {', '.join(inputs.model.modules)}"
             raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
-    return inputs.job.fix.layouts.get(inputs.module, StaticLayout())
+    fixed, wish = inputs.job.fix.layouts.get(inputs.module, StaticLayout()), inputs.job.layout
+    recompute = fixed.recompute or wish.recompute
+    if fixed.schedule in ZERO_BUBBLE and recompute not in (None, "none"):
+        message = f"{fixed.schedule} keeps activations until weights' gradients are made, and recompute is {recompute}"
+        raise InputError(message, where=f"{inputs.sources['job']} (layout)", fix="recompute: none, or schedule: 1f1b")
+    return changed(fixed, zero=wish.zero if fixed.zero is None else fixed.zero, recompute=recompute)
+
+
+def settled(inputs: Inputs) -> Inputs:
+    """The job with all that it says of its module's layout under `fix.layouts`, where its plan keeps it."""
+    fix, fixed = inputs.job.fix, fixed_of(inputs)
+    if fixed == StaticLayout():
+        return inputs
+    layouts = {**fix.layouts, inputs.module: fixed}
+    return replace(inputs, job=changed(inputs.job, fix=changed(fix, layouts=layouts)))
 
 
 def screen(problem: Problem, found: Space) -> Screened:

@@ -1,0 +1,129 @@
+"""What a backward makes again is in the cap and in every peak, by one rule: whatever fits by one fits by the other."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.memory import activation_bytes, memory_cap, remade_bytes, state_bytes, token_bytes, token_cap
+from planner.costs.pricing import pricing_of
+from planner.errors import Infeasible
+from planner.orders.timing import fits
+from planner.plan.expand import expand
+from planner.specs.base import changed
+from planner.specs.job import Limits
+from planner.specs.profile import ModuleCosts, Passes
+from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.laid import laid
+from planner.strategies.static.screen import footprint_of, problem_of
+from planner.units import GIB, KIB
+from planner.verify.held import cap_of, exceeds, states
+from planner.verify.pipelined import by_group, pipelines, replicas_of
+from planner.verify.score import require_memory, score
+from tests.plans import staged_plan
+from tests.static_jobs import small_cluster, static_inputs
+from tests.verify.priced import FIT, priced
+
+KEPT, AMOUNT = 3.0, st.floats(0.0, 100.0)
+
+
+def costs_of(again: float, ends: float) -> ModuleCosts:
+    layer = Passes(forward=FIT, backward=FIT, activation_kib_per_token=KEPT, working_kib_per_token=again)
+    outside = Passes(forward=FIT, backward=FIT, activation_kib_per_token=ends)
+    return ModuleCosts(source="measured", spread=0.1, layer=layer, ends=outside, recomputing={"full": layer})
+
+
+def made_again(pp: int, tokens: list[int], again: float, ends: float):
+    """A pipeline of stages of two layers that are made again."""
+    plan = priced(staged_plan(pp, len(tokens), "gpipe"))
+    prices = changed(plan.uses.prices, modules={"llm": costs_of(again, ends)})
+    uses = changed(plan.uses, prices=prices, items={"llm": dict(enumerate(tokens))})
+    return changed(plan, uses=uses, layouts={"llm": changed(plan.layouts["llm"], recompute="full")})
+
+
+@given(AMOUNT, AMOUNT, st.integers(1, 40))
+def test_a_token_holds_its_layers_and_the_larger_of_the_ends_and_what_is_made_again(again, ends, layers):
+    costs = costs_of(again, ends)
+    assert token_bytes(costs, layers) == pytest.approx((KEPT * layers + max(ends, again)) * KIB)
+    assert activation_bytes(costs, layers, False, 5.0) + remade_bytes(costs, False, 5.0) == pytest.approx(
+        (KEPT * layers + again) * KIB * 5
+    )
+
+
+@pytest.mark.parametrize(("again", "ends"), [(0.0, 7.0), (5.0, 7.0), (7.0, 5.0), (90.0, 0.0)])
+def test_a_rank_filled_up_to_its_cap_fits_and_one_more_token_does_not(again, ends):
+    plan = made_again(1, [1], again, ends)
+    module, layout, device = plan.uses.models["llm"], plan.layouts["llm"], plan.uses.devices["toy"]
+    costs = plan.uses.prices.modules["llm"]
+    cap, free = token_cap(module, costs, layout, device, Limits()), memory_cap(device, Limits())
+    free -= state_bytes(module, layout)
+    assert cap * token_bytes(costs, 2) <= free < (cap + 1) * token_bytes(costs, 2)
+    full, beyond = (made_again(1, [tokens], again, ends) for tokens in (cap, cap + 1))
+    require_memory(full, score(full))
+    with pytest.raises(Infeasible, match="rank 0 would hold"):
+        require_memory(beyond, score(beyond))
+
+
+@given(st.integers(1, 4), st.lists(st.integers(1, 500), min_size=1, max_size=5), AMOUNT, AMOUNT)
+def test_a_peak_is_higher_by_the_backward_that_runs_when_most_is_kept(pp, tokens, again, ends):
+    """All of a step's micro-batches are kept as the first of them goes back. Only the last stage has ends."""
+    with_it, without = (score(made_again(pp, tokens, each, ends)).memory.peaks for each in (again, 0.0))
+    for stage in range(pp):
+        more = again if stage < pp - 1 else max(0.0, again - ends)
+        assert without[stage] <= with_it[stage]
+        assert with_it[stage] <= without[stage] + more * KIB * max(tokens) + 1
+        assert with_it[stage] >= without[stage] + more * KIB * min(tokens) - 1
+
+
+@pytest.mark.parametrize("how", ["none", "selective", "full"])
+@pytest.mark.parametrize("spread", ["tp: 1, pp: 1", "tp: 2, pp: 2", "tp: 1, pp: 4", "tp: 4, pp: 1"])
+def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, how, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cluster, fixed = small_cluster(tmp_path, "h100-80gb", 4), f"{spread}, cp: 1, micro_batch: 1, recompute: {how}"
+    replicas = 4 // (int(spread[4]) * int(spread[-1]))
+    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * replicas, fixed, "zero: 1")
+    problem, choice = problem_of(inputs), fixed_choice(inputs)
+    plan = laid(inputs, problem, choice)
+    peaks, on_rank = score(plan).memory.peaks, states(plan)
+    for stage in range(choice.pp):
+        rank, counted = stage * (4 // choice.pp), footprint_of(problem, choice, stage)
+        assert peaks[rank] - on_rank(rank) == pytest.approx(float(counted.activations + counted.logits), rel=1e-9)
+
+
+@pytest.mark.parametrize("tokens", [[40, 40, 40], [10, 200, 30], [300, 20, 100], [1, 2, 400]])
+def test_orders_leave_room_for_it(tokens):
+    """What fits beside the most that is made again fits; whatever fits, fits beside the least. Each order of three
+    micro-batches, on devices that have just its peak, and a byte less, or only room for states.
+    """
+    plan = made_again(1, tokens, 11.0, 4.0)
+    orders = [word for word in map("".join, product("FB", repeat=6)) if ballot(word)]
+    in_order = {word: changed(plan, steps=(changed(plan.steps[0], order={"llm": (slots(word),)}),)) for word in orders}
+    peaks = {word: score(each).memory.peaks[0] for word, each in in_order.items()}
+    verdicts = set()
+    for cap in {states(plan)(0), *(peak + more for peak in peaks.values() for more in (0.0, -1.0))}:
+        devices = {"toy": changed(plan.uses.devices["toy"], memory_gib=cap / GIB)}
+        limits = Limits(memory_margin=0.0)
+        small = changed(plan, uses=changed(plan.uses, devices=devices, limits=limits))
+        pricing, tasks = pricing_of(small), expand(small)
+        (surely,) = pipelines(small, pricing, tasks)
+        (maybe,) = replicas_of(small, pricing, tasks, by_group(tasks), min)
+        for word, peak in peaks.items():
+            order = (word.replace("B", "IW"),)
+            said = fits(surely.pipeline, order), not exceeds(peak, cap_of(small, 0)), fits(maybe.pipeline, order)
+            assert said == tuple(sorted(said))
+            verdicts.add(said)
+    assert {(False,) * 3, (True,) * 3} <= verdicts
+    assert len(verdicts) == 2 or len(set(tokens)) > 1
+
+
+def ballot(word: str) -> bool:
+    """Whether each micro-batch goes back once it came."""
+    return word.count("F") == word.count("B") and all(
+        word[:end].count("B") <= word[:end].count("F") for end in range(len(word))
+    )
+
+
+def slots(word: str) -> str:
+    """In numbers: `F0 F1 B0 B1`."""
+    return " ".join(f"{letter}{word[:at].count(letter)}" for at, letter in enumerate(word))

@@ -1,0 +1,54 @@
+"""Plans of one static layout: what can be asked of them is the search with something changed; of others, what to do."""
+
+import pytest
+
+from planner import pipeline
+from planner.errors import InputError
+from tests.static_jobs import small_cluster, static_job
+
+ALONE = "tp: 1, cp: 1, pp: 1, micro_batch: 1"  # data parallelism, which is all that can be asked again
+
+
+@pytest.fixture
+def solve(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def solved(fixed=ALONE, kept=""):
+        cluster = small_cluster(tmp_path, "h100-80gb", 8)
+        return pipeline.solve(static_job(tmp_path, "llama-3-8b", cluster, (4096,) * 16, fixed, kept)).plan
+
+    return solved
+
+
+@pytest.mark.parametrize("kept", ["", "recompute: full", "zero: 2, recompute: selective"])
+def test_a_search_asked_again_finds_what_it_found(solve, kept):
+    plan = solve(kept=kept)
+    answer = pipeline.why_not(plan, ("effort=2",))
+    assert answer.again == pytest.approx(plan.outcome.value)
+    assert answer.seconds == 0
+
+
+@pytest.mark.parametrize("kept", ["", "zero: 3, recompute: full"])
+@pytest.mark.parametrize(("change", "said"), [("zero=1", "zero: 1"), ("recompute=full", "recompute: full")])
+def test_a_change_is_what_the_job_could_have_said(solve, kept, change, said):
+    """In the place of what it said of the same, and beside the rest."""
+    plan = solve(kept=kept)
+    words = dict(word.split(": ") for word in kept.split(", ") if word) | dict([said.split(": ")])
+    other = solve(kept=", ".join(f"{name}: {value}" for name, value in words.items()))
+    answer = pipeline.why_not(plan, (change,))
+    assert answer.after is not None
+    assert answer.after.value == pytest.approx(other.outcome.value)
+
+
+def test_other_strategies_do_not_take_what_was_fixed(solve):
+    answer = pipeline.why_not(solve(), ("strategy=sequence_groups",))
+    assert answer.infeasible is not None
+    assert "fix.layouts" in answer.infeasible.message and "|" not in answer.infeasible.message
+
+
+def test_of_other_layouts_the_way_to_try_one_is_named(solve):
+    plan = solve("tp: 2, micro_batch: 1")
+    for ask in (lambda: pipeline.why(plan), lambda: pipeline.why_not(plan, ("zero=1",))):
+        with pytest.raises(InputError, match="without pipeline or tensor parallelism") as refused:
+            ask()
+        assert all(word in refused.value.fix for word in ("sequence_groups", "fix.layouts", "planner predict"))
