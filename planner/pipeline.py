@@ -129,7 +129,8 @@ def static_inputs(job: str, options: Options) -> Inputs:
     inputs = load(job, options)
     reason = strategy("parallel_search").supports(inputs)
     if reason:
-        raise InputError(reason.replace("parallel_search", "a static layout"), where=job, fix="another job")
+        message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
+        raise InputError(message, where=job, fix=fix or "another job")
     return inputs
 
 
@@ -195,6 +196,7 @@ class Ran:
     ended: "Ended" = "steps"  # why it was over
     bound: "Bound | None" = None  # of what was verified
     memory: tuple[Used, ...] = ()  # by rank; none where torch does not count it: on the CPU
+    before: int = 0  # steps of the checkpoint with which it went on
 
 
 def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], None]", job: str | None = None) -> Ran:
@@ -202,9 +204,10 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
 
     Raises RunFailed naming the rank, InputError when it cannot run here.
     """
-    from planner.runtime import bound, require_at_once
+    from planner.runtime import bound, require_at_once, taken_up
     from planner.runtime import run as launch
 
+    options = taken_up(options)
     require_at_once(plan, options)
     scores = verify(plan) if plan.uses.prices.modules else []
     with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
@@ -239,6 +242,7 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
         ended=result.ended,
         bound=bound(plan, options.dtype) if result.verify else None,
         memory=used(plan, memory),
+        before=result.before,
     )
 
 

@@ -210,6 +210,17 @@ def test_the_example_refuses_what_it_does_not_do():
     assert example.unfit(PLANS["groups"]) == example.unfit(PIPELINE) == ""
 
 
+def test_the_example_refuses_a_world_of_another_size(monkeypatch):
+    spec = spec_from_file_location("follow_a_plan", EXAMPLE)
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    size = PIPELINE.size
+    for processes, fits in ((str(size), True), (str(size + 1), False), ("1", size == 1)):
+        monkeypatch.setenv("WORLD_SIZE", processes)
+        assert fits == (example.unlike_world(PIPELINE) == "")
+    assert f"--nproc-per-node {size}" in example.unlike_world(PIPELINE)
+
+
 @pytest.mark.slow
 def test_the_example_trains_as_one_process(tmp_path):
     """Its third loss comes from two updates: of gradients that went through groups, a pipeline, and a sum."""

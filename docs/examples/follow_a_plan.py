@@ -171,16 +171,23 @@ def unfit(plan: Plan) -> str:
     return f"it does nothing for {', '.join(sorted(phases - DONE))}" if phases - DONE else ""
 
 
+def unlike_world(plan: Plan) -> str:
+    """Where torchrun started another number of processes than the plan has ranks; empty: as many."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    fix = f"torchrun --nproc-per-node {plan.size}, or a plan for {processes}"
+    return "" if processes == plan.size else f"the plan has {plan.size} ranks, there are {processes} processes: {fix}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan")
     parser.add_argument("--steps", type=int, default=3)
     arguments = parser.parse_args()
     followed = follow(arguments.plan)
-    reason = unfit(followed.plan)
+    reason = unfit(followed.plan) or unlike_world(followed.plan)
     if reason:
         said = f"{arguments.plan}: this loop cannot follow the plan: {reason}"
-        sys.exit(said if os.environ.get("RANK", "0") == "0" else 1)
+        sys.exit(said if os.environ.get("RANK", "0") == "0" else 0)  # one that fails ends all: the first has to speak
     dist.init_process_group("gloo")
     trainer = Trainer(followed, next(iter(followed.plan.layouts)))
     for number in range(arguments.steps):

@@ -93,9 +93,6 @@ def main() -> None:
         app()
     except PlannerError as error:
         leave(error)
-    except BrokenPipeError:  # the reader of our output left, as `head` does
-        sys.stderr.close()
-        sys.exit(0)
     except Exception as error:
         bug(error)
 

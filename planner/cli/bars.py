@@ -19,10 +19,11 @@ from planner.verify.score import Score
 SHOWN = 8  # lines
 WIDEST, NARROWEST = 40, 4  # columns
 TIGHT = 0.9  # of what is allowed
+SMALL = 0.1  # GiB: less is said in MiB
 
 
 class Bar(NamedTuple):
-    """Of ranks that hold alike, in GiB to two digits."""
+    """Of ranks that hold alike, in GiB to four digits: a tenth of a MiB."""
 
     states: float
     peak: float
@@ -58,9 +59,11 @@ def lines(found: Mapping[Bar, Ranks], wide: int, canvas: Canvas) -> tuple[list[T
 
 
 def said(alike: Sequence[Bar], canvas: Canvas) -> str:
-    """`27.48-28.04 of 36.04 GiB`; on a narrow canvas the most alone."""
+    """`27.48-28.04 of 36.04 GiB`, or `20.5 MiB of 1.38 GiB`; on a narrow canvas the most alone."""
     least, most = min(bar.peak for bar in alike), max(bar.peak for bar in alike)
-    peak = f"{most:.2f}" if canvas.narrow or least == most else f"{least:.2f}-{most:.2f}"
+    if most < SMALL:
+        return f" {most * 1024:.1f} MiB{'' if canvas.narrow else f' of {alike[0].cap:.2f} GiB'}"
+    peak = f"{most:.2f}" if canvas.narrow or f"{least:.2f}" == f"{most:.2f}" else f"{least:.2f}-{most:.2f}"
     return f" {peak} of {alike[0].cap:.2f}{'' if canvas.narrow else ' GiB'}"
 
 
@@ -71,7 +74,7 @@ def bars(shown: Plan, scores: Sequence[Score]) -> dict[Bar, Ranks]:
     caps = {kind: memory_cap(device, shown.uses.limits) / GIB for kind, device in shown.uses.devices.items()}
     peaks = [max(of_rank) / GIB for of_rank in zip(*(score.memory.peaks for score in scores), strict=True)]
     for rank, peak in enumerate(peaks):
-        bar = Bar(round(held(rank) / GIB, 2), round(peak, 2), round(caps[kind_of(cluster, rank)], 2))
+        bar = Bar(round(held(rank) / GIB, 4), round(peak, 4), round(caps[kind_of(cluster, rank)], 2))
         found.setdefault(bar, []).append(rank)
     return {bar: Ranks(ranks) for bar, ranks in found.items()}
 

@@ -1,5 +1,6 @@
 """Measured beside simulated: the step, what the difference is made of, and which tasks make it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 8
 MISSING_SHOWN = 4
+ID_COLUMNS = 28
 ROUND = 1e-9  # seconds: less is the rounding of the trace
 METHOD = "the steps as sums along the measured critical path"
 
@@ -52,10 +54,11 @@ def by_kind(explained: Explained) -> Table:
 def by_task(explained: Explained) -> Table:
     """Those that differ most, and the others together: they add up to the difference."""
     rows = table("task", ">simulated", ">measured", ">difference", "mostly", title="\ntasks that explain it")
-    rows.columns[0].overflow = "fold"  # ids are for searching: whole on any terminal
     lines = [line for line in explained.tasks() if abs(line.difference) > ROUND]
     for line in lines[:TASKS_SHOWN]:
-        rows.add_row(*cells(line), mostly(explained, line.name))
+        _, *seconds = cells(line)
+        rows.add_row(folded(line.name), *seconds, mostly(explained, line.name))
+    rows.columns[0].no_wrap = True  # ids are for searching: what is left of the line is for words
     rest = lines[TASKS_SHOWN:]
     if rest:
         sums = Line(f"{len(rest)} more", sum(line.simulated for line in rest), sum(line.measured for line in rest))
@@ -65,6 +68,16 @@ def by_task(explained: Explained) -> Table:
 
 def cells(line: Line) -> tuple[str, str, str, str]:
     return line.name, duration(line.simulated), duration(line.measured), signed(line.difference)
+
+
+def folded(id: str) -> str:
+    """A task's id, in lines that end behind its slashes where it is long."""
+    lines = [""]
+    for piece in re.findall(r"[^/]*/|[^/]+", id):
+        if lines[-1] and len(lines[-1] + piece) > ID_COLUMNS:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def mostly(explained: Explained, id: str) -> str:

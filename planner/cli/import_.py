@@ -8,6 +8,8 @@ import typer
 from planner.cli.options import Json
 from planner.errors import InputError
 
+HF = "hf"
+
 
 def import_order(
     form: Annotated[str, typer.Argument(metavar="FORM", help="torch-csv or hf")],
@@ -26,8 +28,11 @@ def import_order(
     """
     from planner import files, pipeline
     from planner.cli import export_lines, model_lines, render
+    from planner.export import FORMATS
 
-    if form == "hf":
+    if form not in (*FORMATS, HF):
+        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*FORMATS, HF))}")
+    if form == HF:
         model_lines.import_model(file, output, json)
         return
     if into is None or output is None:

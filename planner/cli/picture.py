@@ -22,7 +22,7 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
     """Head, picture and outcome of a plan."""
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
-    yield outcome_line(shown.outcome)
+    yield outcome_line(shown.outcome, len(shown.steps))
     yield from edited(shown, scores)
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:

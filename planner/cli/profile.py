@@ -23,10 +23,10 @@ def profile(
     Kept in the user's cache, where jobs with `profile: auto` find it; an interrupted profile goes on where it stopped.
     """
     from planner import evidence, pipeline
-    from planner.cli import progress, render, summary, tables
+    from planner.cli import profile_tables, progress, render, summary
 
     pipeline.require_torch("profile")
     measuring = evidence.Measuring(ranks, dtype.value if dtype else None, quick)
     with progress.bar("profiling", "measurements") as on_progress:
         measured, path = evidence.profile(model, measuring, output, on_progress)
-    render.emit(json, summary.profiled(measured, path), *tables.profiled(measured, path))
+    render.emit(json, summary.profiled(measured, path), *profile_tables.profiled(measured, path))

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from planner.cli.render import console
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+WORDS = 74  # columns beside the bar of a run, with long numbers
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def training(plan: Any) -> Iterator[Callable[[Any], None]]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(min(40, max(4, out.width - WORDS))),
         MofNCompleteColumn(),
         TextColumn("steps"),
     )
@@ -61,7 +62,7 @@ def training(plan: Any) -> Iterator[Callable[[Any], None]]:
         def on_progress(p: Any) -> None:
             rate = p.tokens / p.seconds if p.seconds else 0.0
             beside = f" (predicted {predicted:.2f} s)" if predicted else ""
-            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  step {p.seconds:.2f} s{beside}"
-            shown.update(task, completed=p.step + 1, total=p.of, description=text)
+            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  {p.seconds:.2f} s{beside}"
+            shown.update(task, completed=p.step, total=p.of, description=text)
 
         yield on_progress

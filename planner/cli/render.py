@@ -1,21 +1,34 @@
 """The only printer: text for people through rich, one JSON object for programs."""
 
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console, RenderableType
 
 from planner.cli.canvas import Canvas
 
 SVG_CANVAS = Canvas(92)
+READER_LEFT = 141  # exit code: that of a program which SIGPIPE ended
 FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from elsewhere
 
 
+class Screen(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        reader_left()
+
+
+def reader_left() -> NoReturn:
+    """Whoever read our output has gone, as `head` does: end without a word, not as if something were wrong."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
+    sys.exit(READER_LEFT)
+
+
 def console(stderr: bool = False) -> Console:
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return Screen(stderr=stderr, highlight=False, soft_wrap=False)
 
 
 def canvas() -> Canvas:
@@ -45,5 +58,8 @@ def svg(title: str, pictures: Iterable[RenderableType]) -> str:
 
 def raw(text: str) -> None:
     """Text as it is, on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        reader_left()

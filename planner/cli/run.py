@@ -8,6 +8,8 @@ import typer
 from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, given_seconds
 from planner.errors import InputError
 from planner.files.writable import require_writable
+from planner.specs.running import MEANING
+from planner.units import percent, plural
 
 if TYPE_CHECKING:
     from planner.pipeline import Ran
@@ -17,42 +19,27 @@ INTERRUPTED = 130
 
 def run(
     plan: PlanFile,
-    steps: Annotated[
-        int | None, typer.Option(help="Optimizer steps in all; the plan's own if left out.", min=1)
-    ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare loss and gradients with one process.")] = False,
+    steps: Annotated[int | None, typer.Option(help=MEANING["steps"], min=1)] = None,
+    verify: Annotated[bool, typer.Option("--verify", help=MEANING["verify"])] = False,
     dtype: Dtype = None,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.", min=0.0)] = 1e-3,
-    schedule: Annotated[ScheduleName, typer.Option(help="Of the learning rate, after its warm-up.")] = CONSTANT,
-    warmup: Annotated[int, typer.Option(help="Steps in which the learning rate rises.", min=0)] = 0,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of all gradients together.")] = None,
-    betas: Annotated[tuple[float, float], typer.Option(help="Of AdamW.")] = (0.9, 0.999),
-    weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0.0)] = 0.01,
-    max_time: Annotated[str | None, typer.Option(help="The run's; such as 90s, 10m, 1h30m.")] = None,
-    metrics: Annotated[Path | None, typer.Option(help="Add a JSON line for each step to this file.")] = None,
+    learning_rate: Annotated[float, typer.Option(help=MEANING["learning_rate"], min=0.0)] = 1e-3,
+    schedule: Annotated[ScheduleName, typer.Option(help=MEANING["schedule"])] = CONSTANT,
+    warmup: Annotated[int, typer.Option(help=MEANING["warmup"], min=0)] = 0,
+    clip: Annotated[float | None, typer.Option(help=MEANING["clip"])] = None,
+    betas: Annotated[tuple[float, float], typer.Option(help=MEANING["betas"])] = (0.9, 0.999),
+    weight_decay: Annotated[float, typer.Option(help=MEANING["weight_decay"], min=0.0)] = 0.01,
+    max_time: Annotated[str | None, typer.Option(help=MEANING["max_time"])] = None,
+    metrics: Annotated[Path | None, typer.Option(help=MEANING["metrics"])] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Write the measured steps here; `simulate --measured` reads it.")
     ] = None,
     job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="A folder of tokens (tokens.npy, offsets.npy); without it items are synthetic.")
-    ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(help="A folder with model.safetensors of Hugging Face, from which the decoder starts."),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(help="A folder for what was trained: --resume goes on with it, and --weights reads a decoder."),
-    ] = None,
-    save_every: Annotated[int | None, typer.Option(help="Also behind each so many steps.", min=1)] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with what --save wrote, by this plan or the one before; --steps: in all.")
-    ] = None,
-    memory_snapshot: Annotated[
-        Path | None,
-        typer.Option(help="A folder for each GPU's memory in the last step, for pytorch.org/memory_viz."),
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help=MEANING["data"])] = None,
+    weights: Annotated[Path | None, typer.Option(help=MEANING["weights"])] = None,
+    save: Annotated[Path | None, typer.Option(help=MEANING["save"])] = None,
+    save_every: Annotated[int | None, typer.Option(help=MEANING["save_every"], min=1)] = None,
+    resume: Annotated[Path | None, typer.Option(help=MEANING["resume"])] = None,
+    memory_snapshot: Annotated[Path | None, typer.Option(help=MEANING["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
@@ -67,7 +54,7 @@ def run(
     from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
-    from planner.runtime import RunOptions, Training, unlike, within
+    from planner.runtime import RunOptions, Training, require_at_once, taken_up, unlike, within
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -88,10 +75,15 @@ def run(
         source=str(plan),
     )
     require_outputs(trace, metrics)
+    options = taken_up(options)
+    require_at_once(read, options)  # before a bar says that processes start
+    if said := too_long(options.training.warmup, options.count(read)):
+        render.console(stderr=True).print(said)
     with progress.training(read) as on_progress, progress.interruptible(on_progress) as on_step:
         ran = pipeline.run(read, options, on_step, job)
     failed = written(trace, ran)
-    render.emit(json, summary.ran(ran), *tables.ran(ran, None if failed else trace))
+    told = (*tables.resumed(ran), *tables.ran(ran, None if failed else trace), *tables.kept(ran, plan, save, steps))
+    render.emit(json, summary.ran(ran), *told)
     if not no_ledger:
         ledger_runs.note(ran)
     if failed:
@@ -100,6 +92,16 @@ def run(
         raise unlike(ran.verified, ran.bound)
     if ran.ended == "interrupt":
         raise typer.Exit(INTERRUPTED)
+
+
+def too_long(warmup: int, steps: int) -> str:
+    """A word on a warm-up that the run does not reach the end of; empty where it does."""
+    if warmup <= steps:
+        return ""
+    most = percent(steps / warmup)
+    return (
+        f"--warmup {warmup} is longer than the run of {plural(steps, 'step')}: the rate rises to {most} of its height"
+    )
 
 
 def require_outputs(trace: Path | None, metrics: Path | None) -> None:

@@ -7,13 +7,19 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.tables import table
+from planner.cli.tables import gib_text, table
 from planner.costs.static.footprint import Footprint
 from planner.strategies.static.change import Change
 from planner.strategies.static.fitting import Fits, StageUse
 from planner.strategies.static.predicted import Predicted
 from planner.units import GIB, duration, percent
 
+LEAST = 5e-4  # of the step: less is 0.0 %
+TOLD = 0.01  # of the step: what simulating adds is explained
+SIMULATED = (
+    "the parts are of equal sequences, shared out evenly; the simulation has them as they are: ranks and stages wait "
+    "for those with more tokens or layers"
+)
 COLUMNS = 4  # stages in a table: what more there are is in the JSON
 
 
@@ -30,19 +36,32 @@ def predicted(found: Predicted) -> Iterator[RenderableType]:
         f"{found.tokens_per_second:,.0f} tokens/s, {found.tokens_per_second / found.ranks:,.0f} a rank, "
         f"MFU {percent(found.mfu)}\n"
     )
-    parts = table("part", ">seconds", ">share")
-    for name, seconds in found.parts.items():
-        parts.add_row(name, duration(seconds), percent(seconds / found.seconds))
-    rest = found.seconds - found.closed_seconds  # of unequal sequences, and of layers that do not come out even
-    parts.add_row("simulation adds", duration(rest), percent(rest / found.seconds))
-    yield parts
+    yield parts(found)
+    yield from remainder(found)
     verdict = f"{percent(found.chance)} chance of running out"
-    used, allowed = found.memory.total / GIB, found.allowed / GIB
-    yield Text(f"\nmemory: {used:.1f} GiB on stage {found.stage}, {allowed:.1f} GiB allowed, {verdict}\n")
+    used, allowed = gib_text(float(found.memory.total)), gib_text(found.allowed)
+    counted = "with context and buffers"
+    yield Text(f"\nmemory: {used} {counted} on stage {found.stage}, {allowed} allowed, {verdict}\n")
     rests = table("", "rests on", "")
     for what, source in found.sources.items():
         rests.add_row("", what, source)
     yield rests
+
+
+def parts(found: Predicted) -> RenderableType:
+    """Seconds of the closed form by what they are of, and what simulating adds; parts of nothing are left out."""
+    rows = table("part", ">seconds", ">share")
+    rest = found.seconds - found.closed_seconds
+    for name, seconds in {**found.parts, "simulation adds": rest}.items():
+        if abs(seconds) >= LEAST * found.seconds:
+            rows.add_row(name, duration(seconds), percent(seconds / found.seconds))
+    return rows
+
+
+def remainder(found: Predicted) -> Iterator[RenderableType]:
+    """What it is that only the simulation sees, where it is worth a word."""
+    if abs(found.seconds - found.closed_seconds) >= TOLD * found.seconds:
+        yield Text(SIMULATED, style="dim")
 
 
 def predicted_summary(found: Predicted) -> dict[str, Any]:
@@ -81,14 +100,16 @@ def fits(found: Fits) -> Iterator[RenderableType]:
 
 
 def uses(found: Fits) -> RenderableType:
-    """GiB of each kind on the stages that differ most: first ones, the fullest, the last."""
+    """Bytes of each kind on the stages that differ most: first ones, the fullest, the last."""
     shown = columns(found)
-    rows = table("GiB on one rank of", *(f">stage {use.stage}" for use in shown))
+    rows = table("on one rank of", *(f">stage {use.stage}" for use in shown))
     for field in fields(Footprint):
-        rows.add_row(field.name, *(figure(getattr(use.taken, field.name)) for use in shown))
-    rows.add_row("in all", *(figure(use.taken.total) for use in shown), style="bold")
-    rows.add_row("margin", *(figure(found.margin_bytes) for _ in shown))
-    rows.add_row("of the device", *(figure(found.device_bytes) for _ in shown))
+        held = [float(getattr(use.taken, field.name)) for use in shown]
+        if any(held):
+            rows.add_row(field.name, *map(gib_text, held))
+    rows.add_row("most at once", *(gib_text(float(use.taken.total)) for use in shown), style="bold")
+    rows.add_row("margin", *(gib_text(found.margin_bytes) for _ in shown))
+    rows.add_row("of the device", *(gib_text(found.device_bytes) for _ in shown))
     rows.add_row("chance of running out", *(percent(use.chance) for use in shown))
     return rows
 
@@ -102,12 +123,8 @@ def what_fits(change: Change | None) -> str:
     """The smallest change, with what it takes."""
     if change is None:
         return "no layout of this model on these ranks fits: more ranks, or shorter sequences"
-    used = f"{change.taken / GIB:.1f} GiB, {duration(change.seconds)} a step by the closed form"
+    used = f"{gib_text(change.taken)}, {duration(change.seconds)} a step by the closed form"
     return f"the smallest change that fits: {', '.join(change.what)} ({used})"
-
-
-def figure(size: Any) -> str:
-    return f"{float(size) / GIB:.2f}"
 
 
 def gib(taken: Footprint) -> dict[str, float]:

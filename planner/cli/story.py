@@ -21,6 +21,7 @@ from planner.pipeline import OnProgress
 from planner.plan.model import Plan
 from planner.units import duration, percent
 
+WORDS = 68  # columns beside the bar: a step of the run, and the time left
 CHAPTERS = {
     "profile": "measure what the model's pieces cost on this machine",
     "solve": "decide which documents share a micro-batch, on groups of which size",
@@ -54,8 +55,8 @@ class Storyteller:
         predicted = solved.plan.prediction.step_seconds
 
         def on_step(p: Any) -> None:
-            text = f"step {p.step + 1}  loss {p.loss:.4f}  {p.tokens / p.seconds:,.0f} tokens/s"
-            on_progress(p.step + 1, p.of, f"{text}  {p.seconds:.2f} s (predicted {predicted:.2f} s)")
+            text = f"step {p.step}/{p.of}  loss {p.loss:.4f}  {p.seconds:.2f} s (predicted {predicted:.2f} s)"
+            on_progress(p.step, p.of, text)
 
         return on_step
 
@@ -71,7 +72,8 @@ class Storyteller:
 @contextmanager
 def telling(to_stderr: bool) -> Iterator[Storyteller]:
     out = console(stderr=to_stderr)
-    columns = (TextColumn("  "), SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    bar = BarColumn(min(40, max(4, out.width - WORDS)))
+    columns = (TextColumn("  "), SpinnerColumn(), bar, TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
         yield Storyteller(out, bars)
 

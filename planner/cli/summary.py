@@ -75,6 +75,7 @@ def ran(result: Ran) -> Summary:
         "step_seconds": result.step_seconds,
         "predicted_step_seconds": result.predicted_step_seconds,
         "losses": list(result.losses),
+        "steps_before": result.before,
         "ended": result.ended,
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],

@@ -1,6 +1,8 @@
 """What verbs answer with, as tables and lines for people. Every number says measured, simulated or published."""
 
+import shlex
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,8 @@ from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
 from planner.plan.words import layout_text
 from planner.specs.catalogue import ModelRow
-from planner.specs.profile import Fit, Profile
-from planner.units import GIB, duration, percent, plural, size
+from planner.strategies import STATIC
+from planner.units import GIB, MIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
 from planner.verify.score import Score
@@ -27,6 +29,7 @@ from planner.verify.score import Score
 if TYPE_CHECKING:
     from planner.runtime import Bound, Verified
 
+ALLOWED = "the device's memory less context and margin"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -47,17 +50,20 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def outcome_line(outcome: Outcome) -> Text:
-    """`step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
+def outcome_line(outcome: Outcome, steps: int = 1) -> Text:
+    """`step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`; of several steps
+    `6 steps 31.30 s, 5.22 s each, simulated, …`, with the bound of all together.
+    """
     same_work = outcome.bound_by in OF_SAME_WORK
     optimal = "no other order of the same work is shorter" if same_work else "proven optimal"
     what = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
     best = "the best order of the same work" if same_work else "the best possible"
     distance = what or f"at most {percent(outcome.gap)} above {best}"
+    each = f", {duration(outcome.value / steps)} each," if steps > 1 else ""
     return Text.assemble(
-        "step ",
+        "step " if steps == 1 else f"{plural(steps, 'step')} ",
         (duration(outcome.value), "bold"),
-        f" simulated, {distance} ",
+        f"{each} simulated, {distance} ",
         (f"(bound {duration(outcome.bound)}, by {outcome.bound_by})", "dim"),
     )
 
@@ -67,7 +73,8 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     p = plan.prediction
     total = p.step_seconds or 1.0
     rows = table("", "")
-    rows.add_row("time", f"{duration(p.step_seconds)} ± {percent(p.spread)} (80 % interval), simulated")
+    all_steps = f" for {plural(len(plan.steps), 'step')}" if len(plan.steps) > 1 else ""
+    rows.add_row("time", f"{duration(p.step_seconds)}{all_steps} ± {percent(p.spread)} (80 % interval), simulated")
     rows.add_row(
         "of which",
         f"compute {percent(p.breakdown.compute / total)}, exposed communication "
@@ -75,6 +82,8 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     )
     rows.add_row("memory", memory_text(plan))
     rows.add_row("rests on", rests_on(plan))
+    for note in rests_notes(plan):
+        rows.add_row("", note)
     for name, layout in plan.layouts.items():
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
@@ -94,26 +103,28 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
 def beyond(plan: Plan) -> str:
     """The job's limit in tokens is taken at its word; what the memory model thinks of it is said all the same."""
     kind = min(kind.kind for kind in plan.ranks)
-    cap = memory_cap(plan.uses.devices[kind], plan.uses.limits) / GIB
-    return (
-        f"; by the memory model that is more than {kind} allows ({cap:.2f})"
-        if plan.prediction.peak_memory_gib > cap
-        else ""
-    )
+    cap = memory_cap(plan.uses.devices[kind], plan.uses.limits)
+    more = plan.prediction.peak_memory_gib * GIB > cap
+    return f"; by the memory model that is more than {kind} allows ({gib_text(cap)})" if more else ""
 
 
 def memory_text(plan: Plan) -> str:
-    """`67.77 GiB on the fullest rank, 73.35 GiB allowed`; of several kinds of ranks, the one that is tightest."""
-    limit, peak = plan.uses.limits.tokens_per_rank, plan.prediction.peak_memory_gib
+    """`67.77 GiB of tensors on the fullest rank, 73.35 GiB allowed (…)`; of several kinds, of the tightest rank."""
+    limit, peak = plan.uses.limits.tokens_per_rank, gib_text(plan.prediction.peak_memory_gib * GIB)
     if limit:
-        return f"{peak:.2f} GiB on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
+        return f"{peak} of tensors on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
     kinds = {entry.kind for entry in plan.ranks}
     if len(kinds) == 1:
-        cap = memory_cap(plan.uses.devices[min(kinds)], plan.uses.limits) / GIB
-        return f"{peak:.2f} GiB on the fullest rank, {cap:.2f} GiB allowed"
+        cap = memory_cap(plan.uses.devices[min(kinds)], plan.uses.limits)
+        return f"{peak} of tensors on the fullest rank, {gib_text(cap)} allowed ({ALLOWED})"
     tightest = fullest(plan)
-    used = f"{tightest.peak / GIB:.2f} GiB on rank {tightest.rank}, the tightest ({tightest.kind})"
-    return f"{used}, {tightest.cap / GIB:.2f} GiB allowed"
+    used = f"{gib_text(tightest.peak)} of tensors on rank {tightest.rank}, the tightest ({tightest.kind})"
+    return f"{used}, {gib_text(tightest.cap)} allowed ({ALLOWED})"
+
+
+def gib_text(count_bytes: float) -> str:
+    """A rank's memory: `67.77 GiB`; below a tenth of one, `20.5 MiB`."""
+    return f"{count_bytes / GIB:.2f} GiB" if abs(count_bytes) >= GIB / 10 else f"{count_bytes / MIB:.1f} MiB"
 
 
 def rests_on(plan: Plan) -> str:
@@ -123,13 +134,32 @@ def rests_on(plan: Plan) -> str:
     return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
 
 
+def rests_notes(plan: Plan) -> Iterator[str]:
+    """What the shares alone would hide: measurements that went unused, and collectives wider than any measured."""
+    prices, widest = plan.uses.prices, widest_exchange(plan)
+    if plan.made.strategy in STATIC and not prices.rates:
+        yield (
+            f"a static layout is priced from rates of kernels, and profile {prices.profile} has none: what "
+            "`planner profile` measures of modules prices sequence strategies and plans by hand"
+        )
+    most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
+    if widest > most:
+        yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
+
+
+def widest_exchange(plan: Plan) -> int:
+    """Ranks of the largest group that one collective joins: of a layout's dimensions, and of groups of sequences."""
+    meshes = [size for layout in plan.layouts.values() for dim, size in layout.mesh.items() if dim != "pp"]
+    return max([*meshes, *(prod(group.split.values()) for group in plan.groups.values())])
+
+
 def solved(result: Solved, path: Path) -> RenderableType:
     plan = result.plan
     rows = sum(len(step.micro_batches) for step in plan.steps)
     steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
     return Stack(
         Text.assemble((plan.name, "bold"), f"  {steps}{plural(rows, 'micro-batch')} on {plural(plan.size, 'rank')}"),
-        outcome_line(plan.outcome),
+        outcome_line(plan.outcome, len(plan.steps)),
         *prediction_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
         Text(f"next: planner show {path}", style="dim"),
@@ -138,7 +168,7 @@ def solved(result: Solved, path: Path) -> RenderableType:
 
 def simulated(plan: Plan, scores: Sequence[Score]) -> RenderableType:
     """Per step."""
-    rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak GiB", ">tasks", title="simulated")
+    rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
     for number, score in enumerate(scores):
         parts = score.timeline.breakdown()
         shares = (parts.compute, parts.exposed_comm, parts.idle)
@@ -146,7 +176,7 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> RenderableType:
             str(number),
             f"{score.value:.4f}",
             *(percent(part / (score.value or 1)) for part in shares),
-            f"{max(score.memory.peaks) / GIB:.3f}",
+            gib_text(max(score.memory.peaks)),
             str(len(score.tasks)),
         )
     return rows
@@ -187,47 +217,10 @@ def value_text(value: float | str | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:
-    rows = table("what", "measured", ">spread", ">held-out error", title=f"measured on {profile.provenance.machine}")
-    for line in profile_lines(profile):
-        rows.add_row(*line)
-    yield rows
-    yield Text(f"\nwritten to {path}", style="dim")
-
-
-def profile_lines(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
-    """Name, value, spread and hold-out error of everything a profile holds."""
-    for name, costs in profile.modules.items():
-        passes = {"layer forward": costs.layer.forward, "layer backward": costs.layer.backward}
-        if costs.ends:
-            passes |= {"ends forward": costs.ends.forward, "ends backward": costs.ends.backward}
-        error = percent(costs.layer.holdout_error) if costs.layer.holdout_error is not None else ""
-        for what, fit in passes.items():
-            if fit:
-                yield f"{name} {what}", fit_text(fit), percent(costs.spread), error
-        yield f"{name} activations", f"{costs.layer.activation_kib_per_token:.2f} KiB a token and layer", "", ""
-        for how, made in costs.recomputing.items():
-            error = percent(made.holdout_error) if made.holdout_error is not None else ""
-            if made.backward:
-                yield f"{name} layer backward, recompute {how}", fit_text(made.backward), percent(costs.spread), error
-            memory = f"{made.activation_kib_per_token:.2f} KiB a token and layer"
-            yield f"{name} activations, recompute {how}", memory, "", ""
-        yield f"{name} update", f"{costs.update_ns_per_parameter:.2f} ns a parameter", "", ""
-    for kind, collective in profile.collectives.items():
-        for point in collective.points:
-            text = f"{point.latency_us:.0f} µs + bytes / {point.gb_per_s:.2f} GB/s"
-            yield f"{kind} over {point.ranks} ranks", text, percent(collective.spread), ""
-
-
-def fit_text(fit: Fit) -> str:
-    return f"{fit.ms:.3f} ms + {fit.ms_per_token * 1e3:.3f} µs·Σs + {fit.ms_per_token2 * 1e6:.3f} ns·Σs²"
-
-
 def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
     """Predicted beside measured by kind of task, the check against one process, and the loss."""
-    rows = table(
-        "task", ">predicted", ">measured", ">ratio", title=f"a step: predicted beside measured ({result.machine})"
-    )
+    yield Text(f"a step: predicted beside measured ({result.machine})")
+    rows = table("task", ">predicted", ">measured", ">ratio")
     known = result.predicted_step_seconds
     for kind in result.kinds:
         ratio = f"{kind.measured / kind.predicted:.2f}" if kind.predicted else ""
@@ -250,6 +243,23 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
         yield planning_line(result)
     yield from verified(result)
     yield from traced(trace, len(result.timelines))
+
+
+def resumed(result: Ran) -> Iterator[RenderableType]:
+    """Where the run began, if it went on with another."""
+    if result.before:
+        yield Text(f"went on from step {result.before:,}")
+
+
+def kept(result: Ran, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
+    """Where what was trained is, and how it goes on; `steps`: that the run was to have, if it was told."""
+    if save is None:
+        return
+    done, count = result.before + len(result.losses), steps or len(result.plan.steps)
+    left = [] if steps is None else ["--steps", str(steps)]
+    command = shlex.join(["planner", "run", str(plan), "--resume", str(save), *(left if done < count else [])])
+    more = "" if done < count or result.ended != "steps" else " --steps MORE"
+    yield Text(f"saved to {save} after {plural(done, 'step')}; {command}{more} goes on")
 
 
 def memory(ranks: Sequence[Used]) -> RenderableType:
@@ -276,6 +286,8 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
         yield Text("the plan has no prices (uses.prices.modules): nothing is predicted", style="dim")
     elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
         said = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
+        if result.plan.made.strategy in STATIC:
+            said = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
         yield Text(said, style="dim")
 
 

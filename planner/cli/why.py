@@ -15,7 +15,8 @@ def why(
 ) -> None:
     """Why an item or a group is as it is; without one, what would make the step shorter.
 
-    Everything is recomputed and solved again from the plan alone.
+    Everything is recomputed and solved again from the plan alone: of one module, by sequence_groups, data_ranks or
+    best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
     """
     from planner import pipeline
     from planner.cli import render, why_tables

@@ -15,6 +15,9 @@ def why_not(
 ) -> None:
     """Solve a plan's own problem with something fixed or changed: what that costs, and why.
 
+    Of plans of one module by sequence_groups, data_ranks or best. To try another static layout, write it under
+    fix.layouts in the job, and predict or solve that.
+
     Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
     nodes, effort.
     """

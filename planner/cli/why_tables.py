@@ -7,13 +7,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.tables import table
-from planner.units import duration, percent
+from planner.cli.tables import gib_text, table
+from planner.units import GIB, duration, percent
 from planner.why import Static, WhyGroup, WhyItem, WhyNot, WhyPlan
 from planner.why.facts import Facts
 from planner.why.loads import Load
 
 Answer = WhyPlan | WhyItem | WhyGroup | WhyNot | Static
+NOT_SOLVED = "not solved"
 CLOSE = 1e-6  # of the step: less than this is the same
 
 
@@ -102,7 +103,7 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "micro-batches", micro_batches(facts)
     yield "groups", f"⟨{facts.groups}⟩"
     yield "tokens of what its groups can hold", percent(facts.held / facts.room if facts.room else 0.0)
-    yield "memory of the fullest rank", f"{facts.peak_memory_gib:.2f} GiB"
+    yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
 
 
 def micro_batches(facts: Facts) -> str:
@@ -148,7 +149,7 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
     rows = table("degree", *(["ranks"] if several else []), *numbers)
     rows.columns[1].no_wrap = several  # a kind's name is read whole
     for c in answer.choices:
-        step, difference = c.because, ""
+        step, difference = c.because or (NOT_SOLVED if c.fits else "too long for it"), ""
         if c.step_seconds is not None:
             step = duration(c.step_seconds)
             difference = "chosen" if c.chosen else f"{signed(c.step_seconds - answer.value)}"
@@ -164,6 +165,8 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
             difference,
         )
     yield rows
+    if any(c.fits and c.step_seconds is None and not c.because for c in answer.choices):
+        yield Text(f"{NOT_SOLVED}: only the next degrees that fit, on both sides of the item's, are", style="dim")
 
 
 def signed(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """A file written bit by bit: whole or not at all."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ from typing import BinaryIO
 
 from planner.errors import InputError
 
+NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # from file systems that keep the names in a folder in a way of their own
+
 
 @contextmanager
-def whole(path: str | Path) -> Iterator[BinaryIO]:
+def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
     """Bytes for `path`, through a temporary file beside it, so that no reader ever sees half of it. Raises InputError.
 
-    Where a link leads, the file is written; a device or a pipe is written to, never replaced.
+    Where a link leads, the file is written; a device or a pipe is written to, never replaced. `lasting`: behind the
+    block it is on the disk under its name, whatever fails then.
     """
     target = Path(os.path.realpath(path))
     temporary = ""
@@ -27,11 +31,28 @@ def whole(path: str | Path) -> Iterator[BinaryIO]:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as out:
             yield out
+            if lasting:
+                out.flush()
+                os.fsync(out.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
         temporary = ""
+        if lasting:
+            keep_names(target.parent)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+
+
+def keep_names(folder: Path) -> None:
+    """What the folder's files are called is on the disk. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
+    finally:
+        os.close(handle)

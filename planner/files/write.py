@@ -21,19 +21,19 @@ WIDTH = 118  # characters: what fits on one line is written on one line
 RESOLVE = yaml.resolver.Resolver().resolve
 
 
-def write(path: str | Path, value: Any) -> None:
-    """`value` (a Struct or plain data) as YAML at `path`: whole or not at all."""
-    write_text(path, dump(value))
+def write(path: str | Path, value: Any, lasting: bool = False) -> None:
+    """`value` (a Struct or plain data) as YAML at `path`: whole or not at all; `lasting`: on the disk behind it."""
+    write_text(path, dump(value), lasting)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """`text` at `path`, in UTF-8: whole or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+def write_text(path: str | Path, text: str, lasting: bool = False) -> None:
+    """`text` at `path`, in UTF-8: whole or not at all; `lasting`: on the disk behind it."""
+    write_bytes(path, text.encode("utf-8"), lasting)
 
 
-def write_bytes(path: str | Path, raw: bytes) -> None:
-    """`raw` at `path`: whole or not at all."""
-    with whole(path) as out:
+def write_bytes(path: str | Path, raw: bytes, lasting: bool = False) -> None:
+    """`raw` at `path`: whole or not at all; `lasting`: on the disk behind it."""
+    with whole(path, lasting) as out:
         out.write(raw)
 
 

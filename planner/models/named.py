@@ -35,15 +35,15 @@ def fill(
         copy_into(tensor, part_of(values, of).to(tensor.device, tensor.dtype))
 
 
-def require_named(spec: Module, file: Path, scalars: bool = False) -> None:
-    """The file has a tensor for each parameter of the whole module, so shaped, and no other. Raises InputError.
+def shapes_of(spec: Module) -> dict[str, tuple[int, ...]]:
+    """Of each parameter of the whole module."""
+    return {name: tuple(values.shape) for name, values in build(spec, device=META).named_parameters()}
 
-    `scalars`: one number for each.
-    """
+
+def require_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:
+    """The file has a tensor of each name, so shaped, and no other. Raises InputError."""
     checkpoint = Checkpoint(file)
-    shapes = {name: tuple(values.shape) for name, values in build(spec, device=META).named_parameters()}
-    for name, shape in shapes.items():
-        want = () if scalars else shape
+    for name, want in shapes.items():
         if checkpoint.shape(name) != want:
             what = f"`{name}` is {[*checkpoint.shape(name)]}, the model has {[*want]}"
             raise InputError(what, where=str(file), fix=FIX)

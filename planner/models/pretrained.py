@@ -16,6 +16,7 @@ from planner.models.named import fill, load_named
 from planner.models.safetensors import ONE, Checkpoint, Described, write_in_turn
 from planner.specs.model import Decoder, Module
 
+CONFIG = "config.json"
 META = torch.device("meta")
 UNUSED = ("rotary_emb.inv_freq",)  # that older checkpoints hold, and everybody computes
 
@@ -86,7 +87,7 @@ def save_in_turn(
     for name, (dtype, shape) in described.items():
         names = stored_names(name, decoder)
         stored |= dict.fromkeys(names, Described(dtype, shape if len(names) == 1 else shape[1:]))
-    files.write_text(folder / "config.json", files.json_text(hf.to_config(decoder)) + "\n")
+    files.write_text(folder / CONFIG, files.json_text(hf.to_config(decoder)) + "\n", lasting=True)
     write_in_turn(folder / ONE, stored, (each for name, values in weights for each in apart(name, values, decoder)))
 
 

@@ -7,7 +7,8 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from planner.errors import InputError
 from planner.files.whole import whole
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SUFFIX = ".safetensors"
 DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -59,7 +61,8 @@ class Checkpoint:
         """Raises InputError."""
         self.path = path
         self.entries: dict[str, Entry] = {}
-        for file in [path] if path.is_file() else files_of(path):
+        alone = path.suffix == SUFFIX and not os.path.isdir(path)
+        for file in [path] if alone else files_of(path):
             self.entries |= header(file)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -68,10 +71,13 @@ class Checkpoint:
     def read(self, name: str) -> Tensor:
         """A copy in host memory, in the file's own dtype. Raises InputError."""
         entry = self.entry(name)
-        with entry.file.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            held = bytearray(mapped[entry.begin : entry.end])
+        held = bytearray(entry.end - entry.begin)
         if not held:
             return torch.empty(entry.shape, dtype=entry.dtype)
+        with readable(entry.file), entry.file.open("rb") as raw:
+            raw.seek(entry.begin)
+            if raw.readinto(held) < len(held):
+                raise InputError("the file is cut off", where=str(entry.file), fix="fetch it again")
         return torch.frombuffer(held, dtype=entry.dtype).reshape(entry.shape)
 
     def mapped(self, name: str) -> Tensor:
@@ -79,10 +85,11 @@ class Checkpoint:
         entry = self.entry(name)
         if entry.begin == entry.end or entry.begin % entry.dtype.itemsize:  # nothing, or where no number may begin
             return self.read(name)
-        with entry.file.open("rb") as raw:
-            private = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_COPY)
+        page = entry.begin - entry.begin % mmap.ALLOCATIONGRANULARITY  # a map of all would want memory for all
+        with readable(entry.file), entry.file.open("rb") as raw:
+            private = mmap.mmap(raw.fileno(), entry.end - page, access=mmap.ACCESS_COPY, offset=page)
         count = torch.Size(entry.shape).numel()
-        return torch.frombuffer(private, dtype=entry.dtype, count=count, offset=entry.begin).reshape(entry.shape)
+        return torch.frombuffer(private, dtype=entry.dtype, count=count, offset=entry.begin - page).reshape(entry.shape)
 
     def entry(self, name: str) -> Entry:
         if name not in self.entries:
@@ -94,7 +101,7 @@ class Checkpoint:
 
 def files_of(folder: Path) -> list[Path]:
     """Raises InputError where there is neither file nor index."""
-    if (folder / ONE).is_file():
+    if os.path.isfile(folder / ONE):  # also of names that are too long
         return [folder / ONE]
     index = folder / INDEX
     try:
@@ -111,17 +118,24 @@ def files_of(folder: Path) -> list[Path]:
 def header(file: Path) -> dict[str, Entry]:
     """Raises InputError where a tensor would lie outside the file."""
     try:
-        size = file.stat().st_size
-        with file.open("rb") as raw:
+        with readable(file), file.open("rb") as raw:
+            size = os.fstat(raw.fileno()).st_size
             length = struct.unpack("<Q", raw.read(8))[0]
             if length > min(size, LONGEST_HEADER):
                 raise ValueError("its header is too long")
             found: dict[str, Any] = json.loads(raw.read(length))
         return {name: entry(file, said, 8 + length, size) for name, said in found.items() if name != "__metadata__"}
-    except OSError as error:
-        raise InputError(f"cannot read the weights: {error.strerror}", where=str(file), fix="check the path") from error
     except (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[None]:
+    """Raises InputError where the system does not read it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read the tensors: {error.strerror}", where=str(file), fix="check the path") from error
 
 
 def entry(file: Path, said: dict[str, Any], data: int, size: int) -> Entry:
@@ -150,9 +164,8 @@ def write_in_turn(path: Path, described: Mapping[str, Described], values: Iterab
         begin = end
     head = json.dumps(said).encode()
     head += b" " * (-len(head) % ALIGNED)
-    with whole(path) as out:
+    with whole(path, lasting=True) as out:
         out.write(struct.pack("<Q", len(head)) + head)
         for tensor in values:
             out.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        out.flush()
-        os.fsync(out.fileno())  # before its name: what is named is there, whatever fails then
+            del tensor  # before the next one is made

@@ -1,5 +1,6 @@
 """A plan on real processes: its tasks executed, timed, and checked against one process. Importing it loads no torch."""
 
+from planner.runtime.going_on import taken_up
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import Ended, Measured, Planned, RankMemory, RunResult, StepResult, Verified
 from planner.runtime.run import run
@@ -24,6 +25,7 @@ __all__ = [
     "errors",
     "require_at_once",
     "run",
+    "taken_up",
     "unlike",
     "within",
 ]

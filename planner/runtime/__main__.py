@@ -17,6 +17,7 @@ from planner.files.writable import require_folder, require_writable
 from planner.launch.worker import from_environment
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.runtime.going_on import taken_up
 from planner.runtime.located import located
 from planner.runtime.metrics import known
 from planner.runtime.options import Progress, RunOptions
@@ -24,7 +25,7 @@ from planner.runtime.result import RunResult, Verified
 from planner.runtime.runnable import require_machine, require_runnable
 from planner.runtime.tolerance import bound, unlike, within
 from planner.runtime.training import Schedule, Training
-from planner.specs.job import Dtype
+from planner.specs.running import DTYPES, MEANING
 from planner.units import seconds_in
 
 
@@ -47,31 +48,30 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m planner.runtime", description=__doc__, argument_default=argparse.SUPPRESS
     )
-    made.add_argument("plan", help="a plan file")
-    made.add_argument("--steps", type=int)
-    made.add_argument("--verify", action="store_true")
-    made.add_argument("--dtype", choices=get_args(Dtype))
-    made.add_argument("--data", type=Path, help="a folder of tokens; else synthetic items")
-    made.add_argument("--weights", type=Path, help="a checkpoint of Hugging Face; else drawn weights")
-    made.add_argument("--seed", type=int)
-    made.add_argument("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION", help="such as 90s, 1h30m")
-    made.add_argument("--metrics", type=Path, metavar="FILE", help="a JSON line for each step is added to it")
-    made.add_argument("--save", type=Path, metavar="DIR", help="a folder for what was trained")
-    made.add_argument("--save-every", type=int, metavar="STEPS", help="also behind each so many steps")
-    made.add_argument("--resume", type=Path, metavar="DIR", help="go on with what --save wrote, by whatever plan")
-    made.add_argument("--memory-snapshot", type=Path, metavar="DIR", help="each GPU's memory in the last step")
-    training_options(made)
+    made.add_argument("plan", help="A plan file.")
+
+    def add(flag: str, **how: Any) -> None:
+        made.add_argument(flag, help=MEANING[flag.removeprefix("--").replace("-", "_")], **how)
+
+    add("--steps", type=int)
+    add("--verify", action="store_true")
+    add("--dtype", choices=DTYPES)
+    add("--data", type=Path, metavar="DIR")
+    add("--weights", type=Path, metavar="DIR")
+    add("--seed", type=int)
+    add("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION")
+    add("--metrics", type=Path, metavar="FILE")
+    add("--save", type=Path, metavar="DIR")
+    add("--save-every", type=int, metavar="STEPS")
+    add("--resume", type=Path, metavar="DIR")
+    add("--memory-snapshot", type=Path, metavar="DIR")
+    add("--learning-rate", type=float)  # from here on what `Training` says, under its names
+    add("--schedule", choices=get_args(Schedule))
+    add("--warmup", type=int, metavar="STEPS")
+    add("--clip", type=float, metavar="NORM")
+    add("--betas", type=float, nargs=2)
+    add("--weight-decay", dest="decay", type=float)
     return made
-
-
-def training_options(made: argparse.ArgumentParser) -> None:
-    """What `Training` says, under its names."""
-    made.add_argument("--learning-rate", type=float)
-    made.add_argument("--schedule", choices=get_args(Schedule))
-    made.add_argument("--warmup", type=int, metavar="STEPS")
-    made.add_argument("--clip", type=float, metavar="NORM")
-    made.add_argument("--betas", type=float, nargs=2)
-    made.add_argument("--weight-decay", dest="decay", type=float)
 
 
 def options_in(given: dict[str, Any]) -> RunOptions:
@@ -88,7 +88,7 @@ def run_rank(path: str, options: RunOptions) -> None:
     """Raises InputError when the plan and the processes do not fit each other."""
     plan = files.read(path, Plan)
     require_legal(plan, path)
-    options = replace(options, base=Path(path).parent, source=path)
+    options = taken_up(replace(options, base=Path(path).parent, source=path))
     require_runnable(plan, options)
     if first():
         require_outputs(options)
@@ -145,6 +145,7 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "machine": result.machine,
         "torch": result.torch,
         "ranks": result.ranks,
+        "steps_before": result.before,
         "step_seconds": [step.seconds for step in result.steps],
         "losses": [step.loss for step in result.steps],
         "ended": result.ended,

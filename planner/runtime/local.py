@@ -1,8 +1,11 @@
 """What one rank has of a plan: its chunks of every module, what loads them, and the ways to other ranks."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from planner.launch.channels import Channels
@@ -18,6 +21,7 @@ from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.plan.work import module_work
 from planner.runtime.batches import Loader
+from planner.runtime.checkpoint import data_of, read_index
 from planner.runtime.clock import Clock
 from planner.runtime.executed import apart
 from planner.runtime.fsdp import COMPUTED
@@ -27,6 +31,8 @@ from planner.runtime.settle import settle
 from planner.runtime.stage import Stage
 from planner.runtime.ways import pairs
 
+PATIENCE = timedelta(days=1)  # for files: a slow disk is no reason to end a run
+
 
 class Local:
     """One rank's part of everything. Made by all ranks together: they create the same groups in the same order."""
@@ -34,6 +40,7 @@ class Local:
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: Clock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, Meter()
         self.options = options
+        self.found = None if options.resume is None else read_index(options.resume)  # what the run goes on with
         self.source = source_of(options.data, options.seed)
         self.sources = {name: Fed(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = Groups(catalogue(plan))
@@ -52,7 +59,20 @@ class Local:
             dispatch = dispatch_over(layout, self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
-                stage.materialise(self.groups, first_of(options, name))
+                stage.materialise(self.groups, first_of(options, self.found, name))
+
+    @cached_property
+    def patient(self) -> dist.ProcessGroup:
+        """All ranks, between whose hosts whole tensors come together, and who wait there while the first one writes.
+        All ask for it together.
+        """
+        made: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=PATIENCE, group_desc="whole tensors")
+        return made
+
+    @cached_property
+    def data(self) -> str | None:
+        """Digest of the data."""
+        return data_of(self.options)
 
     @property
     def computed(self) -> dict[str, torch.dtype]:

@@ -1,7 +1,6 @@
 """The optimizer of each module on a rank, over the shards that the rank holds."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +8,7 @@ from torch.optim import AdamW, Optimizer
 
 from planner.models.named import fill
 from planner.models.safetensors import Checkpoint
-from planner.runtime.checkpoint import KINDS, read_index, tensors
+from planner.runtime.checkpoint import STATES, tensors
 from planner.runtime.local import Local
 from planner.runtime.stage import Stage
 from planner.runtime.training import Training
@@ -45,13 +44,17 @@ def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
     return {name: optimizer.state[shard][kind] for name, shard in stage.shards.items()}
 
 
-def take_up(local: Local, optimizers: Mapping[str, Optimizer], folder: Path) -> None:
-    """The states of a checkpoint: of every parameter what this rank holds. Raises InputError."""
-    side = read_index(folder).states
+def take_up(local: Local, optimizers: Mapping[str, Optimizer]) -> None:
+    """The states of the checkpoint, if the run goes on with one: of every parameter what this rank holds. Raises
+    InputError.
+    """
+    if local.options.resume is None or local.found is None:
+        return
+    folder = local.options.resume / local.found.states
     for module, stages in local.stages.items():
-        for kind in KINDS:
-            file = tensors(folder, side, module, kind)
-            for stage in stages if kind != "weights" else ():
+        for kind in STATES:
+            file = tensors(folder, module, kind)
+            for stage in stages:
                 fill(states(optimizers[module], stage, kind), stage.splits, Checkpoint(file).mapped, file)
 
 

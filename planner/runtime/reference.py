@@ -43,7 +43,7 @@ class Reference:
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
-            first_weights(self.models[name], self.models[name].spec, first_of(options, name))
+            first_weights(self.models[name], self.models[name].spec, first_of(options, local.found, name))
             self.models[name].feeds = name in local.fed
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ from planner.files.writable import require_folder, require_writable
 from planner.launch.processes import launch
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
+from planner.runtime.going_on import taken_up
 from planner.runtime.located import located
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
@@ -24,6 +25,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         raise InputError("running a plan needs torch, which is not installed", fix="pip install 'planner[torch]'")
     name = options.source or plan.name
     require_legal(plan, name)
+    options = taken_up(options)
     require_runnable(plan, options)
     if options.metrics is not None:
         require_writable(options.metrics, "--metrics")

@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.launch.worker import Kind
 from planner.plan.expand import expand
 from planner.plan.model import Plan
-from planner.runtime.checkpoint import require_same_run
+from planner.runtime.going_on import require_place, require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
@@ -32,15 +32,13 @@ def require_runnable(plan: Plan, options: RunOptions) -> None:
     with located(name):
         require_known(plan)
     require_models(plan, options, name)
-    if options.save is not None and options.save.exists() and not options.save.is_dir():
-        fix = "name a folder, or a path where nothing is"
-        raise InputError("this is no folder", where=f"--save {options.save}", fix=fix)
 
 
 def require_at_once(plan: Plan, options: RunOptions) -> None:
     """The same, of what is told in no time."""
     require_options(options)
     options.count(plan)
+    require_place(options)
     require_same_run(plan, options)
     with located(options.source or plan.name):
         require_supported(plan)

@@ -3,7 +3,7 @@ at a time, so that no rank needs memory for more than the largest.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from planner.runtime.stage import Stage
 
 Wholes = dict[str, dict[str, Tensor]]  # module → parameter → all of it
 Read = Callable[[Stage], Mapping[str, Tensor]]  # of what a rank holds: parts, or shards of parts, by parameter
+SLICE = 2**22  # numbers that are compared at once
 APART = 1e-6  # of its norm, by which ranks that all have a part may differ: some roundings of float32
 
 
@@ -57,7 +58,7 @@ class Turns:
     """
 
     def __init__(self, local: Local, module: str, read: Read) -> None:
-        self.module, self.rank, self.device = module, local.worker.rank, local.worker.device
+        self.module, self.rank, self.group = module, local.worker.rank, local.patient
         stages = local.stages.get(module, ())
         self.own = {name: tensor for stage in stages for name, tensor in read(stage).items()}
         told = {
@@ -66,7 +67,8 @@ class Turns:
             for name, tensor in read(stage).items()
             if stage.tells(name)
         }
-        self.told = gathered(told)
+        self.told = gathered(told, self.group)
+        self.names = agreed(sorted({name for of_rank in self.told.values() for name in of_rank}), self.group)
 
     @property
     def described(self) -> dict[str, Described]:
@@ -79,19 +81,26 @@ class Turns:
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         """Raises RunFailed where ranks differ in what all of them have."""
-        for name in sorted({*self.own, *(name for told in self.told.values() for name in told)}):
-            values = whole(self.own[name]) if name in self.own else None  # all who share it do so now
+        for name in self.names:
+            dist.barrier(group=self.group)  # ranks that share a tensor wait for no rank that waits for the first
             if self.rank == 0:
-                yield name, together(f"{self.module}.{name}", self.pieces(name, values))
-            elif name in self.told[self.rank] and values is not None:
-                dist.send(values.to(self.device).contiguous(), 0)
+                yield name, together(f"{self.module}.{name}", self.pieces(name))
+            else:
+                self.give(name)
 
     def send(self) -> None:
         """On a rank that is not the first."""
         deque(self, maxlen=0)
 
-    def pieces(self, name: str, own: Tensor | None) -> Iterator[tuple[int, Piece]]:
+    def give(self, name: str) -> None:
+        """To the first rank, if this one is to; all who share it put it together."""
+        values = whole(self.own[name]) if name in self.own else None
+        if name in self.told[self.rank] and values is not None:
+            dist.send(values.cpu().contiguous(), 0, group=self.group)
+
+    def pieces(self, name: str) -> Iterator[tuple[int, Piece]]:
         """From rank after rank: each sends when it is its turn."""
+        own = whole(self.own[name]) if name in self.own else None
         for rank, told in self.told.items():
             if name not in told:
                 continue
@@ -99,19 +108,26 @@ class Turns:
             if rank == 0 and own is not None:
                 yield rank, Piece(coming.splits, own.cpu())
             else:
-                values = torch.empty(coming.shape, dtype=coming.dtype, device=self.device)
-                dist.recv(values, rank)
-                yield rank, Piece(coming.splits, values.cpu())
+                values = torch.empty(coming.shape, dtype=coming.dtype)
+                dist.recv(values, rank, group=self.group)
+                yield rank, Piece(coming.splits, values)
 
 
-def gathered(own: dict[str, Coming]) -> dict[int, dict[str, Coming]]:
+def gathered(own: dict[str, Coming], group: dist.ProcessGroup) -> dict[int, dict[str, Coming]]:
     """Of all ranks on the first; on another its own."""
     if dist.get_rank():
-        dist.gather_object(own)
+        dist.gather_object(own, group=group)
         return {dist.get_rank(): own}
     found: list[dict[str, Coming]] = [{}] * dist.get_world_size()
-    dist.gather_object(own, found)
+    dist.gather_object(own, found, group=group)
     return dict(enumerate(found))
+
+
+def agreed(names: list[str], group: dist.ProcessGroup) -> list[str]:
+    """Those of the first rank, on all."""
+    said = [names]
+    dist.broadcast_object_list(said, 0, group=group)
+    return said[0]
 
 
 def whole(tensor: Any) -> Tensor:
@@ -142,8 +158,21 @@ def together(name: str, pieces: Iterable[tuple[int, Piece]]) -> Tensor:
 
 def differ(one: Tensor, other: Tensor) -> bool:
     """By more than ranks may that add up the same numbers in an order of their own. What overflows does so on all."""
-    known = one.isfinite()
-    if not torch.equal(known, other.isfinite()):
-        return True
-    one, other = one[known], other[known]
-    return bool((one - other).norm() > APART * one.norm())
+    if torch.equal(one, other):
+        return False
+    apart = norm = 0.0
+    for mine, theirs in zip(slices(one), slices(other), strict=True):
+        known = mine.isfinite()
+        if not torch.equal(known, theirs.isfinite()):
+            return True
+        mine, theirs = mine[known].double(), theirs[known].double()
+        apart += float((mine - theirs).square().sum())
+        norm += float(mine.square().sum())
+    return apart > APART**2 * norm
+
+
+def slices(tensor: Tensor) -> Sequence[Tensor]:
+    """Along its first dim, so that what is computed of one needs little room."""
+    rows = tensor if tensor.dim() else tensor[None]
+    found: Sequence[Tensor] = rows.split(max(1, SLICE // max(1, rows[:1].numel())))  # type: ignore[no-untyped-call]
+    return found

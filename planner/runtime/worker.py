@@ -11,7 +11,6 @@ from planner.launch.worker import Worker, joined
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.runtime.checkpoint import steps_done
 from planner.runtime.clock import Clock
 from planner.runtime.ending import Ending
 from planner.runtime.executor import Executor, RankStep
@@ -24,7 +23,7 @@ from planner.runtime.options import Progress, RunOptions
 from planner.runtime.records import records
 from planner.runtime.reference import Reference
 from planner.runtime.result import Ended, Planned, RunResult, StepResult
-from planner.runtime.saving import save
+from planner.runtime.saving import claimed, save
 from planner.runtime.snapshot import Snapshot, snapshot
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
@@ -46,7 +45,7 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     ending = Ending(worker, options.max_seconds)
     with ending.listening():
         taking = snapshot(worker, options.memory_snapshot)
-        with taking.taken():
+        with claimed(worker, options.save), taking.taken():
             return trained(prepare(worker, plan, options), options, ending, taking)
 
 
@@ -55,9 +54,8 @@ def trained(executor: Executor, options: RunOptions, ending: Ending, taking: Sna
     worker, plan = executor.worker, executor.local.plan
     ended: Ended = "steps"
     warm_up(executor, plan, expand(plan))
-    before = steps_done(options)
-    if options.resume is not None:  # behind the warm-up, which leaves states as new
-        take_up(executor.local, executor.optimizers, options.resume)
+    take_up(executor.local, executor.optimizers)  # behind the warm-up, which leaves states as new
+    before = executor.local.found.steps if executor.local.found else 0
     reference = Reference(executor.local, options) if options.verify else None
     verified_steps = before + len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
     of, done = options.count(plan), []
@@ -76,6 +74,8 @@ def trained(executor: Executor, options: RunOptions, ending: Ending, taking: Sna
             ended = ending.agreed()
             if options.save is not None and options.saves(number + 1, ended != "steps" or number + 1 == of):
                 save(executor, options.save, number + 1)
+                if ended == "steps" and number + 1 < of:  # asked for meanwhile: all is saved
+                    ended = ending.agreed()
             if ended != "steps":
                 break
     if worker.rank:

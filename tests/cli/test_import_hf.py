@@ -51,6 +51,12 @@ def test_what_is_refused_is_not_written(folder):
     assert not (folder / "new.yaml").exists()
 
 
+def test_a_form_that_does_not_exist_is_said_before_what_it_lacks(folder):
+    done = invoke("hff", folder)
+    assert isinstance(done.exception, InputError) and done.exception.where == "FORM"
+    assert "torch-csv" in done.exception.fix and "hf" in done.exception.fix
+
+
 @pytest.mark.parametrize(("words", "missing"), [((), "--into"), (("--into", "p.yaml"), "-o")])
 def test_an_order_still_needs_a_plan_and_a_place(tmp_path, words, missing):
     done = invoke("torch-csv", tmp_path / "o.csv", *words)

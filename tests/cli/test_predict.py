@@ -50,7 +50,20 @@ def test_one_json_object(job):
 def test_a_table_for_people(job):
     done = invoke(job())
     assert done.exit_code == 0
-    assert all(word in done.stdout for word in (*PARTS, "MFU", "tokens/s", "80 % interval", "chance of running out"))
+    assert all(word in done.stdout for word in ("MFU", "tokens/s", "80 % interval", "chance of running out"))
+
+
+UNLIKE = (8192, 512, 512, 512, 4096, 1024, 256, 128)
+
+
+@pytest.mark.parametrize(("sizes", "told"), [((4096,) * 16, False), (UNLIKE, True)])
+def test_parts_that_take_time_and_what_simulating_adds(job, sizes, told):
+    path = job("tp: 2, pp: 2", sizes)
+    said, found = invoke(path).stdout, pipeline.predict(path)
+    rows = {line.split("  ")[0] for line in said.splitlines()}
+    taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.seconds}
+    assert rows & {*PARTS} >= taking and not rows & {name for name in PARTS if found.parts[name] == 0}
+    assert ("simulation adds" in rows) == ("wait for those with more" in " ".join(said.split())) == told
 
 
 def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):

@@ -3,14 +3,17 @@
 from itertools import pairwise
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.cli.options import given_seconds
+from planner.cli.options import DtypeName, given_seconds
 from planner.errors import InputError
 from planner.files import write
 from planner.runtime import Training
+from planner.runtime.__main__ import parser
+from planner.specs.running import MEANING
 from tests.plans import sharded_plan
 
 runner = CliRunner()
@@ -26,8 +29,27 @@ def plan(tmp_path, monkeypatch):
         raise Told(options)
 
     monkeypatch.setattr(pipeline, "run", run)
+    monkeypatch.setattr("planner.runtime.require_at_once", lambda plan, options: None)
+    monkeypatch.setattr("planner.runtime.taken_up", lambda options: options)
     write(tmp_path / "plan.yaml", sharded_plan(2, [[(0, 2)]]))
     return tmp_path / "plan.yaml"
+
+
+def test_torchrun_takes_the_same_options_in_the_same_words():
+    verb = typer.main.get_command(app).commands["run"].params
+    theirs = {action.option_strings[-1]: action for action in parser()._actions if action.option_strings}
+    ours = {param.opts[-1]: param for param in verb if param.opts[-1] in theirs} | {"--help": None}
+    assert theirs.keys() == ours.keys()
+    for name in MEANING.keys() - {"dtype", "seed"}:
+        flag = f"--{name.replace('_', '-')}"
+        assert theirs[flag].help == ours[flag].help == MEANING[name]
+    assert [*theirs["--dtype"].choices] == [each.value for each in DtypeName]
+
+
+@pytest.mark.parametrize(("steps", "says"), [(5, "the rate rises to 5.0 % of its height"), (100, "")])
+def test_a_warm_up_that_is_longer_than_the_run_is_remarked(plan, steps, says):
+    said = runner.invoke(app, ["run", str(plan), "--warmup=100", f"--steps={steps}"], env={"COLUMNS": "200"}).stderr
+    assert says in said and bool(says) == bool(said)
 
 
 def told(plan, *options):

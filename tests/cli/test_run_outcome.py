@@ -123,6 +123,31 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_run(outcome, tmp_
         assert isinstance(done.exception, InputError) and says in done.exception.message, done.exception
 
 
+def test_memory_of_a_cpu_is_refused_before_anything_is_said_to_start(outcome, tmp_path):
+    done = outcome(never, f"--memory-snapshot={tmp_path}/seen")
+    assert isinstance(done.exception, InputError) and done.exception.where == "--memory-snapshot"
+    assert not done.output
+
+
+@pytest.mark.parametrize(
+    ("ended", "before", "steps", "goes_on"),
+    [
+        ("time", 0, 9, "--steps 9 goes on"), ("interrupt", 40, 60, "--steps 60 goes on"),
+        ("steps", 0, None, "--steps MORE goes on"), ("steps", 40, 42, "--steps MORE goes on"),
+    ],
+)  # fmt: skip
+def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, steps, goes_on):
+    options = [f"--save={tmp_path}/sv", *([f"--steps={steps}"] if steps else [])]
+    said = outcome(ran(losses=(2.0, 1.0), ended=ended, before=before), *options).stdout.replace("\n", " ")
+    assert f"saved to {tmp_path}/sv after {before + 2} steps; planner run {tmp_path}/plan.yaml" in said
+    assert f"--resume {tmp_path}/sv {goes_on}" in said
+    assert ("went on from step 40" in said) == (before == 40)
+
+
+def test_what_is_not_kept_is_not_said_to_be(outcome):
+    assert "saved to" not in outcome(ran()).stdout and "went on" not in outcome(ran()).stdout
+
+
 def test_a_trace_that_fails_late_costs_no_result(outcome, tmp_path, monkeypatch):
     def full(path, ran):
         raise InputError("cannot write: No space left on device", where=str(path))

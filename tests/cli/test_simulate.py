@@ -7,10 +7,13 @@ import sys
 from dataclasses import replace
 
 import pytest
+from hypothesis import given as each_of
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
+from planner.cli.explained import ID_COLUMNS, folded
 from planner.errors import InputError
 from planner.simulate import Traced, read_steps, read_trace, trace_of, write_trace
 from planner.specs.base import Ranks, changed
@@ -110,6 +113,14 @@ def test_what_a_person_reads(path, plan, tmp_path):
         assert words in said
     both = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))
     assert both["otherData"]["planner"] == "both"
+
+
+@each_of(st.lists(st.text("ab[0-3],>", min_size=1, max_size=12), min_size=1, max_size=8))
+def test_long_ids_are_broken_behind_slashes_alone(pieces):
+    id = "/".join(pieces)
+    *first, last = folded(id).split("\n")
+    assert "".join((*first, last)) == id and all(line.endswith("/") for line in first)
+    assert all(len(line) <= ID_COLUMNS or line.count("/") <= 1 for line in (*first, last))
 
 
 def test_tasks_that_nobody_measured_are_counted(path, plan, tmp_path):

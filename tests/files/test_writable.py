@@ -1,9 +1,11 @@
 """Before hours of work: whether what comes of it could be written."""
 
+from pathlib import Path
+
 import pytest
 
 from planner.errors import InputError
-from planner.files.writable import require_folder, require_writable
+from planner.files.writable import FOLDER_FIX, require_folder, require_writable, stands
 
 
 def test_folders_that_are_missing_are_made_and_files_left_alone(tmp_path):
@@ -14,6 +16,22 @@ def test_folders_that_are_missing_are_made_and_files_left_alone(tmp_path):
     assert (tmp_path / "old").read_text() == "kept"
     require_folder(tmp_path / "c" / "d", "--save")
     assert (tmp_path / "c" / "d").is_dir()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes files from nobody")
+def test_a_folder_that_takes_no_file_is_refused():
+    with pytest.raises(InputError, match="cannot write in the folder") as refused:
+        require_folder(Path("/proc"), "--save /proc")
+    assert (refused.value.where, refused.value.fix) == ("--save /proc", FOLDER_FIX)
+
+
+def test_names_that_no_file_can_have_are_refused(tmp_path):
+    long = tmp_path / ("a" * 300)
+    for ask in (require_writable, require_folder, stands):
+        with pytest.raises(InputError, match="too long") as refused:
+            ask(long, "--save")
+        assert refused.value.fix
+    assert stands(tmp_path, "") and not stands(tmp_path / "x", "")
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

@@ -1,12 +1,15 @@
 """A file of whole parameters fills any part of a module, bit by bit, and one of another model fills none."""
 
+import mmap
+import os
+
 import pytest
 import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights
 from planner.models.held import Held, Part, part_of, splits_of
-from planner.models.named import load_named, require_named
+from planner.models.named import load_named, require_shapes, shapes_of
 from planner.models.safetensors import Checkpoint, write
 from planner.specs.base import Layers, changed
 from planner.specs.model import Audio, Decoder, Vit
@@ -35,7 +38,7 @@ def saved(spec, file):
 def test_every_part_has_its_own(tmp_path, name, of):
     spec, file = SPECS[name], tmp_path / "x.safetensors"
     weights = saved(spec, file)
-    require_named(spec, file)
+    require_shapes(shapes_of(spec), file)
     met = set()
     for index in range(of):
         part = Part(index, of)
@@ -58,10 +61,40 @@ def test_another_model_s_file_is_refused(tmp_path):
         (changed(MOE, layers=1), "the model has no `layers.1"),
     ):
         with pytest.raises(InputError, match=says) as refused:
-            require_named(other, file)
+            require_shapes(shapes_of(other), file)
         assert refused.value.where == str(file) and refused.value.fix
     with pytest.raises(InputError, match="the model has"):
-        require_named(MOE, file, scalars=True)
+        require_shapes(dict.fromkeys(shapes_of(MOE), ()), file)
+
+
+def test_of_a_file_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):
+    """A private map of a file that is larger than the memory is refused."""
+    file, sizes = tmp_path / "x.safetensors", []
+    made = {name: torch.arange(5000.0) + place for place, name in enumerate("abc")}
+    write(file, made)
+    found, real = Checkpoint(file), mmap.mmap
+
+    def heard(handle, size, **how):
+        sizes.append(size)
+        return real(handle, size, **how)
+
+    monkeypatch.setattr(mmap, "mmap", heard)
+    assert all(torch.equal(found.mapped(name), values) for name, values in made.items())
+    assert len(sizes) == 3 and max(sizes) < 20_000 + mmap.ALLOCATIONGRANULARITY
+
+
+def test_a_file_that_is_gone_or_cut_off_is_named(tmp_path):
+    file = tmp_path / "x.safetensors"
+    write(file, {"a": torch.arange(5000.0)})
+    found = Checkpoint(file)
+    os.truncate(file, 100)
+    with pytest.raises(InputError, match="cut off"):
+        found.read("a")
+    file.unlink()
+    for read in (found.read, found.mapped, lambda _: Checkpoint(file)):
+        with pytest.raises(InputError, match="No such file") as refused:
+            read("a")
+        assert refused.value.where == str(file)
 
 
 def test_what_is_mapped_is_what_is_read_and_the_file_s_own(tmp_path):

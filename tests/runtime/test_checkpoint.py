@@ -1,6 +1,7 @@
 """A run goes on with a checkpoint of its own, or says before anything is launched why it cannot."""
 
-from dataclasses import replace
+import shutil
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,20 @@ from planner import files
 from planner.errors import InputError
 from planner.models.build import build
 from planner.models.safetensors import write
-from planner.runtime import RunOptions
-from planner.runtime.checkpoint import INDEX, KINDS, differences, index_of, read_index, steps_done, tensors
+from planner.runtime import RunOptions, checkpoint
+from planner.runtime.checkpoint import INDEX, KINDS, Trained, data_of, index_of, read_index, tensors
+from planner.runtime.going_on import differences, require_place, taken_up
 from planner.runtime.runnable import require_runnable
+from planner.runtime.saving import NEW, spare
 from planner.runtime.training import Training
 from planner.specs.base import changed
-from planner.specs.token_rows import OFFSETS
+from planner.specs.token_rows import OFFSETS, TOKENS
 from tests.plans import sharded_plan
 from tests.runtime.test_resuming import PAIRS
 from tests.runtime.worlds import DECODER, spread
 
 PLAN = sharded_plan(2, [[(0, 2)], [(1, 2)]])
-OTHER = spread(2, PLAN.uses.models["llm"], mesh={"pp": 2}, zero=0, rows=[[(0, 1)]])
+OTHER = spread(2, PLAN.uses.models["llm"], mesh={"pp": 2}, zero=0, dtype="bf16", rows=[[(0, 1)]])
 TRAINING = Training(0.002, "cosine", warmup=3, clip=1.0, betas=(0.8, 0.9), decay=0.1)
 OPTIONS = RunOptions(steps=20, seed=7, training=TRAINING)
 
@@ -34,7 +37,7 @@ def folder(tmp_path):
     shapes = {name: values.shape for name, values in build(spec, device=torch.device("meta")).named_parameters()}
     for kind in KINDS:
         values = {name: torch.zeros(() if kind == "step" else shape) for name, shape in shapes.items()}
-        write(tensors(tmp_path, "states-a", "llm", kind), values)
+        write(tensors(tmp_path / "states-a", "llm", kind), values)
     files.write(tmp_path / INDEX, index_of(PLAN, OPTIONS, 12, "states-a"))
     return tmp_path
 
@@ -49,7 +52,6 @@ def refused(plan, options):
 def test_the_same_run_goes_on_under_any_plan_of_its_model(folder):
     for plan in (PLAN, OTHER):
         require_runnable(plan, replace(OPTIONS, resume=folder, save=folder, save_every=2))
-    assert steps_done(replace(OPTIONS, resume=folder)) == 12 and steps_done(OPTIONS) == 0
 
 
 def test_the_index_is_read_as_it_was_written(folder):
@@ -64,13 +66,45 @@ def test_plans_of_one_model_do_not_differ(tmp_path, name):
 
 
 def test_data_is_the_same_wherever_it_lies(tmp_path):
-    for name, ends in (("a", [0, 4, 9]), ("b", [0, 4, 9]), ("other", [0, 5, 9])):
+    for name, ends, first in (
+        ("a", [0, 4, 9], 1),
+        ("b", [0, 4, 9], 1),
+        ("rows", [0, 5, 9], 1),
+        ("tokens", [0, 4, 9], 2),
+    ):
         (tmp_path / name).mkdir()
         np.save(tmp_path / name / OFFSETS, np.array(ends, dtype="int64"))
-    found = index_of(PLAN, replace(OPTIONS, data=tmp_path / "a"), 12, "states-a")
+        np.save(tmp_path / name / TOKENS, np.array([first, *range(8)], dtype="uint16"))
+    said = replace(OPTIONS, data=tmp_path / "a")
+    found = index_of(PLAN, said, 12, "states-a", data_of(said))
     assert not [*differences(found, PLAN, replace(OPTIONS, data=tmp_path / "b"))]
-    for data in (tmp_path / "other", None):
+    for data in (tmp_path / "rows", tmp_path / "tokens", None):
         assert [where for _, where, _ in differences(found, PLAN, replace(OPTIONS, data=data))] == ["--data"]
+
+
+@pytest.mark.parametrize("at", [0, 100, -1])
+def test_both_ends_and_the_size_of_much_data_tell_it_from_other(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(checkpoint, "PIECE", 256)
+    np.save(tmp_path / OFFSETS, np.array([0, 2000], dtype="int64"))
+    digests = set()
+    for changed_at in (None, at):
+        tokens = np.arange(2000, dtype="uint16")
+        if changed_at == at:
+            tokens = np.delete(tokens, 900) if at == 100 else tokens
+            tokens[at] += 1
+        np.save(tmp_path / TOKENS, tokens)
+        digests.add(data_of(replace(OPTIONS, data=tmp_path)))
+    assert len(digests) == 2
+
+
+def test_data_that_is_gone_is_named(tmp_path):
+    with pytest.raises(InputError) as error:
+        data_of(replace(OPTIONS, data=tmp_path))
+    assert error.value.where == str(tmp_path / OFFSETS)
+
+
+def test_the_index_has_all_options_of_training():
+    assert list(Trained.__struct_fields__) == [field.name for field in fields(Training)]
 
 
 @pytest.mark.parametrize("what", ["nothing", "folder", "weights"])
@@ -80,6 +114,15 @@ def test_what_is_no_checkpoint(tmp_path, folder, what):
         (folder / INDEX).unlink()
     error = refused(PLAN, replace(OPTIONS, resume=place))
     assert "this is no checkpoint" in error.message and error.where == f"--resume {place}"
+
+
+@pytest.mark.parametrize(("old", "new"), [("warmup: 3, ", ""), ("warmup: 3", "warmup: 3, lr: 4"), ("cosine", "cosy")])
+def test_training_that_nobody_knows_is_shown_with_its_line(folder, old, new):
+    text = (folder / INDEX).read_text()
+    assert text.count(old) == 1
+    (folder / INDEX).write_text(text.replace(old, new))
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert error.where.startswith(f"{folder / INDEX}:") and "training" in error.where
 
 
 @pytest.mark.parametrize("text", ["", "format: planner.plan/1\n", "format: planner.checkpoint/1\nsteps: soon\n"])
@@ -140,9 +183,80 @@ def test_other_data_is_refused(folder):
 
 
 def test_a_run_without_a_step_to_do_is_refused(folder):
-    error = refused(PLAN, replace(OPTIONS, resume=folder, steps=12))
+    plain = replace(OPTIONS, training=replace(TRAINING, schedule="constant"))
+    files.write(folder / INDEX, index_of(PLAN, plain, 12, "states-a"))
+    error = refused(PLAN, replace(plain, resume=folder, steps=12))
     assert error.where == "--steps" and error.fix.startswith("--steps 13,")
-    require_runnable(PLAN, replace(OPTIONS, resume=folder, steps=13))
+    require_runnable(PLAN, replace(plain, resume=folder, steps=13))
+
+
+def test_a_schedule_ends_where_it_was_to_end(folder):
+    error = refused(PLAN, replace(OPTIONS, resume=folder, steps=30))
+    assert error.where == "--steps" and error.fix.startswith("--steps 20; or")
+    files.write(folder / INDEX, changed(read_index(folder), total=30))
+    require_runnable(PLAN, replace(OPTIONS, resume=folder, steps=30))
+    files.write(folder / INDEX, changed(read_index(folder), total=12))
+    assert refused(PLAN, replace(OPTIONS, resume=folder)).fix == f"to go on with another, change `total` in {INDEX}"
+
+
+def test_other_numbers_are_refused(folder):
+    error = refused(PLAN, replace(OPTIONS, resume=folder, dtype="float64"))
+    assert error.where == "--dtype" and error.fix.startswith("--dtype bf16;")
+
+
+def test_steps_in_all_are_those_of_the_checkpoint_if_any_are_left(folder):
+    assert taken_up(replace(OPTIONS, resume=folder, steps=None)).steps == 20
+    assert taken_up(replace(OPTIONS, resume=folder, steps=25)).steps == 25
+    files.write(folder / INDEX, changed(read_index(folder), total=12))
+    assert taken_up(replace(OPTIONS, resume=folder, steps=None)).steps is None
+
+
+def test_one_command_begins_a_run_and_goes_on_with_it(tmp_path, folder):
+    """With weights from elsewhere, too: they are where it begins."""
+    begun = replace(OPTIONS, weights=tmp_path / "hf", save=tmp_path / "new", resume=tmp_path / "new")
+    assert taken_up(begun) == replace(begun, resume=None)
+    (tmp_path / "new" / NEW).mkdir(parents=True)  # killed in its first save
+    assert taken_up(begun) == taken_up(taken_up(begun)) == replace(begun, resume=None)
+    require_place(taken_up(begun))
+    again = replace(begun, save=folder, resume=folder)
+    assert taken_up(again) == replace(again, weights=None)
+    require_runnable(PLAN, taken_up(again))
+
+
+@pytest.mark.parametrize("resume", [None, "another"])
+def test_a_checkpoint_is_replaced_by_its_own_run_alone(folder, tmp_path_factory, resume):
+    another = tmp_path_factory.mktemp("another")
+    shutil.copytree(folder, another, dirs_exist_ok=True)
+    error = refused(PLAN, replace(OPTIONS, save=folder, resume=another if resume else None))
+    assert error.where == f"--save {folder}" and error.fix.startswith(f"--resume {folder} ")
+
+
+@pytest.mark.parametrize("side", ["states-a", "states-b"])
+def test_states_without_an_index_are_left_alone(tmp_path, side):
+    (tmp_path / side).mkdir()
+    for resume in (None, tmp_path):
+        error = refused(PLAN, taken_up(replace(OPTIONS, save=tmp_path, resume=resume)))
+        assert error.message.startswith(side) and error.where == f"--save {tmp_path}"
+
+
+def test_an_index_that_cannot_be_read_is_not_taken_for_none(folder):
+    (folder / INDEX).write_text("format: planner.checkpoint/1\nsteps: soon\n")
+    with pytest.raises(InputError, match="expected a whole number"):
+        taken_up(replace(OPTIONS, save=folder, resume=folder))
+    with pytest.raises(InputError, match="expected a whole number"):
+        spare(folder)
+
+
+def test_weights_are_not_saved_over(tmp_path):
+    error = refused(PLAN, replace(OPTIONS, weights=tmp_path, save=tmp_path / "x" / ".."))
+    assert error.where.startswith("--save") and "start" in error.message
+
+
+def test_names_that_no_file_can_have_are_refused_in_their_place(tmp_path):
+    name = tmp_path / ("a" * 300)
+    for option, said in (("--save", {"save": name}), ("--resume", {"resume": name})):
+        error = refused(PLAN, replace(OPTIONS, **said))
+        assert error.where == f"{option} {name}" and "too long" in error.message
 
 
 def test_weights_of_two_places_are_refused(folder):
@@ -151,13 +265,14 @@ def test_weights_of_two_places_are_refused(folder):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_that_are_cut_off_missing_or_others_are_named(folder, kind):
-    path = tensors(folder, "states-a", "llm", kind)
+    path = tensors(folder / "states-a", "llm", kind)
     there = path.read_bytes()
     path.write_bytes(there[:-1])
     error = refused(PLAN, replace(OPTIONS, resume=folder))
     assert "no safetensors file" in error.message and error.where == str(path)
     path.unlink()
-    assert str(path) in refused(PLAN, replace(OPTIONS, resume=folder)).where
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert "No such file" in error.message and error.where == str(path)
     write(path, {"embedding.weight": torch.zeros(3)})
     assert str(path) in refused(PLAN, replace(OPTIONS, resume=folder)).where
 

@@ -1,16 +1,24 @@
 """A run that is stopped goes on as if it had not been: the same losses, weights and states, under whatever plan."""
 
+import errno
+import os
+import shutil
+import signal
+import weakref
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from planner.errors import RunFailed
+from planner.files.whole import whole as whole_file
 from planner.launch.processes import launch
 from planner.launch.worker import joined
 from planner.models.safetensors import ONE, Checkpoint
-from planner.runtime import RunOptions, saving
+from planner.runtime import RunOptions, saving, whole
 from planner.runtime import worker as executing
 from planner.runtime.checkpoint import INDEX, KINDS, read_index, tensors
+from planner.runtime.saving import LOCK, NEW
 from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.specs.base import changed
@@ -190,7 +198,7 @@ def require_same_states(folder, modules):
     for module in modules:
         for kind in KINDS:
             want, half, found = (
-                Checkpoint(tensors(folder / end, ends[end].states, module, kind)) for end in ("whole", "half", "end")
+                Checkpoint(tensors(folder / end / ends[end].states, module, kind)) for end in ("whole", "half", "end")
             )
             assert found.entries.keys() == want.entries.keys() == half.entries.keys()
             errors = {name: apart(found.read(name), want.read(name)) for name in want.entries}
@@ -270,5 +278,128 @@ def test_a_save_that_fails_leaves_the_one_before(alone):
     assert (last.before, len(last.steps)) == (STEPS, 1)
     assert read_index(folder / "often").steps == STEPS + 1
     assert {path.name for path in (folder / "often").iterdir()} == {
-        INDEX, read_index(folder / "often").states, "config.json", ONE,
+        INDEX, read_index(folder / "often").states, "config.json", ONE, LOCK,
     }  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------- what goes wrong meanwhile
+
+
+def gone_wrong(worker, folder):
+    """Why saves failed; how many whole tensors were held at once, and what happened on the disk, while it saves; steps
+    that were saved while Ctrl-C came; and how the run of the failed saves goes on.
+    """
+    save, write, at = saving.save, saving.write_in_turn, partial(told, OPTIONS, folder)
+    failures = []
+    with joined(worker, timeout_s=60):
+        train(worker, ALONE, at(save="kept", steps=2))
+        for way in (diverged, full_disk):
+            executing.save = way
+            with pytest.raises(RunFailed) as error:
+                train(worker, ALONE, at(save="kept", resume="kept"))
+            saving.write_in_turn = write
+            failures.append((error.value.message, error.value.where, (folder / "kept" / NEW).exists()))
+        executing.save = save
+        held, happened = watched(lambda: train(worker, ALONE, at(save="seen", save_every=3)))
+        stopped = interrupted(lambda: train(worker, ALONE, at(save="stopped", save_every=2)))
+        last = train(worker, ALONE, at(save="kept", resume="kept"))
+    return failures, held, happened, stopped, last
+
+
+def diverged(executor, folder, steps):
+    for parameter in [shard for stage in executor.local.all_stages for shard in stage.shards.values()][-1:]:
+        parameter.data.view(-1)[0] = float("inf")
+    saving.save(executor, folder, steps)
+
+
+def full_disk(executor, folder, steps):
+    def full(path, described, values):
+        with whole_file(path) as out:
+            next(iter(values))
+            out.write(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    saving.write_in_turn = full
+    saving.save(executor, folder, steps)
+
+
+def watched(run):
+    """What a run holds while it saves, and in what order files come and go."""
+    alive, most, happened = set(), [], []
+    together, sync, rename, remove = whole.together, os.fsync, os.replace, shutil.rmtree
+
+    def made(name, pieces):
+        found = together(name, pieces)
+        alive.add(id(found))
+        weakref.finalize(found, alive.discard, id(found))
+        most.append(len(alive))
+        return found
+
+    def noted(what, does, named):
+        def doing(at, *to, **how):
+            happened.append((what, str(named(at)), *map(str, to)))
+            return does(at, *to, **how)
+
+        return doing
+
+    whole.together = made
+    os.fsync = noted("sync", sync, lambda handle: os.readlink(f"/proc/self/fd/{handle}"))
+    os.replace = noted("rename", rename, str)
+    shutil.rmtree = noted("remove", remove, str)
+    try:
+        run()
+    finally:
+        whole.together, os.fsync, os.replace, shutil.rmtree = together, sync, rename, remove
+    return max(most), happened
+
+
+def interrupted(run):
+    saved, save = [], saving.save
+
+    def heard(executor, folder, steps):
+        shards = [shard for stage in executor.local.all_stages for shard in stage.shards.values()]
+        before = any(shard.grad is not None for shard in shards)
+        os.kill(os.getpid(), signal.SIGINT)
+        save(executor, folder, steps)
+        saved.append((steps, before, any(shard.grad is not None for shard in shards)))
+
+    executing.save = heard
+    result = run()
+    executing.save = save
+    return saved, result.ended, len(result.steps)
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    return launch(gone_wrong, 1, folder)[0], folder
+
+
+def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong):
+    (failures, _, _, _, last), folder = wrong
+    (diverged_says, where, *left), (full_says, place, *half) = failures
+    assert "is not finite behind step 6" in diverged_says and where == "step 6"
+    assert "No space left" in full_says and place.startswith(str(folder / "kept"))
+    assert (last.before, len(last.steps)) == (2, STEPS - 2)
+    assert left == half == [False]  # of what was written until then
+
+
+def test_one_whole_tensor_is_held_at_once(wrong):
+    assert wrong[0][1] == 1
+
+
+def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
+    happened, folder = wrong[0][2], str(wrong[1] / "seen")
+    index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX))
+    removed = max(at for at, what in enumerate(happened) if what == ("remove", f"{folder}/states-a"))
+    synced = [at for at, what in enumerate(happened) if what == ("sync", folder)]
+    states = happened.index(("rename", f"{folder}/{NEW}", f"{folder}/states-b"))
+    assert any(index < at < removed for at in synced)  # the index is there under its name
+    assert any(states < at < index for at in synced)  # and before it, what it names
+    for at, (what, *names) in enumerate(happened):
+        if what == "rename" and names[0].rpartition("/")[2].startswith("."):
+            assert ("sync", names[0]) in happened[:at]
+
+
+def test_an_interrupt_while_it_saves_ends_it_there(wrong):
+    assert wrong[0][3] == ([(2, True, False)], "interrupt", 2)  # gradients are let go of

@@ -1,16 +1,23 @@
 """What was trained is a checkpoint: a run that starts from it goes on where the first one ended."""
 
 import json
+import time
+from datetime import timedelta
 
 import pytest
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from planner.errors import InputError
+from planner.files.lock import hold
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import from_environment, joined
 from planner.models.safetensors import Checkpoint
-from planner.runtime import RunOptions
+from planner.runtime import RunOptions, saving
+from planner.runtime import worker as executing
+from planner.runtime.checkpoint import read_index
 from planner.runtime.runnable import require_runnable
-from planner.runtime.saving import decoder_of
+from planner.runtime.saving import LOCK, claimed, decoder_of
 from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.specs.base import changed
@@ -26,10 +33,29 @@ PLANS = {
 PLAIN = Training(learning_rate=3e-3)
 
 
+def slowly(executor, folder, steps):
+    """Onto a disk that takes longer for a tensor than ranks wait for each other otherwise."""
+    write = saving.write_in_turn
+
+    def waiting(path, described, values):
+        saving.write_in_turn = write
+        time.sleep(2.5)
+        write(path, described, values)
+
+    saving.write_in_turn = waiting
+    _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
+    saving.save(executor, folder, steps)
+    saving.write_in_turn = write
+    _set_pg_timeout(timedelta(seconds=60), dist.group.WORLD)
+
+
 def saved_and_taken_up(worker, plans, folder):
     """Losses of three steps in a row; of the first two, saved; of the next one on each of the plans."""
     with joined(worker, timeout_s=60):
         first = train(worker, plans["stages"], RunOptions(steps=3, training=PLAIN))
+        executing.save = slowly
+        train(worker, plans["stages"], RunOptions(steps=1, training=PLAIN, save=folder / "slow"))
+        executing.save = saving.save
         for name, plan in plans.items():
             train(worker, plan, RunOptions(steps=2, training=PLAIN, save=folder / name))
         then = {
@@ -55,11 +81,16 @@ def test_another_run_goes_on_from_it_however_it_is_spread(runs):
 
 
 @pytest.mark.slow
+def test_a_disk_may_be_slower_than_ranks_are_patient(runs):
+    assert read_index(runs[1] / "slow").steps == 1
+
+
+@pytest.mark.slow
 def test_the_folder_holds_the_model_and_the_checkpoint(runs):
     _, folder = runs
     for name in PLANS:
         found = {path.name for path in (folder / name).iterdir()}
-        assert found == {"config.json", "model.safetensors", "checkpoint.yaml", "states-a"}
+        assert found == {"config.json", "model.safetensors", "checkpoint.yaml", "saving.lock", "states-a"}
         config = json.loads((folder / name / "config.json").read_text())
         assert (config["num_hidden_layers"], config["hidden_size"]) == (LLAMA.layers, LLAMA.hidden)
         assert "model.layers.1.self_attn.q_proj.weight" in Checkpoint(folder / name).entries
@@ -76,3 +107,15 @@ def test_what_cannot_be_a_folder_is_refused_before_training(tmp_path):
 def test_of_one_decoder_alone_there_is_a_form_that_others_read():
     assert decoder_of(PLANS["stages"]) == decoder_of(encoder_plan()) == "llm"
     assert decoder_of(spread(1, changed(LLAMA, sinks=True), mesh={"dp": 1}, rows=[[(0,)]])) is None
+
+
+def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    says = "another run saves in this folder already"
+    with (
+        hold(tmp_path / LOCK, "a test"),
+        pytest.raises(InputError, match=says),
+        claimed(from_environment("cpu", 1), tmp_path),
+    ):
+        raise AssertionError("it must not begin")

@@ -253,6 +253,7 @@ def test_under_torchrun(tmp_path):
     assert [line["learning_rate"] for line in lines] == [0.5, 0.5, 0.25]
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["losses"] == [line["loss"] for line in lines] and summary["ended"] == "steps"
+    assert summary["steps_before"] == 0
 
 
 def interrupted_while_it_loads(worker, plan, options):

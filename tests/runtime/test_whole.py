@@ -5,7 +5,8 @@ import torch
 
 from planner.errors import RunFailed
 from planner.models.held import Part, Split, part_of
-from planner.runtime.whole import APART, Piece, together
+from planner.runtime import whole
+from planner.runtime.whole import APART, Piece, differ, together
 
 WHOLE = torch.arange(24, dtype=torch.float64).view(4, 6) + 1
 
@@ -42,6 +43,18 @@ def test_ranks_that_drift_apart_are_named(by):
     of_rank[4].values.mul_(1 + by)
     with pytest.raises(RunFailed, match=r"`llm.norm` is one on rank 0 and another on rank 4"):
         together("llm.norm", enumerate(of_rank))
+
+
+@pytest.mark.parametrize("at", [None, 0, 23])
+def test_large_ones_are_compared_slice_by_slice(monkeypatch, at):
+    monkeypatch.setattr(whole, "SLICE", 4)
+    other = WHOLE * (1 + APART / 2)
+    if at is not None:
+        other.view(-1)[at] += 1
+    for turn in (False, True):  # also where numbers do not lie one behind the other
+        one, two = (WHOLE.T, other.T) if turn else (WHOLE, other)
+        assert differ(one, two) == (at is not None)
+        assert differ(one[0, 0], two[0, 0]) == (at == 0)
 
 
 def test_what_overflows_on_all_ranks_is_the_same():

@@ -1,0 +1,53 @@
+"""What stands beside the share that was measured: what was not asked of the table, and what no table says."""
+
+import pytest
+
+from planner import files, pipeline
+from planner.cli.tables import rests_notes, widest_exchange
+from planner.plan.model import Plan
+from planner.specs import library
+from planner.specs.base import changed
+from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
+from tests.plans import sharded_plan, staged_plan
+from tests.static_jobs import static_job
+
+SHARDED = sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])
+
+
+def with_points(plan: Plan, *ranks: int) -> Plan:
+    points = tuple(Point(ranks=count, gb_per_s=1.0, latency_us=5.0) for count in ranks)
+    tables = {"all_gather": Collective(source="fitted", spread=0.1, points=points)}
+    return changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, collectives=tables)))
+
+
+@pytest.mark.parametrize(("measured", "said"), [((2,), 1), ((2, 4), 0), ((2, 8), 0)])
+def test_groups_wider_than_any_that_was_measured_are_told(measured, said):
+    notes = [*rests_notes(with_points(SHARDED, *measured))]
+    assert len(notes) == said
+    assert all(f"over {max(measured)} ranks, the plan has groups of 4" in note for note in notes)
+
+
+def test_stages_of_a_pipeline_are_in_no_collective_together():
+    assert widest_exchange(SHARDED) == 4
+    assert widest_exchange(staged_plan(4, 4)) == 1
+
+
+@pytest.mark.parametrize(("model", "cluster", "said"), [("tiny-decoder", "cpu-4", 1), ("llama-3-8b", "h100x64", 0)])
+def test_a_static_layout_without_rates_says_what_it_rests_on(tmp_path, monkeypatch, model, cluster, said):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    job = static_job(tmp_path, model, cluster, (64,) * 64, "tp: 2, pp: 1, cp: 1, micro_batch: 1", "recompute: none")
+    notes = [note for note in rests_notes(pipeline.solve(job).plan) if "rates of kernels" in note]
+    assert len(notes) == said
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_what_was_measured_and_not_asked_is_named_where_a_layout_is_predicted(tmp_path, measured):
+    passes = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0), activation_kib_per_token=1.0)
+    costs = ModuleCosts(source="fitted", spread=0.1, layer=passes, ends=passes, update_ns_per_parameter=1.0)
+    modules = {"tiny-decoder/llm": costs} if measured else {}
+    files.write(tmp_path / "profile.yaml", changed(library.read("cpu", Profile)[0], modules=modules))
+    job = tmp_path / static_job(tmp_path, "tiny-decoder", "cpu-4", (64,) * 8, "tp: 2")
+    job.write_text(job.read_text() + "profile: ./profile.yaml\n")
+    said = pipeline.predict(str(job)).sources["compute"]
+    assert said.startswith("analytic: nobody timed kernels of cpu")
+    assert ("what was measured of llm prices sequence strategies" in said) == measured
