@@ -43,7 +43,7 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
 
     out = console(stderr=as_json)
     for picture in pictures:
-        out.print(picture)
+        out.print(picture, crop=False)  # commands to be copied are longer than a line, and in one
     if as_json:
         raw(json_text(data))
 

@@ -259,7 +259,8 @@ def kept(result: Ran, plan: Path, save: Path | None, steps: int | None) -> Itera
     left = [] if steps is None else ["--steps", str(steps)]
     command = shlex.join(["planner", "run", str(plan), "--resume", str(save), *(left if done < count else [])])
     more = "" if done < count or result.ended != "steps" else " --steps MORE"
-    yield Text(f"saved to {save} after {plural(done, 'step')}; {command}{more} goes on")
+    yield Text(f"saved to {save} after {plural(done, 'step')}; to go on:")
+    yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
 
 
 def memory(ranks: Sequence[Used]) -> RenderableType:

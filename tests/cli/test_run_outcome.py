@@ -132,15 +132,17 @@ def test_memory_of_a_cpu_is_refused_before_anything_is_said_to_start(outcome, tm
 @pytest.mark.parametrize(
     ("ended", "before", "steps", "goes_on"),
     [
-        ("time", 0, 9, "--steps 9 goes on"), ("interrupt", 40, 60, "--steps 60 goes on"),
-        ("steps", 0, None, "--steps MORE goes on"), ("steps", 40, 42, "--steps MORE goes on"),
+        ("time", 0, 9, "--steps 9"), ("interrupt", 40, 60, "--steps 60"),
+        ("steps", 0, None, "--steps MORE"), ("steps", 40, 42, "--steps MORE"),
     ],
 )  # fmt: skip
 def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, steps, goes_on):
     options = [f"--save={tmp_path}/sv", *([f"--steps={steps}"] if steps else [])]
-    said = outcome(ran(losses=(2.0, 1.0), ended=ended, before=before), *options).stdout.replace("\n", " ")
-    assert f"saved to {tmp_path}/sv after {before + 2} steps; planner run {tmp_path}/plan.yaml" in said
-    assert f"--resume {tmp_path}/sv {goes_on}" in said
+    said = outcome(ran(losses=(2.0, 1.0), ended=ended, before=before), *options).stdout
+    assert f"after {before + 2} steps; to go on:" in said.replace("\n", " ")
+    assert (
+        f"\n  planner run {tmp_path}/plan.yaml --resume {tmp_path}/sv {goes_on}\n" in said
+    )  # in one line, to be copied
     assert ("went on from step 40" in said) == (before == 40)
 
 
