@@ -21,9 +21,9 @@ from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
 from tests.runtime.worlds import DECODER, run_all, spread
 
 NOTHING = Passes(forward=Fit(), backward=Fit())
-ALONE = ModuleCosts(
-    source="fitted", spread=0.1, layer=NOTHING, ends=NOTHING
-)  # measured of one rank: comm alone is left
+ALONE = ModuleCosts(  # measured of one rank: comm alone is left
+    source="fitted", spread=0.1, layer=NOTHING, recomputing={"selective": NOTHING, "full": NOTHING}, ends=NOTHING
+)
 KINDS = ("all_gather", "reduce_scatter", "all_to_all", "p2p")
 FREELY = 1e15  # GB/s
 

@@ -175,7 +175,7 @@ def one_rank(worker, head, folder, case):
     upcoming.START_S, upcoming.PATIENCE_S = 0.2, 0.4
     with joined(worker):
         inbox = upcoming.Inbox(worker, head, folder)
-        with inbox.opened():
+        with inbox.opened(0):
             if case == "stuck":
                 with hold(folder / PLANNER_LOCK, ""):
                     inbox.fetch(1)
@@ -193,9 +193,9 @@ def ends_early(worker, head, folder, case):
     upcoming.START_S, upcoming.PATIENCE_S = 0.0, 20.0
     with joined(worker), hold(folder / PLANNER_LOCK, "") if case == "slow" and not worker.rank else nullcontext():
         inbox = upcoming.Inbox(worker, head, folder)
-        with inbox.opened():
+        with inbox.opened(0):
             begun, own = time.monotonic(), [upcoming.Upcoming(())]
-            step = next(inbox.steps(own, 2))
+            step = next(inbox.steps(own, 0, 2))
             if case != "slow" and not worker.rank:
                 inbox.fetching.join()
                 assert isinstance(inbox.fetching.error, RunFailed)
