@@ -51,4 +51,4 @@ def planned(worker: Any, plan: Plan) -> Callable[[], object]:
 
     executor = prepare(worker, plan, RunOptions(seed=SEED, training=Training(RATE)))
     coming = Upcoming(expand(plan))
-    return lambda: one_step(executor, coming, None)
+    return lambda: one_step(executor, coming, None, 1, kept=True)
