@@ -47,12 +47,12 @@ def units(samples: Sequence[Sample], how: Kept) -> Units:
     return Units(layer=layer, ends=added(of_kind(samples, "ends"), of_kind(samples, ENDS_OF[how]), 1))
 
 
-def added(alone: Sequence[Sample], spread: Sequence[Sample], units: int) -> Unit:
+def added(alone: Sequence[Sample], wrapped: Sequence[Sample], of: int) -> Unit:
     """To a pass of one unit of so many, in the median over batches: it does the same for each. What else runs on a
     machine meets both pieces of a round.
     """
     plain = {(sample.sizes, sample.round): sample.values for sample in alone}
-    more = np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in spread]) / units
+    more = np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in wrapped]) / of
     forward, backward = np.maximum(0.0, np.median(more, axis=0)) / MS
     return Unit(forward_ms=rounded(forward), backward_ms=rounded(backward))
 

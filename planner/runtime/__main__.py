@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.files.writable import require_folder, require_writable
 from planner.launch.worker import from_environment
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
@@ -22,7 +21,7 @@ from planner.runtime.located import located
 from planner.runtime.metrics import known
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult, Verified
-from planner.runtime.runnable import require_machine, require_runnable
+from planner.runtime.runnable import require_machine, require_outputs, require_runnable
 from planner.runtime.tolerance import bound, unlike, within
 from planner.runtime.training import Schedule, Training
 from planner.specs.running import DTYPES, MEANING
@@ -108,16 +107,6 @@ def run_rank(path: str, options: RunOptions) -> None:
     if result:
         print(json.dumps(summary(result, plan, options)), flush=True)
         require_same(result, plan, options)
-
-
-def require_outputs(options: RunOptions) -> None:
-    """Raises InputError where what the first rank is to write cannot be written."""
-    if options.metrics is not None:
-        require_writable(options.metrics, "--metrics")
-    if options.save is not None:
-        require_folder(options.save, f"--save {options.save}")
-    if options.memory_snapshot is not None:
-        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
 
 
 def require_same(result: RunResult, plan: Plan, options: RunOptions) -> None:

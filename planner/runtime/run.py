@@ -4,7 +4,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from planner.errors import InputError
-from planner.files.writable import require_folder, require_writable
 from planner.launch.processes import launch
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
@@ -12,7 +11,7 @@ from planner.runtime.going_on import taken_up
 from planner.runtime.located import located
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
-from planner.runtime.runnable import require_machine, require_runnable
+from planner.runtime.runnable import require_machine, require_outputs, require_runnable
 
 
 def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
@@ -27,12 +26,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     require_legal(plan, name)
     options = taken_up(options)
     require_runnable(plan, options)
-    if options.metrics is not None:
-        require_writable(options.metrics, "--metrics")
-    if options.save is not None:
-        require_folder(options.save, f"--save {options.save}")
-    if options.memory_snapshot is not None:
-        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
+    require_outputs(options)
     with located(name):
         kind = require_machine(plan, plan.size)
     from planner.runtime.worker import body

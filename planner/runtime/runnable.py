@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from planner.errors import InputError
+from planner.files.writable import require_folder, require_writable
 from planner.launch.worker import Kind
 from planner.plan.expand import expand
 from planner.plan.model import Plan
@@ -159,3 +160,13 @@ def another_machine(plan: Plan, shown: int) -> InputError:
         where="ranks",
         fix="run it there, or plan the job for a cluster like this one",
     )
+
+
+def require_outputs(options: RunOptions) -> None:
+    """Raises InputError where what the run is to write cannot be written."""
+    if options.metrics is not None:
+        require_writable(options.metrics, "--metrics")
+    if options.save is not None:
+        require_folder(options.save, f"--save {options.save}")
+    if options.memory_snapshot is not None:
+        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
