@@ -17,6 +17,7 @@ from planner.runtime.result import RankMemory, StepResult
 from planner.runtime.snapshot import Snapshot
 from planner.runtime.worker import prepare, trained
 from planner.verify.held import lasting, updating
+from tests.runtime.test_snapshot import Asked
 from tests.runtime.worlds import spread
 
 FEW = st.lists(st.integers(-50, 50), max_size=6)  # tensors made and freed
@@ -129,17 +130,8 @@ def local(x):
     return getattr(x, "to_local", lambda: x)()
 
 
-class Log:
-    """A history of which nothing is kept but how it was asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def start(self):
-        self.asked.append("start")
-
-    def stop(self):
-        self.asked.append("stop")
+class Log(Asked):
+    """Keeps nothing but how it was asked."""
 
     def write(self, path):
         self.asked.append(path.name)

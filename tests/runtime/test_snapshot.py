@@ -13,8 +13,8 @@ from planner.runtime.snapshot import ENTRIES, Cuda, Snapshot
 from tests.plans import sharded_plan
 
 
-class Faked:
-    """Writes what it was asked so far."""
+class Asked:
+    """A history that knows how it was asked, and nothing else."""
 
     def __init__(self):
         self.asked = []
@@ -24,6 +24,10 @@ class Faked:
 
     def stop(self):
         self.asked.append("stop")
+
+
+class Faked(Asked):
+    """Writes what it was asked so far."""
 
     def write(self, path):
         path.write_text(" ".join(self.asked))
