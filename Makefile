@@ -32,7 +32,8 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
 browser:
-	command -v chromium || (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core)
+	test -n "$$PLANNER_BROWSER" || command -v chromium || command -v google-chrome || \
+	  (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core)
 
 .venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c planner/simulate/clock.c
 	$(PYTHON) -m venv .venv

@@ -1,5 +1,12 @@
-"""Property tests are the same on every run and never fail for being slow; workers begin with what most of them need."""
+"""Property tests are the same on every run and never fail for being slow; workers begin with what most of them need.
 
+Outside data is where PLANNER_SHARED says. With --no-skips tests that skip fail, but for want of a GPU or of that name.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from planner.launch import processes
@@ -7,3 +14,33 @@ from planner.launch import processes
 settings.register_profile("planner", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("planner")
 processes.PRELOADED.append("planner.runtime.worker")  # whatever launches first: workers are forked from one process
+
+UNSET = "PLANNER_SHARED is not set"
+ALLOWED = ("CUDA", "GPU", UNSET)  # in the reasons of tests that may skip even so
+
+
+def pytest_addoption(parser):
+    said = "tests that skip fail, but for want of a GPU or of PLANNER_SHARED"
+    parser.addoption("--no-skips", action="store_true", help=said)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("no_skips"):
+        reason = report.longrepr[2]
+        if not any(word in reason for word in ALLOWED):
+            report.outcome, report.longrepr = "failed", f"with --no-skips a test may not skip: {reason}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of outside data: published rows, tables of kernels and devices, recorded traces."""
+    named = os.environ.get("PLANNER_SHARED", "")
+    folder = Path(named).resolve()
+    if not named:
+        pytest.skip(UNSET)
+    if not folder.is_dir():
+        pytest.skip(f"there is no folder {folder}, which PLANNER_SHARED names")
+    return folder

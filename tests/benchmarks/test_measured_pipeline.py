@@ -1,27 +1,24 @@
 """A pipeline that somebody measured comes out as it was, from its passes and its sends alone."""
 
-import os
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 from benchmarks.measured_pipeline import FILE, left_out, own, read, simulated
 
-SHARED = os.environ.get("PLANNER_SHARED")
-PATH = Path(SHARED or ".") / "data" / FILE
-measured = pytest.mark.skipif(not (SHARED and PATH.is_file()), reason="PLANNER_SHARED names no folder with pipelines")
+
+@pytest.fixture
+def measured(shared):
+    return shared / "data" / FILE
 
 
-@measured
-def test_iterations_take_what_their_passes_say():
-    errors = [abs(error) for error in own(read(PATH))]
+def test_iterations_take_what_their_passes_say(measured):
+    errors = [abs(error) for error in own(read(measured))]
     assert median(errors) < 0.005 and max(errors) < 0.01
 
 
-@measured
-def test_an_iteration_is_told_by_the_others():
-    assert median(abs(error) for error in left_out(read(PATH))) < 0.01
+def test_an_iteration_is_told_by_the_others(measured):
+    assert median(abs(error) for error in left_out(read(measured))) < 0.01
 
 
 def test_equal_passes_and_no_sends_take_what_1f1b_takes():

@@ -1,8 +1,5 @@
 """The shipped rates are what comes out of the published tables."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from planner.calibrate.attention import fit_attention, read_attention
@@ -12,7 +9,6 @@ from planner.calibrate.memory import fit_memory
 from planner.specs.library import names, read
 from planner.specs.profile import Profile
 
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
 TABLES = {
     "a100-80gb": ("a100_sxm", "sglang_0.5.10", ("128",)),
     "h100-80gb": ("h100_sxm", "vllm_0.24.0", ("64", "128", "192", "256")),
@@ -34,11 +30,10 @@ def test_each_rate_has_its_peak_and_its_source(name):
     assert all(entry.sources and entry.date for entry in fitted.values())
 
 
-@shared
 @pytest.mark.parametrize("name", TABLES)
-def test_the_shipped_curves_come_out_of_their_tables(name):
+def test_the_shipped_curves_come_out_of_their_tables(shared, name):
     profile, (system, version, sizes) = shipped(name), TABLES[name]
-    folder = Path(os.environ["PLANNER_SHARED"]) / "data/gpuperf"
+    folder = shared / "data/gpuperf"
 
     def table(kind):
         return str(folder / f"{system}__{kind}__{version}.csv.gz")
@@ -53,10 +48,9 @@ def test_the_shipped_curves_come_out_of_their_tables(name):
         assert fit_attention(rows, peak).curve == profile.rates.attention[size]
 
 
-@shared
-def test_skewed_experts_take_longer_than_balanced_ones():
+def test_skewed_experts_take_longer_than_balanced_ones(shared):
     profile = shipped("h200")
-    path = Path(os.environ["PLANNER_SHARED"]) / "data/gpuperf/h200_sxm__moe__vllm_0.24.0.csv.gz"
+    path = shared / "data/gpuperf/h200_sxm__moe__vllm_0.24.0.csv.gz"
     grouped = fit_grouped(read_grouped(str(path)), profile.rates.gemm["bf16"], profile.device.tflops["bf16"])
     assert grouped.share == pytest.approx(profile.rates.grouped_share, rel=0.05)
     assert all(1 < factor < 1.3 for factor in grouped.imbalance.values())

@@ -1,8 +1,5 @@
 """A fit as files: they can be read, they say what they rest on, and nothing else in a device's file changes."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -124,13 +121,12 @@ def test_a_shipped_framework_says_what_it_rests_on(name):
     assert 0.5 < shipped.timing.kernels < 1.5 and shipped.timing.step_ms < 200
 
 
-@pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
-def test_shipped_frameworks_are_as_good_as_they_say():
+def test_shipped_frameworks_are_as_good_as_they_say(shared):
     """The median error of each source's steps, as its framework's file states it for all of them."""
     from planner.published.predict import predict
     from planner.published.read import read_published
 
-    cases = telling(read_published(Path(os.environ["PLANNER_SHARED"]) / "published")[0])
+    cases = telling(read_published(shared / "published")[0])
     made = predict(cases)
     for name in FRAMEWORKS:
         errors = [abs(p.seconds / c.seconds - 1) for p, c in zip(made, cases, strict=True) if c.software == name]

@@ -1,8 +1,5 @@
 """FlexSP's cost model, computed here anew from its published numbers, and the figures of its own solver."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from planner import pipeline
@@ -62,23 +59,18 @@ def test_the_static_degree_takes_what_the_formula_says(problem):
     assert static == pytest.approx(formula_ms(64, lengths) + (count - 1) * BETA1, rel=1e-9)
 
 
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
-
-
 @pytest.fixture(scope="module")
-def released():
+def released(shared):
     """The first two batches of the token lengths released with FlexSP."""
-    path = Path(os.environ["PLANNER_SHARED"]) / "data/seqlen/flexsp_wikipedia_first_half.csv.gz"
+    path = shared / "data/seqlen/flexsp_wikipedia_first_half.csv.gz"
     return load(JOB, Options(batches=2, lengths=str(path)))
 
 
-@shared
 def test_its_own_static_figures_come_out(released):
     static = [worth(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)]
     assert [round(value, 1) for value in static] == list(STATIC_64)
 
 
-@shared
 def test_its_solver_and_the_balanced_plan_are_beaten(released):
     solved = pipeline.decide(released)
     balanced = [worth(problem, best_balanced(problem)) for problem in problems(released)]

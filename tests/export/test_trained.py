@@ -16,7 +16,8 @@ MIXED = ("F2 F0 F1 I2 B0 B1 W2 F3 B3", "F2 B2 F0 I0 F1 W0 B1 F3 I3 W3")  # numbe
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "chunks"), [("zb_h1", 1), (MIXED, 1), ("interleaved", 2)])
 def test_two_processes_get_the_gradients_of_one(tmp_path, order, chunks):
-    torch = pytest.importorskip("torch")
+    import torch
+
     from tests.export.trained import whole
 
     (tmp_path / "schedule.csv").write_text(to_csv(ordered_plan(2, 4, order, chunks))[0])

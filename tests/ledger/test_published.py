@@ -1,9 +1,7 @@
 """A whole folder of published rows: each is in the account once."""
 
 import csv
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,6 @@ from planner.errors import InputError
 from planner.ledger.published import account_of_folder
 from tests.ledger.made_up import perfect
 
-SHARED = os.environ.get("PLANNER_SHARED")
 COLUMNS = {
     "row_id": "x-1",
     "source_id": "x",
@@ -65,9 +62,8 @@ def test_folders_that_are_refused(tmp_path):
             account_of_folder(tmp_path, (), perfect)
 
 
-@pytest.mark.skipif(not SHARED, reason="PLANNER_SHARED does not say where the published rows are")
-def test_every_shared_row_is_accounted_for():
-    folder = Path(SHARED) / "published"
+def test_every_shared_row_is_accounted_for(shared):
+    folder = shared / "published"
     lines = Counter()
     for path in folder.glob("*.csv"):
         with path.open(newline="") as text:

@@ -1,4 +1,4 @@
-"""A model of transformers over packed documents, and over two ranks, does what it does alone; skips without it."""
+"""A model of transformers over packed documents, and over two ranks, does what it does alone."""
 
 import warnings
 from itertools import pairwise
@@ -36,7 +36,8 @@ DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
 def transformers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("transformers")
+        import transformers
+    return transformers
 
 
 def made(kind, attention):

@@ -122,7 +122,8 @@ def test_modules_whose_names_are_not_known(tmp_path, spec):
 def transformers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("transformers")
+        import transformers
+    return transformers
 
 
 def logits(model, spec, documents):

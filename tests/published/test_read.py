@@ -1,8 +1,6 @@
 """Every row is a case or is skipped with a reason, exactly once; nothing that a cell may hold escapes."""
 
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,6 @@ from planner.published.read import once, read_case, read_published
 from planner.published.rows import Unusable, read_rows
 from tests.published.made import COLUMNS, row, write
 
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
 CELLS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
@@ -118,14 +115,13 @@ def test_files_of_any_bytes_are_read_or_located(tmp_path_factory, tail):
 
 
 @pytest.fixture(scope="module")
-def published():
-    return read_published(Path(os.environ["PLANNER_SHARED"]) / "published")
+def published(shared):
+    return read_published(shared / "published")
 
 
-@shared
-def test_shared_rows_are_all_accounted_for(published):
+def test_shared_rows_are_all_accounted_for(published, shared):
     cases, skipped = published
-    folder = Path(os.environ["PLANNER_SHARED"]) / "published"
+    folder = shared / "published"
     places = Counter((each.origin.file, each.origin.line) for each in [*cases, *skipped])
     assert set(places.values()) == {1}
     for path in folder.glob("*.csv"):
@@ -134,7 +130,6 @@ def test_shared_rows_are_all_accounted_for(published):
         assert len(lines) == (len(list(read_rows(path))) if header.startswith("row_id,source_id") else 1)
 
 
-@shared
 def test_shared_sources_that_are_predicted(published):
     used = Counter(case.origin.file for case in published[0])
     least = {
@@ -146,7 +141,6 @@ def test_shared_sources_that_are_predicted(published):
     assert {file: used[file] for file, count in least.items() if used[file] < count} == {}
 
 
-@shared
 def test_shared_cases_are_sound(published):
     for case in published[0]:
         made = case.setup
@@ -156,10 +150,9 @@ def test_shared_cases_are_sound(published):
         assert case.oom or case.seconds or case.memory_bytes
 
 
-@shared
-def test_what_the_seconds_of_flops_say_where_both_are_printed():
+def test_what_the_seconds_of_flops_say_where_both_are_printed(shared):
     """NVIDIA's pages print tokens and TFLOP/s: seconds from either agree, so each source's count is understood."""
-    folder = Path(os.environ["PLANNER_SHARED"]) / "published"
+    folder = shared / "published"
     off = []
     for name in ("mbridge.csv", "nemo_perf_summary.csv", "moe_modelzoo.csv"):
         for each in read_rows(folder / name):

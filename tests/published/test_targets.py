@@ -1,13 +1,9 @@
 """What the shipped coefficients reach on published rows: a gate against making them worse."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from planner import evidence
 
-SHARED = os.environ.get("PLANNER_SHARED")
 TIME = {  # source → most that the median error of a step may be
     "dgxc_benchmarking": 0.08,
     "internevo_flops": 0.08,
@@ -24,10 +20,8 @@ MEMORY = {"mbridge_skill_ablation": 0.05, "torchtitan_202412": 0.05}
 
 
 @pytest.fixture(scope="module")
-def account():
-    if not SHARED:
-        pytest.skip("published rows are not here: set PLANNER_SHARED")
-    return evidence.ledger(Path(SHARED) / "published")
+def account(shared):
+    return evidence.ledger(shared / "published")
 
 
 @pytest.mark.parametrize("source", TIME)

@@ -1,9 +1,7 @@
 """Traces that were recorded, not made: of the installed torch, and public ones where they are."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,6 @@ from planner.replay.whatif import parse
 from planner.replay.whatif.asked import Asked
 from planner.replaying import replay_traces
 
-SHARED = os.environ.get("PLANNER_SHARED")
 # Found on each: calls that wait, waits between streams, times that threads hand over, operations with a launch, of all.
 FOUND = {
     "hta_a100_ws16_rank0_5steps": (212, 169, 14, 6875, 7747),
@@ -27,10 +24,9 @@ OPTIMISTIC = ["hta_a100_ws16_rank0_5steps", "param_dlrm_v100_ws8_rank0"]  # thei
 INFERENCE = ["tracelens_h100_bert_small", "tracelens_h100_qwen15_05b", "tracelens_b200_ws8_rank0_eager"]
 
 
-def public(name):
-    if not SHARED:
-        pytest.skip("recorded traces are not here: set PLANNER_SHARED")
-    return Path(SHARED) / "data" / "kineto" / f"{name}.json.gz"
+@pytest.fixture
+def public(shared):
+    return lambda name: shared / "data" / "kineto" / f"{name}.json.gz"
 
 
 RECORD = """
@@ -53,7 +49,6 @@ with torch.profiler.profile(
 
 def recorded(folder):
     """By the installed torch, in a process of its own: its profiler is no guest that every process survives."""
-    pytest.importorskip("torch")
     path = folder / "recorded.json"
     subprocess.run([sys.executable, "-c", RECORD, str(path)], check=True, capture_output=True)
     return path
@@ -70,7 +65,7 @@ def test_torch_of_today_is_read_and_replayed(tmp_path):
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_public_steps_are_replayed(name):
+def test_public_steps_are_replayed(public, name):
     answer = replay_traces([public(name)])
     assert answer.replay.median_error <= 0.02
     assert answer.replay.worst_error <= 0.05
@@ -88,13 +83,13 @@ def test_public_steps_are_replayed(name):
 
 
 @pytest.mark.parametrize("name", OPTIMISTIC)
-def test_without_waits_between_streams_public_steps_come_out_short(name):
+def test_without_waits_between_streams_public_steps_come_out_short(public, name):
     graph = build(read(public(name)))
     for step in replay([graph], ["inter-stream"]).steps:
         assert step.replayed < 0.95 * step.measured
 
 
-def test_eight_public_ranks_meet():
+def test_eight_public_ranks_meet(public):
     answer = replay_traces([public(f"param_dlrm_v100_ws8_rank{rank}") for rank in range(8)])
     assert answer.replay.worst_error <= 0.05
     assert len(answer.replay.met) > 0
@@ -103,7 +98,7 @@ def test_eight_public_ranks_meet():
 
 
 @pytest.mark.parametrize("name", INFERENCE)
-def test_public_inference_is_replayed(name):
+def test_public_inference_is_replayed(public, name):
     answer = replay_traces([public(name)])
     assert answer.replay.worst_error <= 0.05
     assert worst_error(answer.explained) <= 0.05
@@ -111,7 +106,7 @@ def test_public_inference_is_replayed(name):
 
 
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
-def test_public_traces_without_a_kind_are_no_longer(name):
+def test_public_traces_without_a_kind_are_no_longer(public, name):
     """And with launches fused their end comes no later."""
     graph = build(read(public(name)))
     whole = replay([graph])

@@ -28,8 +28,6 @@ from tests.report.decoding import data_of, ranks_of
 from tests.report.made import EVIL, PLANS, scored
 from tests.verify.priced import priced
 
-SHARED = Path(os.environ.get("PLANNER_SHARED", "/nowhere"))
-
 
 def written(tmp_path, *words: str) -> dict:
     target = tmp_path / "page.html"
@@ -202,10 +200,9 @@ def test_a_folder_of_published_rows(tmp_path):
     assert summary["rows_skipped"] >= 1
 
 
-@pytest.mark.skipif(not (SHARED / "published").is_dir(), reason="PLANNER_SHARED names no folder of published rows")
 @pytest.mark.slow
-def test_all_published_rows(tmp_path):
-    summary = written(tmp_path, str(SHARED / "published"))
+def test_all_published_rows(tmp_path, shared):
+    summary = written(tmp_path, str(shared / "published"))
     assert summary["points"] > 1000
     assert summary["bytes"] < 1e6
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 from pathlib import Path
 
@@ -40,15 +39,15 @@ SYSTEMS = {  # names in aiconfigurator's table of systems
     "h100-80gb": "h100_sxm",
     "h200": "h200_sxm",
 }
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
 
 
 def shipped(name: str) -> Profile:
     return read(name, Profile)[0]
 
 
-def facts(name: str) -> Path:
-    return Path(os.environ["PLANNER_SHARED"]) / "data/gpuspecs" / name
+@pytest.fixture
+def facts(shared: Path) -> Path:
+    return shared / "data/gpuspecs"
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -116,11 +115,10 @@ def test_the_docs_say_what_every_optional_figure_is() -> None:
     assert len(DOCS.splitlines()) <= 60
 
 
-@shared
-def test_prices_are_a_devices_part_of_the_listed_machine() -> None:
-    with facts("aws_gpu_instance_prices.csv").open(encoding="utf-8") as text:
+def test_prices_are_a_devices_part_of_the_listed_machine(facts: Path) -> None:
+    with (facts / "aws_gpu_instance_prices.csv").open(encoding="utf-8") as text:
         rows = {row["instance"]: row for row in csv.DictReader(text)}
-    with facts("azure_N_series_prices.csv").open(encoding="utf-8") as text:
+    with (facts / "azure_N_series_prices.csv").open(encoding="utf-8") as text:
         azure = {(row["sku"], row["region"]): float(row["usd_per_hour"]) for row in csv.DictReader(text)}
     machines = {name: rows[instance] for name, instance in AWS.items()}
     listed = {name: float(row["usd_per_hour"]) / int(row["accelerators"]) for name, row in machines.items()}
@@ -130,12 +128,11 @@ def test_prices_are_a_devices_part_of_the_listed_machine() -> None:
         assert shipped(name).device.usd_per_hour == pytest.approx(usd, rel=1e-6)
 
 
-@shared
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_facts_are_those_of_a_public_table(name: str) -> None:
+def test_facts_are_those_of_a_public_table(facts: Path, name: str) -> None:
     """Memory is less by what a driver keeps, at most 2 %; aiconfigurator counts NVLink one way, as is done here."""
     device = shipped(name).device
-    system = json.loads(facts("aiconfigurator_systems.json").read_text(encoding="utf-8"))[SYSTEMS[name]]
+    system = json.loads((facts / "aiconfigurator_systems.json").read_text(encoding="utf-8"))[SYSTEMS[name]]
     gpu = system["gpu"]
     assert device.tflops["bf16"] * 1e12 == pytest.approx(gpu["bfloat16_tc_flops"], rel=0.001)
     assert device.memory_gb_per_s * 1e9 == pytest.approx(gpu["mem_bw"], rel=0.01)
@@ -145,11 +142,10 @@ def test_facts_are_those_of_a_public_table(name: str) -> None:
         assert device.tflops["fp8"] * 1e12 == pytest.approx(gpu["fp8_tc_flops"], rel=0.001)
 
 
-@shared
 @pytest.mark.parametrize(("name", "system"), [("v100-16gb", "v100-sxm-16gb"), ("v100-32gb", "v100-sxm-32gb")])
-def test_facts_of_v100_are_those_of_a_public_table(name: str, system: str) -> None:
+def test_facts_of_v100_are_those_of_a_public_table(facts: Path, name: str, system: str) -> None:
     device = shipped(name).device
-    row = json.loads(facts("llm_analysis_gpus.json").read_text(encoding="utf-8"))[system]
+    row = json.loads((facts / "llm_analysis_gpus.json").read_text(encoding="utf-8"))[system]
     assert device.tflops["fp16"] == row["peak_fp16_TFLOPS"] and "bf16" not in device.tflops
     assert device.memory_gb_per_s == row["hbm_bandwidth_in_GB_per_sec"]
     assert device.link_gb_per_s == row["intra_node_bandwidth_in_GB_per_sec"]

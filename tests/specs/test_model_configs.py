@@ -1,7 +1,6 @@
 """Shipped shapes are those of the published configuration files."""
 
 import csv
-import os
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,10 @@ SAME = {
     "gpt-oss-120b": "openai/gpt-oss-120b",
     "mpt-7b": "mpt-7b",
 }
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
 
 
-def published() -> dict[str, dict[str, str]]:
-    with (Path(os.environ["PLANNER_SHARED"]) / "published/models.csv").open(encoding="utf-8") as text:
+def published(shared: Path) -> dict[str, dict[str, str]]:
+    with (shared / "published/models.csv").open(encoding="utf-8") as text:
         return {row["model"]: row for row in csv.DictReader(text)}
 
 
@@ -42,10 +40,9 @@ def stated(row: dict[str, str]) -> dict[str, int]:
     return {key: int(text) for key, text in row.items() if text.isdigit()}
 
 
-@shared
 @pytest.mark.parametrize("name", SAME)
-def test_a_shipped_shape_is_its_published_configuration(name: str) -> None:
-    row = stated(published()[SAME[name]])
+def test_a_shipped_shape_is_its_published_configuration(shared: Path, name: str) -> None:
+    row = stated(published(shared)[SAME[name]])
     module = library.read(name, Model)[0].modules["llm"]
     assert isinstance(module, Decoder)
     moe = experts_of(module)

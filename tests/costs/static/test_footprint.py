@@ -1,10 +1,8 @@
 """Footprints: bounds, orders, and the peaks that Megatron-LM's continuous integration has measured."""
 
 import csv
-import os
 import statistics
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,15 +103,14 @@ def test_probability_of_exceeding():
     assert probability(taken, devices, 0.0) == pytest.approx([1, 1, 0, 0])
 
 
-shared = pytest.mark.skipif("PLANNER_SHARED" not in os.environ, reason="PLANNER_SHARED names no folder of public data")
 UNLIKE = ("latent", "sharding-strategy", "fp8", "expert", "moe", "modelopt", "mtp")  # of what no trait says
 
 
-def golden_rows():
+def golden_rows(shared):
     """Megatron-LM's tests of its GPT with 12 layers, of whose runs the number of ranks is known. One cluster's are left
     out: with the other software of its `lts` image, half of them take what attention without flash takes.
     """
-    path = Path(os.environ["PLANNER_SHARED"]) / "published/megatron_lm_golden.csv"
+    path = shared / "published/megatron_lm_golden.csv"
     for row in csv.DictReader(path.read_text().splitlines()):
         known = row["family"] == "mcore-test-gpt" and row["peak_mem"] and row["n_gpus"]
         shape = (row["layers"], row["hidden"], row["seq_len"]) == ("12", "512", "1024")
@@ -154,10 +151,9 @@ def golden(row):
     return module, setup, Accounting(dropout=True, flash=not matrix, logit_bytes=logits, workspace_gib=0.05)
 
 
-@shared
-def test_peaks_of_megatrons_own_tests():
+def test_peaks_of_megatrons_own_tests(shared):
     errors = []
-    for row in golden_rows():
+    for row in golden_rows(shared):
         module, setup, accounting = golden(row)
         found = float(footprint(module, setup, accounting, setup.pp - 1).allocated)
         errors.append(abs(found / float(row["peak_mem"]) - 1))
