@@ -13,7 +13,7 @@ from time import perf_counter
 from benchmarks.baselines import BASELINES, TIMED
 from benchmarks.baselines.instances import FLEXSP_RANKS, Instance, instances
 from benchmarks.registry import Figures
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, worth
 from planner.strategies.sequence_groups import pack
 from planner.verify.bounds import lower_bound

@@ -16,7 +16,7 @@ class Loop(Protocol):
 
 def by_hand(worker: Any, plan: Plan) -> Loop:
     """The loop for a plan's layout, on one rank."""
-    return Pipeline(worker, plan) if "pp" in plan.layouts["llm"].mesh else Sharded(worker, plan)
+    return Pipeline(worker, plan) if plan.layouts["llm"].pp > 1 else Sharded(worker, plan)
 
 
 class Sharded:
@@ -65,7 +65,7 @@ class Sharded:
         from planner.launch.meter import Meter
         from planner.launch.sequence import Sharing, exchange_over
         from planner.models.data import packed_batch
-        from planner.plan.task import Split
+        from planner.plan.model import Split
 
         sizes = self.plan.uses.items["llm"]
         for row in self.plan.steps[0].micro_batches:

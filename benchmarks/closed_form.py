@@ -7,10 +7,10 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.registry import Figures
-from planner.costs.static.assumed import complete
-from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Setup, arrays
-from planner.costs.static.step import step_seconds
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.machine import Machine
+from planner.costs.columns import Setup, arrays
+from planner.costs.step.step import step_seconds
 from planner.costs.static.wires import Wires
 from planner.specs.library import read
 from planner.specs.model import Model, Module

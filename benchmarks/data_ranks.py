@@ -17,7 +17,7 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import Way, require_legal
 from benchmarks.data_ranks_jobs import RANKS, byted, flexsp
 from benchmarks.registry import Figures
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, last_end, worth
 from planner.strategies.data_ranks import pack
 from planner.verify.streams import stream_seconds

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.solve_quality import JOB as FLEXSP_JOB
 from benchmarks.solve_quality import LENGTHS
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, sequences
+from planner.costs.step.sequences import Sequences, sequences
 from planner.specs.base import changed
 from planner.specs.distributions import sample
 from planner.specs.inputs import Inputs, Options, load

@@ -16,7 +16,7 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.groups import homogeneous, powers_of_two
 from benchmarks.registry import Figures
 from benchmarks.solve_quality import DEGREES, JOB, LENGTHS, problem_of
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, worth
 from planner.specs import library
 from planner.specs.base import changed

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.registry import Figures
 from planner.calibrate.joint import fit, measured, predicted
 from planner.calibrate.rows import machines
-from planner.costs.static.setup import Setup
+from planner.costs.columns import Setup
 from planner.published.case import Case, Fabric, Origin
 from planner.specs.model import Decoder
 

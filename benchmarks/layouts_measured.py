@@ -47,28 +47,26 @@ def plans(base: Plan) -> dict[str, Plan]:
     for zero in (0, 1, 3):
         for count, tokens in ((4, 512), (8, 512), (3, 1024)):
             made[f"dp 2, zero {zero}, {count} x {tokens}"] = spread(
-                base, Work(count, tokens, EACH), mesh={"dp": RANKS}, zero=zero
+                base, Work(count, tokens, EACH), dp=RANKS, zero=zero
             )
     for split, count, tokens in (
         ("ulysses", 4, 512), ("ulysses", 8, 1024), ("ulysses", 2, 2048), ("ring", 4, 1024), ("ring", 2, 2048)
     ):  # fmt: skip
         made[f"{split} 2, zero 3, {count} x {tokens}"] = spread(
-            base, Work(count, tokens, split=split), mesh={"dp": RANKS}, zero=3
+            base, Work(count, tokens, split=split), dp=RANKS, zero=3
         )
     for order, count, tokens in (
         ("1f1b", 4, 512), ("1f1b", 12, 512), ("gpipe", 8, 512), ("zb_h1", 8, 512), ("1f1b", 4, 1024)
     ):  # fmt: skip
-        made[f"pp 2, {order}, {count} x {tokens}"] = spread(
-            base, Work(count, tokens, order=order), mesh={"pp": RANKS}, zero=0
-        )
+        made[f"pp 2, {order}, {count} x {tokens}"] = spread(base, Work(count, tokens, order=order), pp=RANKS, zero=0)
     for how in ("selective", "full"):
         made[f"dp 2, zero 1, recompute {how}, 8 x 512"] = spread(
-            base, Work(8, 512, EACH), mesh={"dp": RANKS}, zero=1, recompute=how
+            base, Work(8, 512, EACH), dp=RANKS, zero=1, recompute=how
         )
     for count, tokens in ((4, 512), (8, 512), (4, 1024)):
-        made[f"tp 2, {count} x {tokens}"] = spread(base, Work(count, tokens), mesh={"tp": RANKS}, zero=0)
+        made[f"tp 2, {count} x {tokens}"] = spread(base, Work(count, tokens), tp=RANKS, zero=0)
     work = Work(8, 512, order="interleaved")
-    made["pp 2, interleaved, 8 x 512"] = spread(base, work, vpp=2, mesh={"pp": RANKS}, zero=0)
+    made["pp 2, interleaved, 8 x 512"] = spread(base, work, vpp=2, pp=RANKS, zero=0)
     return made
 
 

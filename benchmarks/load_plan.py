@@ -39,7 +39,7 @@ def run(data: Path | None) -> Iterator[Figures]:
 def mixed_plan() -> Plan:
     chance = random.Random(SEED)
     turns = [cut(chance.sample(range(RANKS), RANKS), sizes) for sizes in ((2, 2, 2, 2), (4, 4), (4, 2, 2), (8,)) * 10]
-    return spread(base_plan(RANKS), Mixed(MICRO_BATCHES, 64, turns=turns), mesh={"dp": RANKS}, zero=3)
+    return spread(base_plan(RANKS), Mixed(MICRO_BATCHES, 64, turns=turns), dp=RANKS, zero=3)
 
 
 def cut(ranks: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:

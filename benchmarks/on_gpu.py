@@ -30,8 +30,8 @@ from planner.profiling.sharded import COMPUTED
 from planner.runtime import RunOptions
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.job import Dtype, LayoutWish
 from planner.specs.model import Model, Module
+from planner.specs.parallelism import Dtype, Parallelism
 from planner.specs.profile import Fit, Profile
 from planner.units import MS, percent
 
@@ -178,7 +178,7 @@ def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece])
 
 def correct(session: Session, name: str) -> dict[str, Any]:
     """A tiny model in float32, held against one process."""
-    job = one_rank_job(session, library.read(name, Model)[0], LayoutWish(zero=3, dtype="float32"), 1024, 200)
+    job = one_rank_job(session, library.read(name, Model)[0], Parallelism(zero=3, dtype="float32"), 1024, 200)
     return run(session, job, RunOptions(steps=2, verify=True))
 
 
@@ -195,7 +195,7 @@ def few_layers(session: Session) -> Model:
 
 def timed(session: Session) -> dict[str, Any]:
     """They train for some steps."""
-    job = layouts.job_of(session, few_layers(session), LayoutWish(zero=3, dtype=session.dtype))
+    job = layouts.job_of(session, few_layers(session), Parallelism(zero=3, dtype=session.dtype))
     return run(session, job, RunOptions(steps=6))
 
 

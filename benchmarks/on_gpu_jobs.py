@@ -13,13 +13,14 @@ from planner.plan.model import Plan
 from planner.runtime import RunOptions
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.inputs import Options, resolve
-from planner.specs.job import Job, LayoutWish, Limits
+from planner.specs.job import Job, Limits
 from planner.specs.model import Model
+from planner.specs.parallelism import Parallelism
 from planner.specs.workload import Mix, Part, Workload
 from planner.units import GIB, duration
 
 
-def one_rank_job(session: Session, model: Model, layout: LayoutWish, tokens: int, median_tokens: int) -> Path:
+def one_rank_job(session: Session, model: Model, layout: Parallelism, tokens: int, median_tokens: int) -> Path:
     """A job for one rank of this device, whose rows are a mix of lengths."""
     folder = session.scratch
     cluster = Cluster(

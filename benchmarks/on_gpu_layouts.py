@@ -13,8 +13,9 @@ from planner import files, pipeline
 from planner.plan.model import Piece, Plan
 from planner.runtime import RunOptions
 from planner.specs.base import changed
-from planner.specs.job import Job, LayoutWish, Recompute
+from planner.specs.job import Job
 from planner.specs.model import Audio, Decoder, Model, Module, Vit
+from planner.specs.parallelism import Parallelism, Recompute
 from planner.specs.parts import Experts, Latent
 from planner.units import GIB, duration, percent
 
@@ -41,10 +42,10 @@ def right(session: Session) -> dict[str, Any]:
     found = {}
     for name, spec in KINDS.items():
         session.say(f"  {name}")
-        job = one_rank_job(session, model_of(name, spec), LayoutWish(zero=3, dtype="float32"), 1024, 200)
+        job = one_rank_job(session, model_of(name, spec), Parallelism(zero=3, dtype="float32"), 1024, 200)
         found[name] = run(session, job, RunOptions(steps=2, verify=True))
         if session.kind == "cuda":
-            job = one_rank_job(session, model_of(name, spec), LayoutWish(zero=3, dtype="bf16"), 1024, 200)
+            job = one_rank_job(session, model_of(name, spec), Parallelism(zero=3, dtype="bf16"), 1024, 200)
             found[f"{name} bf16"] = run(session, job, RunOptions(steps=3, verify=True))
     return found
 
@@ -53,14 +54,14 @@ def recomputed(session: Session, few: Model) -> list[dict[str, Any]]:
     """The same steps with activations kept and made again: time and peak memory, predicted and measured."""
     rows = []
     for recompute in RECOMPUTES:
-        wish = LayoutWish(zero=3, dtype=session.dtype, recompute=recompute)
+        wish = Parallelism(zero=3, dtype=session.dtype, recompute=recompute)
         rows.append(compared(session, f"recompute {recompute}", prepared(session, job_of(session, few, wish))))
     return rows
 
 
 def offloaded(session: Session, few: Model) -> list[dict[str, Any]]:
     """The same steps with activations sent to the host: memory must fall, losses must stay."""
-    plan, rows = prepared(session, job_of(session, few, LayoutWish(zero=3, dtype=session.dtype))), []
+    plan, rows = prepared(session, job_of(session, few, Parallelism(zero=3, dtype=session.dtype))), []
     for ratio in RATIOS:
         rows.append(compared(session, f"offload {ratio:g}", with_offload(plan, ratio)))
         same = max(abs(a / b - 1) for a, b in zip(rows[-1]["losses"], rows[0]["losses"], strict=True))
@@ -115,7 +116,7 @@ def with_offload(plan: Plan, ratio: float) -> Plan:
     return changed(plan, steps=steps, uses=changed(plan.uses, devices=devices))
 
 
-def job_of(session: Session, few: Model, wish: LayoutWish) -> Path:
+def job_of(session: Session, few: Model, wish: Parallelism) -> Path:
     """Of a model whose layers' costs lie in `profile.yaml`, beside the job."""
     tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
     job = one_rank_job(session, few, wish, tokens, middle)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner import files
-from planner.specs.job import Dtype
+from planner.specs.parallelism import Dtype
 from planner.units import duration
 
 

@@ -27,10 +27,10 @@ def plans() -> dict[str, Plan]:
     base = base_plan()
     apart, together = Work(MICRO_BATCHES, TOKENS, EACH), Work(MICRO_BATCHES, TOKENS, BOTH)
     return {
-        "dp 2, zero 3": spread(base, apart, mesh={"dp": 2}, zero=3),
-        "dp 2, zero 1": spread(base, apart, mesh={"dp": 2}, zero=1),
-        "ulysses 2, zero 3": spread(base, together, mesh={"dp": 2}, zero=3),
-        "pp 2, 1f1b": spread(base, Work(MICRO_BATCHES, TOKENS, BOTH, order="1f1b"), mesh={"pp": 2}, zero=0),
+        "dp 2, zero 3": spread(base, apart, dp=2, zero=3),
+        "dp 2, zero 1": spread(base, apart, dp=2, zero=1),
+        "ulysses 2, zero 3": spread(base, together, dp=2, zero=3),
+        "pp 2, 1f1b": spread(base, Work(MICRO_BATCHES, TOKENS, BOTH, order="1f1b"), pp=2, zero=0),
     }
 
 

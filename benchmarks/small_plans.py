@@ -65,10 +65,10 @@ def base_plan(ranks: int = RANKS, profile: Path | None = None) -> Plan:
         return pipeline.decide(resolve(small, path, Options())).plan
 
 
-def spread(base: Plan, work: Work, vpp: int = 1, **layout: Any) -> Plan:
+def spread(base: Plan, work: Work, **layout: Any) -> Plan:
     """The plan's module by this layout, on this work. Raises InputError where there is no such plan."""
-    mesh, spec = layout["mesh"], base.uses.models["llm"]
-    pp, block = mesh.get("pp", 1), mesh.get("pp", 1) * mesh.get("tp", 1)
+    spec, pp = base.uses.models["llm"], layout.get("pp", 1)
+    block, chunks = pp * layout.get("tp", 1), pp * layout.get("vpp", 1)
     groups: dict[str, Group] = {}
     items: dict[int, int] = {}
     rows: list[Row] = []
@@ -80,8 +80,8 @@ def spread(base: Plan, work: Work, vpp: int = 1, **layout: Any) -> Plan:
             items[len(items)] = work.tokens
             row[group_name(ranks)] = (len(items) - 1,)
         rows.append(row)
-    each = spec.layers // (pp * vpp)
-    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp * vpp)) if pp > 1 else ()
+    each = spec.layers // chunks
+    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(chunks)) if pp > 1 else ()
     made = Layout(ranks=Ranks(range(base.size)), stages=stages, **{"dtype": "float32", "zero": 1, **layout})
     step = Step(
         sync="micro_batch" if made.zero == 3 else "step",

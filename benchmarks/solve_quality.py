@@ -12,7 +12,7 @@ from time import perf_counter
 
 from benchmarks.registry import Figures
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Pool, Sequences, sequences
+from planner.costs.step.sequences import Pool, Sequences, sequences
 from planner.packing.balanced import best_balanced
 from planner.packing.packed import worth
 from planner.specs.inputs import Inputs, Options, load

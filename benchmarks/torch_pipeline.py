@@ -29,7 +29,7 @@ def run(data: Path | None) -> Iterator[Figures]:
 def plans() -> dict[str, Plan]:
     base = base_plan()
     works = {order: Work(MICRO_BATCHES, TOKENS, order=order) for order in SCHEDULES}
-    return {order: spread(base, work, mesh={"pp": RANKS}, zero=0) for order, work in works.items()}
+    return {order: spread(base, work, pp=RANKS, zero=0) for order, work in works.items()}
 
 
 def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:

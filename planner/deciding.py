@@ -12,10 +12,10 @@ from time import perf_counter
 from planner.errors import Infeasible, InputError
 from planner.plan.join import join, tidy
 from planner.plan.model import Instead, Plan
-from planner.plan.words import layout_text
+from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import Sync
+from planner.specs.parallelism import Sync
 from planner.strategies import REFINES, refining, strategy
 from planner.units import percent
 
@@ -97,7 +97,7 @@ def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
         plan = alone.plan(whole, base_of(whole))
     except Infeasible:
         return ()
-    ((_, layout),) = plan.layouts.items()
+    ((module, layout),) = plan.layouts.items()
     more = plan.outcome.value / chosen.outcome.value - 1.0
     return (
         Instead(
@@ -106,7 +106,7 @@ def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
             sync=plan.steps[0].sync,
             value=plan.outcome.value,
             because=f"what {name} gives alone, {percent(abs(more))} {'slower' if more >= 0 else 'quicker'}",
-            layout=layout_text(layout),
+            layouts={module: spoken(layout)},
         ),
     )
 

@@ -16,8 +16,8 @@ from planner.ledger.drift import Drift
 from planner.ledger.drift import drift as drifts
 from planner.pipeline import OnProgress, Ran, unheard
 from planner.specs import library
-from planner.specs.job import Dtype
 from planner.specs.model import Model
+from planner.specs.parallelism import Dtype
 from planner.specs.profile import Profile
 from planner.units import GIB
 

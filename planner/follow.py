@@ -20,10 +20,10 @@ from planner.plan.expand import expand
 from planner.plan.feeding import fed_tokens, feeding
 from planner.plan.legal import require_legal
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
-from planner.plan.model import Plan
+from planner.plan.model import Plan, Split
 from planner.plan.reshard import carried, crossing, on_edge, readers
 from planner.plan.shares import partners, runs_on, tokens_on
-from planner.plan.task import Split, Task
+from planner.plan.task import Task
 from planner.plan.work import module_work
 from planner.specs.base import Layers, Ranks
 
@@ -40,7 +40,7 @@ class Along:
 class Place:
     """A rank in the meshes of a module. A dim that is not named has size 1."""
 
-    mesh: dict[str, Along]  # replica, dp, pp, tp
+    mesh: dict[str, Along]  # tp, cp, dp, replica, pp
     experts: dict[str, Along]  # of one stage: edp (replicas of experts), ep, etp; empty where there are none
 
 
@@ -114,7 +114,7 @@ class Followed:
         mesh = {dim: Along(index, groups_over(layout, (dim,))[rank]) for dim, index in place.items()}
         experts = {
             dim: Along(of_experts[dim], expert_groups_over(layout, (dim,))[rank])
-            for dim in (expert_mesh(layout) if layout.experts else ())
+            for dim in (expert_mesh(layout) if layout.ep * layout.etp > 1 else ())
         }
         return Place(mesh, experts)
 

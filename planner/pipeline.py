@@ -26,10 +26,13 @@ from planner.simulate import Timeline, Traced, trace_of
 from planner.simulate import write_trace as write_to
 from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs, Options, load
+from planner.specs.library import is_file
 from planner.specs.overlap import AS_PRICED, Overlap
 from planner.strategies import STATIC, strategy
 from planner.strategies.static.fitting import Fits, fitting
+from planner.strategies.static.fitting import of_plan as fitting_plan
 from planner.strategies.static.predicted import Predicted, predicted
+from planner.strategies.static.predicted import of_plan as predicted_plan
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
 from planner.why import static as best_static
@@ -114,14 +117,24 @@ def import_order(form: str, path: Path, plan: Plan) -> Plan:
 # -------------------------------------------------------------------------------------------------- static layouts
 
 
-def predict(job: str, options: Options = DEFAULTS) -> Predicted:
-    """Seconds, their parts and memory of the layout that a job fixes. Raises InputError."""
-    return predicted(static_inputs(job, options))
+def predict(reference: str, options: Options = DEFAULTS) -> Predicted:
+    """Seconds, their parts and memory of a plan, or of the layout that a job fixes. Raises InputError."""
+    plan = plan_at(reference)
+    return predicted_plan(plan, tuple(simulate(plan))) if plan else predicted(static_inputs(reference, options))
 
 
-def fits(job: str, options: Options = DEFAULTS) -> Fits:
-    """Whether the layout that a job fixes fits into memory, and what would. Raises InputError."""
-    return fitting(static_inputs(job, options))
+def fits(reference: str, options: Options = DEFAULTS) -> Fits:
+    """Whether a plan, or the layout that a job fixes, fits into memory, and what would. Raises InputError."""
+    plan = plan_at(reference)
+    return fitting_plan(plan, tuple(simulate(plan))) if plan else fitting(static_inputs(reference, options))
+
+
+def plan_at(reference: str) -> Plan | None:
+    """The plan that a path leads to; None where it is no plan's, or no path. Raises InputError where it is illegal."""
+    path = Path(reference)
+    if not is_file(path) or files.format_of(path) != Plan.FORMAT:
+        return None
+    return read_plan(path)
 
 
 def static_inputs(job: str, options: Options) -> Inputs:

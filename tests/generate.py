@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from planner.plan.model import Place
+from planner.plan.model import Layout, Place
 from planner.specs.base import Indices
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.job import StaticLayout
 from planner.specs.model import Audio, Decoder, Model, ModelEdge, Vit
+from planner.specs.parallelism import DIMS, Parallelism
 from planner.specs.parts import Experts
 from planner.specs.profile import Fit, Passes
 
@@ -106,9 +106,16 @@ def experts() -> st.SearchStrategy:
     return unchecked(Experts, experts=st.integers(4, 100), topk=st.integers(1, 4))
 
 
-def static_layouts() -> st.SearchStrategy:
-    """Chunks only where a schedule takes them."""
-    return unchecked(StaticLayout, schedule=st.sampled_from([None, "interleaved"]))
+def layouts(kind: type) -> st.SearchStrategy:
+    """Chunks only where a schedule takes them, heads for some of cp's ranks, each dim once in an order."""
+    orders = st.lists(st.sampled_from(DIMS), min_size=1, unique=True).map("-".join)
+    return unchecked(
+        kind,
+        schedule=st.sampled_from([None, "interleaved"]),
+        cp=st.integers(1, 100).map(lambda blocks: 4 * blocks),
+        ulysses=st.sampled_from([1, 2, 4]),
+        rank_order=orders if kind is Layout else st.none() | orders,
+    )
 
 
 def clusters() -> st.SearchStrategy:
@@ -152,7 +159,8 @@ CHECKED = {
     Vit: lambda: modules(Vit),
     Audio: lambda: modules(Audio),
     Experts: experts,
-    StaticLayout: static_layouts,
+    Parallelism: lambda: layouts(Parallelism),
+    Layout: lambda: layouts(Layout),
     Cluster: clusters,
     Model: models,
     Passes: passes,

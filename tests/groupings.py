@@ -6,8 +6,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line, Ring
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line, Ring
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed, ordered
 from planner.packing.places import placed

@@ -75,13 +75,19 @@ def stages_of(layers: int, stages: int) -> tuple[Layers, ...]:
     return tuple(Layers(range(s * each, (s + 1) * each)) for s in range(stages))
 
 
+def degrees_of(plan: Plan) -> dict[str, int]:
+    """Of each group of a plan of one module: over how many ranks it spreads an item."""
+    (layout,) = plan.layouts.values()
+    return {name: group.split_in(layout).degree for name, group in plan.groups.items()}
+
+
 def staged_plan(pp: int, micro_batches: int, order: str = "1f1b") -> Plan:
     """One decoder over `pp` stages of two layers, one item per micro-batch."""
     ranks = Ranks(range(pp))
     return plan_of(
         pp,
         uses(pp, {"llm": decoder(2 * pp)}, {"llm": {i: 8 for i in range(micro_batches)}}),
-        {"llm": Layout(ranks=ranks, mesh={"pp": pp}, stages=stages_of(2 * pp, pp))},
+        {"llm": Layout(ranks=ranks, pp=pp, stages=stages_of(2 * pp, pp))},
         {"all": Group(ranks=ranks)},
         Step(sync="step", micro_batches=tuple({"all": (i,)} for i in range(micro_batches)), order={"llm": order}),
     )
@@ -103,7 +109,7 @@ def sharded_plan(size: int, rows: list[list[tuple[int, int]]]) -> Plan:
     return plan_of(
         size,
         uses(size, {"llm": decoder()}, {"llm": {i: 16 + 3 * i for i in range(items)}}),
-        {"llm": Layout(ranks=Ranks(range(size)), mesh={"dp": size}, zero=3)},
+        {"llm": Layout(ranks=Ranks(range(size)), dp=size, zero=3)},
         groups,
         Step(sync="micro_batch", micro_batches=tuple(micro_batches)),
     )
@@ -123,8 +129,8 @@ def encoder_plan(places: tuple[Place, ...] = (), zero: int = 1, rows: tuple = ()
             {"vit": feeds or {0: 0, 1: 1}},
         ),
         {
-            "llm": Layout(ranks=everyone, mesh={"pp": 4}, stages=stages_of(8, 4), zero=1),
-            "vit": Layout(ranks=everyone, mesh={"dp": 2, "pp": 2}, stages=stages_of(8, 2), zero=zero),
+            "llm": Layout(ranks=everyone, pp=4, stages=stages_of(8, 4), zero=1),
+            "vit": Layout(ranks=everyone, dp=2, pp=2, rank_order="pp-dp", stages=stages_of(8, 2), zero=zero),
         },
         {"all": Group(ranks=everyone), "v0": Group(ranks=Ranks((0, 1))), "v1": Group(ranks=Ranks((2, 3)))},
         Step(

@@ -24,7 +24,7 @@ def replicas(rows: list[list[int]], pp: int = 1, levels: tuple[int, ...] = (), s
         )
         for r in range(dp)
     }
-    mesh, stages = ({"pp": pp, "dp": 2 * dp}, stages_of(2 * pp, pp)) if pp > 1 else ({"dp": 2 * dp}, ())
+    stages = stages_of(2 * pp, pp) if pp > 1 else ()
     cells = tuple({f"r{r}": (row * dp + r,) for r in range(dp)} for row in range(len(rows)))
-    layout = Layout(ranks=Ranks(range(size)), mesh=mesh, stages=stages)
+    layout = Layout(ranks=Ranks(range(size)), pp=pp, dp=2 * dp, stages=stages)
     return plan_of(size, facts, {"llm": layout}, groups, Step(sync="step", micro_batches=cells))

@@ -7,13 +7,14 @@ from planner.plan.legal import violations
 from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Decoder, Vit
+from tests.meshes import meshed
 from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
 VIT = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32)
 MESHES = {
     4: ({"dp": 4}, {"pp": 2, "dp": 2}, {"dp": 2, "pp": 2}, {"pp": 4}, {"dp": 2, "tp": 2}, {"pp": 2, "tp": 2},
-        {"replica": 2, "dp": 2}),
+        {"replica": 2, "dp": 2}, {"dp": 2, "cp": 2}),
     2: ({"dp": 2}, {"pp": 2}, {"tp": 2}),
 }  # fmt: skip
 WHERE = [Ranks(range(4)), Ranks((0, 1)), Ranks((2, 3)), Ranks((1, 3))]
@@ -25,12 +26,12 @@ def layout(random: Random, ranks: Ranks) -> Layout:
     each = 4 // pp
     stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp)) if pp > 1 else ()
     zero = random.choice([0, 1, 2, 3] if "replica" not in mesh else [1, 2, 3])
-    return Layout(ranks=ranks, mesh=mesh, stages=stages, zero=zero, dtype="float64")
+    return Layout(ranks=ranks, **meshed(mesh), stages=stages, zero=zero, dtype="float64")
 
 
 def groups_of(random: Random, spread: Layout) -> list[Group]:
     """Of one micro-batch: data-parallel lines alone or together, and not always all of them."""
-    inner = spread.mesh.get("tp", 1) * spread.mesh.get("pp", 1)
+    inner = spread.tp * spread.pp
     lines: dict[tuple[int, ...], list[int]] = {}
     for place, rank in enumerate(spread.ranks):
         at, key = place, []
@@ -40,14 +41,14 @@ def groups_of(random: Random, spread: Layout) -> list[Group]:
         lines.setdefault(tuple(key), []).append(rank)
     parts = [*lines.values()]
     random.shuffle(parts)
-    if len(parts) > 1 and random.random() < 0.5:
+    if len(parts) > 1 and spread.cp == 1 and random.random() < 0.5:
         size = random.choice([2, len(parts)])
         parts = [[*chain.from_iterable(parts[at : at + size])] for at in range(0, len(parts), size)]
     parts = parts[: random.randrange(1, len(parts) + 1)]
     found = []
     for ranks in parts:
         degree = len(ranks) // inner
-        kinds = ["ulysses", "ring"] if degree > 1 else []
+        kinds = ["ulysses", "ring"] if degree > 1 and spread.cp == 1 else []
         found.append(Group(ranks=Ranks(sorted(ranks)), split={random.choice(kinds): degree} if kinds else {}))
     return found
 
@@ -61,12 +62,12 @@ def drawn(seed: int) -> Plan:
     images = {item: 4 * random.randrange(1, 7) for item in range(random.randrange(1, 5))}
     feeds = {item: random.choice([*texts]) for item in images}
     rows, groups = placed(random, spread, {"llm": [*texts], "vit": [*images]}, count)
-    order: dict = {"llm": random.choice(["1f1b", "gpipe", "zb_h1"])} if "pp" in spread["llm"].mesh else {}
-    places = placements(random, rows, "pp" in spread["vit"].mesh)
+    order: dict = {"llm": random.choice(["1f1b", "gpipe", "zb_h1"])} if spread["llm"].pp > 1 else {}
+    places = placements(random, rows, spread["vit"].pp > 1)
     sync = "micro_batch" if any(each.zero == 3 for each in spread.values()) else "step"
     step = Step(sync=sync, micro_batches=rows, order={**order, "place": places} if places else order)
     facts = uses(4, {"llm": LLM, "vit": VIT}, {"llm": texts, "vit": images}, {"vit": feeds})
-    rings = any("ring" in groups[name].split for row in rows for name in row.get("llm", ()))
+    rings = any(groups[name].split_in(spread["llm"]).ring > 1 for row in rows for name in row.get("llm", ()))
     edge = Edge(source="vit", target="llm", reshard="zigzag" if rings else "contiguous")
     return plan_of(4, facts, spread, groups, step, (edge,))
 

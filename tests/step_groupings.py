@@ -5,8 +5,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from planner.costs.offload import Offloading
-from planner.costs.sequences import Sequences
+from planner.costs.memory.offload import Offloading
+from planner.costs.step.sequences import Sequences
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed
 from tests.groupings import problems, require_lies_well, with_first

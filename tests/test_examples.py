@@ -27,7 +27,7 @@ def test_small_k2_has_the_shape_of_the_release():
 def test_small_k2_trains_from_a_plan_file(tmp_path):
     solved = pipeline.solve(str(EXAMPLE / "job.yaml")).plan
     layout = solved.layouts["llm"]
-    assert {dim: size for dim, size in layout.mesh.items() if size > 1} == {"pp": 2, "tp": 2}
+    assert (layout.pp, layout.tp, len(layout.ranks)) == (2, 2, 4)
     pipeline.files.write(tmp_path / "plan.yaml", solved)
     options = RunOptions(steps=6, verify=True, dtype="float32", training=TRAINING)
     ran = pipeline.run(pipeline.read_plan(tmp_path / "plan.yaml"), replace(options, base=tmp_path), lambda _: None)

@@ -24,14 +24,14 @@ from tests.runtime.worlds import DECODER, spread
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "follow_a_plan.py"
 MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
-PIPELINE = spread(4, mesh={"pp": 2, "dp": 2}, zero=1, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)], [(0, 2)]])
+PIPELINE = spread(4, pp=2, dp=2, zero=1, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)], [(0, 2)]])
 PLANS = {
-    "groups": spread(4, mesh={"dp": 4}, zero=3, rows=[[(0, 1), (2,)], [(0, 1, 2, 3)], [(3,)]]),
+    "groups": spread(4, dp=4, zero=3, rows=[[(0, 1), (2,)], [(0, 1, 2, 3)], [(3,)]]),
     "pipeline": PIPELINE,
-    "chunks": spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=1, rows=[[(0, 1, 2, 3)]] * 4),
-    "tensor": spread(8, mesh={"dp": 2, "pp": 2, "tp": 2}, zero=1),
-    "ring": spread(4, mesh={"dp": 4}, zero=3, splits={(0, 1, 2, 3): {"ulysses": 2, "ring": 2}}),
-    "experts": spread(4, MOE, mesh={"replica": 2, "dp": 2}, zero=1, experts={"ep": 2}),
+    "chunks": spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=1, rows=[[(0, 1, 2, 3)]] * 4),
+    "tensor": spread(8, dp=2, pp=2, tp=2, rank_order="tp-pp-dp", zero=1),
+    "ring": spread(4, dp=4, zero=3, splits={(0, 1, 2, 3): {"ulysses": 2, "ring": 2}}),
+    "experts": spread(4, MOE, replica=2, dp=2, zero=1, ep=2),
 }
 FED = encoder_plan()
 every = pytest.mark.parametrize("name", PLANS)
@@ -86,7 +86,7 @@ def test_places_and_layers_agree_with_the_tasks(name):
                 assert all(each == apart[0] for each in apart)
         computed = {task.layers for task in followed.tasks(rank) if task.phase == "F"}
         assert {*followed.layers("llm", rank)} == computed
-        assert set(place.experts) == ({"edp", "ep", "etp"} if layout.experts else set())
+        assert set(place.experts) == ({"edp", "ep", "etp"} if layout.ep * layout.etp > 1 else set())
 
 
 @every
@@ -191,7 +191,7 @@ def losses(plan, path):
 
 def alone(plan):
     """The same items on one rank."""
-    items, layout = plan.uses.items["llm"], Layout(ranks=Ranks((0,)), mesh={"dp": 1}, dtype="float64")
+    items, layout = plan.uses.items["llm"], Layout(ranks=Ranks((0,)), dp=1, dtype="float64")
     step = Step(sync="step", micro_batches=tuple({"g": (item,)} for item in items))
     return plan_of(1, uses(1, {"llm": DECODER}, {"llm": items}), {"llm": layout}, {"g": Group(ranks=Ranks((0,)))}, step)
 
@@ -200,8 +200,8 @@ def test_the_example_refuses_what_it_does_not_do():
     spec = spec_from_file_location("follow_a_plan", EXAMPLE)
     example = module_from_spec(spec)
     spec.loader.exec_module(example)
-    whole = spread(2, mesh={"dp": 2}, zero=3, rows=[[(0, 1)]], splits={(0, 1): {"ring": 2}})
-    parted = spread(2, mesh={"pp": 2}, zero=1, order="zb_h1", rows=[[(0, 1)]] * 2)
+    whole = spread(2, dp=2, zero=3, rows=[[(0, 1)]], splits={(0, 1): {"ring": 2}})
+    parted = spread(2, pp=2, zero=1, order="zb_h1", rows=[[(0, 1)]] * 2)
     for plan, says in (
         (PLANS["tensor"], "tensor"), (PLANS["ring"], "ring"), (PLANS["experts"], "experts"),
         (whole, "ring"), (parted, "I, W"), (FED, "one module"),

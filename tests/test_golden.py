@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.static.assumed import ASSUMED
+from planner.costs.compute.assumed import ASSUMED
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.verify.score import outcome, prediction, require_memory, score
+from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parent / "golden"
 SOLVED = sorted(path.parent for path in GOLDEN.rglob("job.yaml"))
@@ -57,7 +58,7 @@ def test_written_by_hand_and_said_so(folder):
 
 
 def test_mixed_groups_are_two_one_one_and_then_four():
-    degrees = [[MIXED.groups[name].degree for name in row] for row in MIXED.steps[0].micro_batches]
+    degrees = [[degrees_of(MIXED)[name] for name in row] for row in MIXED.steps[0].micro_batches]
     assert degrees == [[2, 1, 1], [4]]
 
 

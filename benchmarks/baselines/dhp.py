@@ -13,7 +13,7 @@ Degrees are those that have a price.
 import numpy as np
 
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, PackedGroup, worth
 
 

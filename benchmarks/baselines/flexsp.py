@@ -13,8 +13,8 @@ from itertools import accumulate
 
 from benchmarks.baselines.flexsp_program import solve_micro_batch
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.packing.packed import Packed, PackedGroup, makespan, worth
 
 TRIALS = 5  # of M

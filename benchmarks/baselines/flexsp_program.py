@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.baselines.groups import longest_first, powers_of_two
 from benchmarks.baselines.karmarkar_karp import partition
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import PackedGroup, makespan
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.balanced import starts
 from planner.packing.packed import Packed, PackedGroup, ordered
 from planner.packing.places import placed as on_ranks

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, PackedGroup
 from planner.packing.places import Nodes, make_nodes, place
 

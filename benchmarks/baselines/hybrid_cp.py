@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from benchmarks.baselines.groups import longest_first, placed, powers_of_two
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed, PackedGroup
 
 SLACK = 0.05  # of the largest load

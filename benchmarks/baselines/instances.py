@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.solve_quality import JOB, problem_of
-from planner.costs.sequences import Pool, Sequences
+from planner.costs.step.sequences import Pool, Sequences
 from planner.specs.distributions import sample
 from planner.specs.inputs import Options, load
 from planner.specs.lengths import read_lengths

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.baselines.groups import Bin, homogeneous, powers_of_two, slowest_first
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.balanced import starts
 from planner.packing.packed import Packed, worth
 

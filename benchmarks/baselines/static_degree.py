@@ -7,7 +7,7 @@ into the fullest group that has room (best fit), and groups into micro-batches a
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 from planner.packing.packed import Packed
 
 

@@ -160,11 +160,11 @@ def unfit(plan: Plan) -> str:
     if len(plan.layouts) > 1:
         return f"it trains one module, the plan has {len(plan.layouts)}"
     (layout,) = plan.layouts.values()
-    if layout.mesh.get("tp", 1) > 1:
+    if layout.tp > 1:
         return "it has no tensor parallelism"
-    if layout.experts or experts_of(plan.uses.models[next(iter(plan.layouts))]):
+    if layout.ep * layout.etp > 1 or experts_of(plan.uses.models[next(iter(plan.layouts))]):
         return "its layers have no experts"
-    ring = [name for name, group in plan.groups.items() if group.split.get("ring", 1) > 1]
+    ring = [name for name, group in plan.groups.items() if group.split_in(layout).ring > 1]
     if ring:
         return f"it has no ring attention, which group {ring[0]} asks for"
     phases = {task.phase for number in range(len(plan.steps)) for task in expand(plan, number)}

@@ -1,7 +1,7 @@
 """Collectives within one node: latency + bytes/bandwidth by kind and number of ranks.
 
-Bytes are those that `planner.costs.comm` prices: the whole gathered buffer of an all-gather or a reduce-scatter, the
-buffer sent of an all-to-all, an all-reduce or a p2p. NCCL's tests count that buffer too, here in elements.
+Bytes are those that costs/network/network.py prices: the whole gathered buffer of an all-gather or a reduce-scatter,
+the buffer sent of an all-to-all, an all-reduce or a p2p. NCCL's tests count that buffer too, here in elements.
 """
 
 from dataclasses import dataclass

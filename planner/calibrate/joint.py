@@ -27,8 +27,8 @@ from planner.calibrate.knobs import (
     with_pace,
     with_traits,
 )
-from planner.costs.static.machine import Machine
-from planner.costs.static.step import step_seconds
+from planner.costs.compute.machine import Machine
+from planner.costs.step.step import step_seconds
 from planner.published.case import Case
 from planner.published.priced import Alike, alike
 

@@ -83,7 +83,7 @@ def of_case(case: Case) -> list[Knob]:
 
 
 def pace_of(case: Case) -> Knob:
-    return Knob(CHIPS.get(case.device, case.device), "fp8" if case.setup.precision == "fp8" else "bf16")
+    return Knob(CHIPS.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
 
 
 def prior(knob: Knob) -> Prior:

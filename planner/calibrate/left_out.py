@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.calibrate.joint import Logs, fit, measured, predicted
 from planner.calibrate.knobs import COMMON, Values
-from planner.costs.static.machine import Machine
+from planner.costs.compute.machine import Machine
 from planner.published.case import Case
 
 SHARE = 0.8  # of left-out rows, within the interval

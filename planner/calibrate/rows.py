@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from planner.calibrate.frameworks import FRAMEWORKS
-from planner.costs.static.assumed import complete
-from planner.costs.static.machine import Machine
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.machine import Machine
 from planner.published.case import Case
-from planner.published.machinery import wires
+from planner.published.machinery import network
 from planner.specs import library
 from planner.specs.base import changed
 from planner.specs.parameters import parameters
@@ -32,7 +32,7 @@ def machines(cases: Sequence[Case]) -> list[Machine]:
     for case in cases:
         device, rates = profiles[case.device].device, complete(profiles[case.device].rates)
         known = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        found.append(Machine(device, rates, wires(case.fabric, device, rates), known.timing))
+        found.append(Machine(device, rates, network(case.fabric, device, rates), known.timing, known.accounting))
     return found
 
 

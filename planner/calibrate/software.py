@@ -11,7 +11,7 @@ from planner import files
 from planner.calibrate.frameworks import FRAMEWORKS
 from planner.calibrate.joint import Found, Logs
 from planner.calibrate.knobs import CHIPS, COMMON, PACES, Knob, with_traits
-from planner.costs.static.assumed import SPREAD
+from planner.costs.compute.assumed import SPREAD
 from planner.published.case import Case
 from planner.specs import library
 from planner.specs.base import changed

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.check.finding import Finding
-from planner.plan.model import Piece, Plan, Row, assignments
+from planner.plan.model import Plan, Row, assignments
 
 SHOWN = 3  # micro-batches spelled out
 
@@ -50,8 +50,9 @@ def cells(plan: Plan, row: Row) -> list[Cell]:
     found = []
     for a in assignments(plan, row):
         group = plan.groups[a.group]
-        entries = tuple((e.item, e.offload) if isinstance(e, Piece) else (e, 0.0) for e in a.entries)
-        split = tuple(sorted((name, size) for name, size in group.split.items() if size > 1))
+        layout = plan.layouts[a.module]
+        entries = tuple(zip(a.items, a.offload_in(layout), strict=True))
+        split = group.split_in(layout)
         found.append((a.module, str(a.layers or ""), group.ranks, split, group.share, entries))
     return sorted(found)
 
@@ -72,10 +73,7 @@ def degrees(rows: list[list[Cell]], at: int) -> str:
         return "nothing"
     found: dict[str, Counter[int]] = {}
     for module, _, _, split, _, _ in rows[at]:
-        degree = 1
-        for _, size in split:
-            degree *= size
-        found.setdefault(module, Counter())[degree] += 1
+        found.setdefault(module, Counter())[split.degree] += 1
     texts = [f"{module} {multiset(counts)}" for module, counts in found.items()]
     return " ".join(texts) if len(texts) > 1 else "".join(map(multiset, found.values())) or "⟨⟩"
 

@@ -110,7 +110,7 @@ def allowed(old: Plan, new: Plan) -> bool:
     for step in old.steps:
         for row in step.micro_batches:
             for a in assignments(old, row):
-                degree = old.groups[a.group].degree
+                degree = old.groups[a.group].split_in(old.layouts[a.module]).degree
                 if degrees and degree not in degrees:
                     return False
                 if any(item in fixed and fixed[item].degree != degree for item in a.items):

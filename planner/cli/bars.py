@@ -8,12 +8,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, labels, line
-from planner.costs.memory import memory_cap
 from planner.plan.model import Plan
 from planner.specs.base import Ranks
 from planner.specs.cluster import kind_of
 from planner.units import GIB
-from planner.verify.held import states
+from planner.verify.held import allowed_on
 from planner.verify.score import Score
 
 SHOWN = 8  # lines
@@ -69,12 +68,12 @@ def said(alike: Sequence[Bar], canvas: Canvas) -> str:
 
 def bars(shown: Plan, scores: Sequence[Score]) -> dict[Bar, Ranks]:
     """The highest peak over all steps; bars by their first rank."""
-    held, cluster = states(shown), shown.uses.cluster
+    holding, cluster = scores[0].holding, shown.uses.cluster
     found: dict[Bar, list[int]] = {}
-    caps = {kind: memory_cap(device, shown.uses.limits) / GIB for kind, device in shown.uses.devices.items()}
+    caps = {kind: allowed_on(shown, kind) / GIB for kind in shown.uses.devices}
     peaks = [max(of_rank) / GIB for of_rank in zip(*(score.memory.peaks for score in scores), strict=True)]
     for rank, peak in enumerate(peaks):
-        bar = Bar(round(held(rank) / GIB, 4), round(peak, 4), round(caps[kind_of(cluster, rank)], 2))
+        bar = Bar(round(holding.always(rank) / GIB, 4), round(peak, 4), round(caps[kind_of(cluster, rank)], 2))
         found.setdefault(bar, []).append(rank)
     return {bar: Ranks(ranks) for bar, ranks in found.items()}
 

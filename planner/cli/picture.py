@@ -39,7 +39,7 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
 
 def staged(shown: Plan) -> bool:
     """Ranks go from micro-batch to micro-batch without each other, on the stages of a pipeline."""
-    return any(layout.mesh.get("pp", 1) > 1 for layout in shown.layouts.values())
+    return any(layout.pp > 1 for layout in shown.layouts.values())
 
 
 def edited(shown: Plan, scores: Sequence[Score]) -> Iterator[Text]:

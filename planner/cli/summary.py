@@ -12,20 +12,20 @@ from planner.pipeline import Ran
 from planner.plan.model import Plan
 from planner.specs.profile import Profile
 from planner.units import GIB
-from planner.verify.score import Score
+from planner.verify.answer import answer
+from planner.verify.score import Score, score
 
 Summary = dict[str, Any]
 
 
 def solved(result: Solved, path: Path) -> Summary:
     plan = result.plan
+    said = answer(plan, [score(plan, number) for number in range(len(plan.steps))])
     outcomes = [step.outcome or plan.outcome for step in plan.steps]
     return {
+        **said,
         "status": plan.outcome.status,
         "value": plan.outcome.value,
-        "bound": plan.outcome.bound,
-        "gap": plan.outcome.gap,
-        "bound_by": plan.outcome.bound_by,
         "seconds": result.seconds,
         "plan": str(path),
         "strategy": plan.made.strategy,
@@ -33,17 +33,6 @@ def solved(result: Solved, path: Path) -> Summary:
         "peak_memory_gib": plan.prediction.peak_memory_gib,
         "measured_share": plan.prediction.measured_share,
         "dropped": [*plan.uses.dropped],
-        "instead": [
-            {
-                **({"layout": o.layout} if o.layout else {}),
-                "strategy": o.strategy,
-                "zero": o.zero,
-                "sync": o.sync,
-                "value": o.value,
-                "because": o.because,
-            }
-            for o in plan.instead
-        ],
         "steps": [
             {"value": o.value, "bound": o.bound, "gap": o.gap, "seconds": seconds}
             for o, seconds in zip(outcomes, result.step_seconds, strict=True)
@@ -54,8 +43,8 @@ def solved(result: Solved, path: Path) -> Summary:
 def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
     parts = [score.timeline.breakdown() for score in scores]
     return {
+        **answer(plan, scores),
         "plan": plan.name,
-        "step_seconds": sum(score.value for score in scores) / len(scores),
         "breakdown": {
             "compute": sum(p.compute for p in parts) / len(parts),
             "exposed_comm": sum(p.exposed_comm for p in parts) / len(parts),

@@ -12,24 +12,24 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.costs.memory import memory_cap
 from planner.deciding import Solved
 from planner.ledger import Used
 from planner.ledger.memory import holds_most, parts
 from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
-from planner.plan.words import layout_text
+from planner.plan.words import layout_text, layouts_text
 from planner.specs.catalogue import ModelRow
 from planner.strategies import STATIC
 from planner.units import GIB, MIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.fullest import fullest
+from planner.verify.held import allowed_on
 from planner.verify.score import Score
 
 if TYPE_CHECKING:
     from planner.runtime import Bound, Verified
 
-ALLOWED = "the device's memory less context and margin"
+ALLOWED = "chance of running out of memory"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -88,7 +88,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
         what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
-        how = other.layout or f"{other.strategy} with zero: {other.zero}, sync: {other.sync}"
+        how = layouts_text(other) or f"{other.strategy} with zero: {other.zero}, sync: {other.sync}"
         why = f" ({other.because})" if other.because and other.value is not None else ""
         rows.add_row("instead", f"{how}: {what}{why}")
     if plan.uses.dropped:
@@ -103,7 +103,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
 def beyond(plan: Plan) -> str:
     """The job's limit in tokens is taken at its word; what the memory model thinks of it is said all the same."""
     kind = min(kind.kind for kind in plan.ranks)
-    cap = memory_cap(plan.uses.devices[kind], plan.uses.limits)
+    cap = allowed_on(plan, kind)
     more = plan.prediction.peak_memory_gib * GIB > cap
     return f"; by the memory model that is more than {kind} allows ({gib_text(cap)})" if more else ""
 
@@ -112,14 +112,14 @@ def memory_text(plan: Plan) -> str:
     """`67.77 GiB of tensors on the fullest rank, 73.35 GiB allowed (…)`; of several kinds, of the tightest rank."""
     limit, peak = plan.uses.limits.tokens_per_rank, gib_text(plan.prediction.peak_memory_gib * GIB)
     if limit:
-        return f"{peak} of tensors on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
+        return f"{peak} on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
     kinds = {entry.kind for entry in plan.ranks}
     if len(kinds) == 1:
-        cap = memory_cap(plan.uses.devices[min(kinds)], plan.uses.limits)
-        return f"{peak} of tensors on the fullest rank, {gib_text(cap)} allowed ({ALLOWED})"
+        chance = percent(plan.prediction.oom_chance)
+        return f"{peak} on the fullest rank, {gib_text(allowed_on(plan, min(kinds)))} allowed, {chance} {ALLOWED}"
     tightest = fullest(plan)
-    used = f"{gib_text(tightest.peak)} of tensors on rank {tightest.rank}, the tightest ({tightest.kind})"
-    return f"{used}, {gib_text(tightest.cap)} allowed ({ALLOWED})"
+    used = f"{gib_text(tightest.peak)} on rank {tightest.rank}, the tightest ({tightest.kind})"
+    return f"{used}, {gib_text(tightest.cap)} allowed, {percent(plan.prediction.oom_chance)} {ALLOWED}"
 
 
 def gib_text(count_bytes: float) -> str:
@@ -129,7 +129,8 @@ def gib_text(count_bytes: float) -> str:
 
 def rests_on(plan: Plan) -> str:
     """How much of the time is priced by what was measured here."""
-    sources = sorted({costs.source for costs in plan.uses.prices.modules.values()})
+    prices = plan.uses.prices
+    sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
     share = plan.prediction.measured_share
     return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
 
@@ -137,11 +138,6 @@ def rests_on(plan: Plan) -> str:
 def rests_notes(plan: Plan) -> Iterator[str]:
     """What the shares alone would hide: measurements that went unused, and collectives wider than any measured."""
     prices, widest = plan.uses.prices, widest_exchange(plan)
-    if plan.made.strategy in STATIC and not prices.rates:
-        yield (
-            f"a static layout is priced from rates of kernels, and profile {prices.profile} has none: what "
-            "`planner profile` measures of modules prices sequence strategies and plans by hand"
-        )
     most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
     if widest > most:
         yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
@@ -149,8 +145,8 @@ def rests_notes(plan: Plan) -> Iterator[str]:
 
 def widest_exchange(plan: Plan) -> int:
     """Ranks of the largest group that one collective joins: of a layout's dimensions, and of groups of sequences."""
-    meshes = [size for layout in plan.layouts.values() for dim, size in layout.mesh.items() if dim != "pp"]
-    return max([*meshes, *(prod(group.split.values()) for group in plan.groups.values())])
+    dims = [max(layout.tp, layout.cp, layout.dp, layout.replica) for layout in plan.layouts.values()]
+    return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
 
 
 def solved(result: Solved, path: Path) -> RenderableType:

@@ -1,5 +1,6 @@
 """A number with where it comes from and how far off it may be."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.specs.base import Source
@@ -22,3 +23,16 @@ def trust(sources: list[Source]) -> Source:
     """The least trustworthy of several sources: a sum is only as good as its worst part."""
     order: list[Source] = ["measured", "fitted", "published", "analytic"]
     return max(sources, key=order.index, default="measured")
+
+
+def summed(*costs: Cost) -> Cost:
+    """Several costs one after another; their spreads add up as if they erred together."""
+    total = sum(cost.value for cost in costs)
+    spread = sum(cost.value * cost.spread for cost in costs) / total if total else 0.0
+    sources = [cost.source for cost in costs if cost.value > 0]
+    return Cost(total, trust(sources), spread, sum(cost.comm for cost in costs))
+
+
+def slowest(costs: Iterable[Cost]) -> Cost:
+    """Of ranks that wait for each other."""
+    return max(costs, key=lambda cost: cost.value)

@@ -1,34 +1,36 @@
 """What a task costs: the one pricing of solver, verifier and simulator, built from what a plan carries in `uses`.
 
 A task costs what it costs on the kind of its ranks. On ranks of several kinds, which share it equally and wait for each
-other, it costs what it would on the slowest of them.
+other, it costs what it would on the slowest of them. What runs beside an exchange counts: of it only what no compute
+hides is priced, by the same formula as in the closed form (network/replicas.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from planner.costs.comm import Network
-from planner.costs.cost import FREE, Cost
-from planner.costs.exchange import Part, exchange_line, ring_line
-from planner.costs.fsdp import units_line
-from planner.costs.lines import Line, compute_line, summed, weights_line
-from planner.costs.overlapped import by_layers
-from planner.costs.recomputing import Mixed, costs_of_layers, mixed, require_told
-from planner.costs.reduced import blocks_of, copies, exchange_cost
-from planner.costs.static.assumed import complete
-from planner.costs.tensor import of_one_rank, settled_cost, tensor_line
+from planner.costs.by_module import ByModule
+from planner.costs.by_rates import ByRates
+from planner.costs.compute.assumed import complete, spread_of
+from planner.costs.compute.lines import Line
+from planner.costs.compute.machine import Machine, machine_of
+from planner.costs.compute.recomputing import require_told
+from planner.costs.cost import FREE, Cost, slowest, summed
+from planner.costs.memory.offload import Offloading, offloading
+from planner.costs.network.network import among, network_of
+from planner.costs.network.replicas import exposed
+from planner.costs.part import Part, mixed
 from planner.errors import InputError
-from planner.plan.model import Layout, Plan, Prices
-from planner.plan.shares import partners
-from planner.plan.task import Split, Task
-from planner.specs.base import Ranks
+from planner.plan.beside import Beside, Row
+from planner.plan.model import Layout, Plan, Prices, Split
+from planner.plan.task import Task
+from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
 from planner.specs.kinds import entries, entry, kinds
-from planner.specs.model import Module, Vit
-from planner.specs.parameters import parameters
-from planner.specs.profile import ModuleCosts
+from planner.specs.model import Decoder, Module, merged_tokens
+from planner.specs.profile import Device
 from planner.specs.shapes import BYTES
-from planner.units import MS, US
+
+Basis = ByModule | ByRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,203 +41,173 @@ class Pricing:
     layouts: dict[str, Layout]
     cluster: Cluster
     prices: Prices
+    devices: dict[str, Device]
+    bases: dict[tuple[str, str], Basis] = field(default_factory=dict)
     lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # by all of a task that costs look at
 
-    def price(self, task: Task) -> Cost:
+    def among(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
+        """The pricing of these tasks of a step, in which what runs beside each of them is known."""
+        beside = Beside(tasks)
+        return lambda task: self.price(task, beside.of(task))
+
+    def price(self, task: Task, beside: tuple[Row, ...] = ()) -> Cost:
         """Seconds of one task, with source and spread; looked up where one just like it was priced."""
-        once, on_edge = task.micro_batch is None, ">" in task.group
-        key = (task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, once, on_edge)
+        key = (*looked_at(task), tuple(tuple(tuple(map(looked_at, p)) for p in row) for row in beside))
         if key not in self.known:
-            self.known[key] = self.priced(task)
+            self.known[key] = self.priced(task, beside)
         return self.known[key]
 
-    def priced(self, task: Task) -> Cost:
+    def priced(self, task: Task, beside: tuple[Row, ...]) -> Cost:
         if task.phase in ("F", "B", "I", "W"):
             return self.compute(task)
         if task.phase in ("gather", "sync"):
-            return self.sharded(task)
+            return slowest(self.exposed(task, basis, beside) for basis in self.of_ranks(task))
         if task.phase == "update":
-            return self.update(task)
-        if task.phase == "send":
-            return self.transfer(task)
-        return FREE
+            return slowest(basis.update(task) for basis in self.of_ranks(task))
+        return self.transfer(task) if task.phase == "send" else FREE
 
     def compute(self, task: Task) -> Cost:
         """Forward or backward: compute and, inside it, the exchanges of its group. I and W are a backward together."""
         if not task.tokens:
             return FREE
-        ends, forward = task.layers[-1] == self.models[task.module].layers - 1, task.phase == "F"
-        again = self.again(task.module, task.layers)
-        part = Part(task.module, len(task.layers), ends, task.ranks, task.split, forward, again)
+        part = self.part_of(task)
         whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
         kind = max(whole, key=lambda each: whole[each].value)
         if task.phase in ("F", "B"):
             return whole[kind]
-        weights = self.weights(part, kind, task.sizes)
+        weights = self.basis(task.module, kind).weights(part).seconds(task.sizes)
         if task.phase == "W":
             return Cost(weights, "analytic", whole[kind].spread)
         return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
 
-    def weights(self, part: Part, kind: str, sizes: Sequence[int]) -> float:
-        """Seconds of a backward that make gradients of weights; no task is measured that makes only these.
-
-        `layer` makes nothing again where costs of layers that do stand beside it.
-        """
-        layout = self.layouts[part.module]
-        ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
-        costs = self.costs(part.module, kind)
-        again = part.again == (("full", part.layers),) and "full" not in costs.recomputing
-        return weights_line(costs, part.layers, part.ends, ways, again).seconds(sizes)
+    def part_of(self, task: Task) -> Part:
+        """What of its module a pass goes through."""
+        ends, again = (
+            task.layers[-1] == self.models[task.module].layers - 1,
+            mixed(self.layouts[task.module], task.layers),
+        )
+        return Part(task.module, len(task.layers), ends, task.ranks, task.split, task.phase == "F", again)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
         """Items of these sizes through a part of a module, on ranks of one kind."""
         line, source = self.part(part, kind)
-        costs, comm = self.costs(part.module, kind), line.comm(sizes)
-        worked = Cost(line.seconds(sizes) - comm, costs.source, costs.spread)
+        comm, basis = line.comm(sizes), self.basis(part.module, kind)
+        worked = basis.worked(line.seconds(sizes) - comm)
         return summed(worked, Cost(comm, source.source, source.spread, comm))
-
-    def kinds(self, ranks: Ranks) -> tuple[str, ...]:
-        """The kinds of these ranks, each once."""
-        among = kinds(self.cluster)
-        return among if len(among) == 1 else tuple(dict.fromkeys(kind_of(self.cluster, rank) for rank in ranks))
-
-    def costs(self, module: str, kind: str) -> ModuleCosts:
-        """What a module costs on ranks of a kind. Raises InputError when the plan does not say."""
-        found = entry(self.prices.modules, module, kind)
-        if found is None:
-            several = f" on {kind}" if len(kinds(self.cluster)) > 1 else ""
-            message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
-            raise InputError(message, where="uses.prices.modules", fix=fix)
-        return found
-
-    def again(self, module: str, layers: Sequence[int]) -> Mixed:
-        """What these layers make again in backward."""
-        return mixed(self.layouts[module], layers)
-
-    def layer_costs(self, module: str, kind: str, layers: Sequence[int]) -> ModuleCosts:
-        """What a module with only these layers would cost on ranks of a kind."""
-        return costs_of_layers(self.costs(module, kind), self.again(module, layers))
 
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
         """All layers and ends of a module on a group of one kind, one pass; and the source of what it sends."""
         kind, layers = kind_of(self.cluster, ranks[0]), range(self.models[module].layers)
-        return self.part(Part(module, len(layers), True, ranks, split, forward, self.again(module, layers)), kind)
+        again = mixed(self.layouts[module], layers)
+        return self.part(Part(module, len(layers), True, ranks, split, forward, again), kind)
 
     def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
         if (part, kind) not in self.lines:
-            self.lines[part, kind] = self.part_line(part, kind)
+            self.lines[part, kind] = self.basis(part.module, kind).line(part)
         return self.lines[part, kind]
 
-    def part_line(self, part: Part, kind: str) -> tuple[Line, Cost]:
-        """Compute, shared out; then what a group has to exchange for it."""
-        spec, layout = self.models[part.module], self.layouts[part.module]
-        costs = costs_of_layers(self.costs(part.module, kind), part.again)
-        ways = part.split.ulysses * part.split.ring * layout.mesh.get("tp", 1)
-        line = compute_line(costs, part.layers, part.ends, part.forward, ways)
-        line += units_line(costs, layout, part.layers, part.ends, part.forward)
-        network, sources = self.network(part.ranks, kind), []
-        if part.split.ulysses > 1:
-            exchange, source = exchange_line(part, spec, costs, layout.dtype, self.sub_groups(part, kind))
-            line += exchange
-            sources.append(source)
-        if part.split.ring > 1 and costs.cp == 1:
-            attention = compute_line(costs, part.layers, False, part.forward, ways).quad
-            ring, source = ring_line(part, spec, layout.dtype, network, attention)
-            line += ring
-            sources.append(source)
-        if layout.mesh.get("tp", 1) > 1 and of_one_rank(costs):
-            blocks = self.blocks(part.module, part.ranks, kind)
-            around, source = tensor_line(part, spec, layout.dtype, blocks)
-            line += around
-            sources.append(source)
-        if not sources and line.comm_const + line.comm_lin:  # tp's and experts' waits: as sure as the module's costs
-            return line, Cost(0.0, costs.source, costs.spread)
-        return line, summed(*sources) if len(sources) > 1 else sources[0] if sources else FREE
+    def exposed(self, task: Task, basis: Basis, beside: tuple[Row, ...]) -> Cost:
+        """What of an exchange among replicas no compute hides: of a micro-batch's behind the slowest group, of a
+        step's behind the passes of whichever group has least of them.
+        """
+        layout, once = self.layouts[task.module], task.micro_batch is None
+        if layout.zero == 3 and layout.pp > 1 and basis.machine.accounting.keeps_gathered and task.micro_batch:
+            return FREE  # parameters stay gathered, and gradients whole, from the first micro-batch on
+        pick, rows = min if once else max, self.rows_beside(task, basis, beside)
+        hidden = [pick(sum(self.compute(each).value for each in passes) for passes in row) for row in rows]
+        return self.behind(task, basis, hidden or [0.0])
 
-    def sub_groups(self, part: Part, kind: str) -> list[Network]:
-        """Those in which heads are shared out: of ranks with the same part of tp."""
-        layout = self.layouts[part.module]
-        block = blocks_of(part.ranks, layout, ("tp",))[0] if layout.mesh.get("tp", 1) > 1 else part.ranks[:1]
-        alike = [self.network(partners(layout, part.ranks, rank), kind) for rank in block]
-        return [group for network in alike for group in network.parts(part.split.ring)]
+    def behind(self, task: Task, basis: Basis, hidden: Sequence[float]) -> Cost:
+        """What is left of an exchange, once for each of these seconds of compute beside it."""
+        found, told = basis.exchanged(task)
+        once, alone = task.micro_batch is None, 1.0 / len(task.layers)
+        whole = found.gather if task.phase == "gather" else found.reduce + (0.0 if once else found.again)
+        seconds = basis.slower * sum(float(exposed(whole, beside, basis.machine.window, alone)) for beside in hidden)
+        return Cost(seconds, told.source, told.spread, seconds)
 
-    def blocks(self, module: str, ranks: Ranks, kind: str) -> list[Network]:
-        """Those of these ranks that share out matrices."""
-        return [self.network(block, kind) for block in blocks_of(ranks, self.layouts[module], ("tp",))]
+    def left(self, task: Task, beside: float) -> float:
+        """Seconds of an exchange that so many seconds of compute beside it leave."""
+        return max(self.behind(task, basis, [beside]).value for basis in self.of_ranks(task))
 
-    def sharded(self, task: Task) -> Cost:
-        """Collectives over the parameters of the task's layers, unless they are priced with the rest of a step."""
-        of_kinds = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
-        if all(costs.exposed for costs in of_kinds):
-            return self.unhidden(task, of_kinds)
-        if all(costs.sharding == "included" for costs in of_kinds):
-            return FREE
-        return exchange_cost(task, self.models[task.module], self.layouts[task.module], self.collective)
-
-    def unhidden(self, task: Task, of_kinds: Sequence[ModuleCosts]) -> Cost:
-        """What is left of all a step's exchanges: it stands where gradients are reduced."""
+    def rows_beside(self, task: Task, basis: Basis, beside: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Of a step's exchange the last micro-batch, or all where gradients are reduced as they come (ZeRO-2)."""
+        if task.micro_batch is not None:
+            return beside
+        layout = self.layouts[task.module]
+        each = layout.zero == 2 and layout.pp == 1 and not basis.machine.accounting.holds_gradients
         if task.phase == "gather":
-            return FREE
-        each = [(c.exposed.exchange_ms * MS, c) for c in of_kinds if c.exposed]
-        return slowest(Cost(seconds, c.source, c.spread, seconds) for seconds, c in each)
-
-    def collective(self, kind: str, size_bytes: float, calls: int, ranks: Ranks) -> Cost:
-        """By what was measured on the kinds of these ranks."""
-        return slowest(self.network(ranks, each).cost(kind, size_bytes, calls) for each in self.kinds(ranks))
-
-    def network(self, ranks: Ranks, kind: str) -> Network:
-        """What joins these ranks, as it was measured on ranks of a kind."""
-        tables = entries(self.prices.collectives, kind)
-        return Network(ranks, self.cluster, tables, complete(self.prices.rates.get(kind)))
-
-    def update(self, task: Task) -> Cost:
-        """The optimizer's pass over the parameters that a rank updates, behind what tp's ranks settle for it."""
-        module, layout = self.models[task.module], self.layouts[task.module]
-        share = len(task.layers) / module.layers / layout.mesh.get("tp", 1)
-        ways = len(task.ranks) / layout.mesh.get("tp", 1) / copies(layout) if layout.zero else 1
-        updated = parameters(module).total * share / ways
-        each = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
-        seconds = [c.exposed.update_ms * MS if c.exposed else updated * c.update_ns_per_parameter * 1e-9 for c in each]
-        own = slowest(Cost(s, c.source, c.spread) for s, c in zip(seconds, each, strict=True))
-        settled = self.settled(task)
-        return summed(own, settled) if settled.value else own
-
-    def settled(self, task: Task) -> Cost:
-        """What tp's ranks add up before an update."""
-        module, layout = self.models[task.module], self.layouts[task.module]
-        if layout.mesh.get("tp", 1) == 1:
-            return FREE
-        measured = [kind for kind in self.kinds(task.ranks) if of_one_rank(self.costs(task.module, kind))]
-        blocks = [self.blocks(task.module, task.ranks, kind) for kind in measured]
-        return slowest(settled_cost(task.layers, module, layout, each) for each in blocks) if blocks else FREE
+            return beside[:1]
+        return beside if each else beside[-1:]
 
     def transfer(self, task: Task) -> Cost:
         """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""
-        module, layout = self.models[task.module], self.layouts[task.module]
-        of_kinds = [self.costs(task.module, kind) for kind in self.kinds(task.ranks)]
-        if all(costs.exposed for costs in of_kinds) and ">" not in task.group:
-            each = [(c.exposed.send_us_per_token * US * task.tokens, c) for c in of_kinds if c.exposed]
-            return slowest(Cost(seconds, c.source, c.spread, seconds) for seconds, c in each)
-        projected = isinstance(module, Vit) and ">" in task.group  # on an edge: behind the projector
-        per_token = module.out / module.merge**2 if isinstance(module, Vit) and projected else float(module.hidden)
-        size = task.tokens * per_token * BYTES[layout.dtype] / len(task.ranks)
+        size = task.tokens * self.width(task) * BYTES[self.layouts[task.module].dtype] / len(task.ranks)
         near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
-        pair = Ranks(sorted({near, far}))
-        return self.collective("p2p", size, 1, pair)
+        pair = among(self.cluster, Ranks(sorted({near, far})))
+        return slowest(basis.sent(size, pair) for basis in self.of_ranks(task))
+
+    def width(self, task: Task) -> float:
+        """Elements for each of a task's tokens: between stages hidden ones, on an edge an encoder's outputs."""
+        module = self.models[task.module]
+        if isinstance(module, Decoder) or ">" not in task.group:
+            return float(module.hidden)
+        return module.out / merged_tokens(module)
+
+    def kinds(self, ranks: Ranks) -> tuple[str, ...]:
+        """The kinds of these ranks, each once."""
+        among_all = kinds(self.cluster)
+        return among_all if len(among_all) == 1 else tuple(dict.fromkeys(kind_of(self.cluster, rank) for rank in ranks))
+
+    def of_ranks(self, task: Task) -> list[Basis]:
+        return [self.basis(task.module, kind) for kind in self.kinds(task.ranks)]
+
+    def basis(self, module: str, kind: str) -> Basis:
+        """What prices a module on ranks of a kind. Raises InputError when the plan does not say."""
+        if (module, kind) not in self.bases:
+            self.bases[module, kind] = self.new_basis(module, kind)
+        return self.bases[module, kind]
+
+    def new_basis(self, module: str, kind: str) -> Basis:
+        costs, machine = entry(self.prices.modules, module, kind), self.machine(kind)
+        if costs:
+            return ByModule(self.models[module], self.layouts[module], self.cluster, machine, costs)
+        if kind not in self.prices.rates:
+            several = f" on {kind}" if len(kinds(self.cluster)) > 1 else ""
+            message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
+            raise InputError(message, where="uses.prices.modules", fix=fix)
+        spread = spread_of(self.prices.spread, self.prices.rates[kind])
+        return ByRates(self.models[module], self.layouts[module], self.cluster, machine, spread)
+
+    def machine(self, kind: str) -> Machine:
+        """Ranks of a kind, and what was measured of the network between them."""
+        prices = self.prices
+        rates, tables = complete(prices.rates.get(kind)), entries(prices.collectives, kind)
+        made = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
+        return Machine(made.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting)
+
+    def offloading(self, module: str, kind: str, layers: Layers) -> Offloading:
+        """Of activations from ranks of a kind that have these layers."""
+        basis, ends = self.basis(module, kind), layers[-1] == self.models[module].layers - 1
+        held = basis.held(layers, ends, Split(), (1,))
+        return offloading(basis.layer_lines(), held, len(layers), self.devices[kind])
 
 
-def slowest(costs: Iterable[Cost]) -> Cost:
-    return max(costs, key=lambda cost: cost.value)
+def looked_at(task: Task) -> tuple[object, ...]:
+    """All of a task that its price depends on."""
+    once, on_edge = task.micro_batch is None, ">" in task.group
+    return task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, once, on_edge
 
 
 def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError when it does not price all that it lays out, as it does."""
-    pricing = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, by_layers(plan))
+    uses = plan.uses
+    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices)
     fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.kinds(layout.ranks):
-            costs, layers = pricing.costs(module, kind), range(plan.uses.models[module].layers)
-            name = f"{module}@{kind}" if f"{module}@{kind}" in plan.uses.prices.modules else module
-            require_told(costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
+            basis, layers = pricing.basis(module, kind), range(uses.models[module].layers)
+            if isinstance(basis, ByModule):
+                name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
+                require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
     return pricing

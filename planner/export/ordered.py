@@ -18,7 +18,7 @@ def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     """
     (module,) = plan.layouts
     layout = plan.layouts[module]
-    lines = printed(slots, max(1, len(layout.stages) // layout.mesh.get("pp", 1)))
+    lines = printed(slots, max(1, len(layout.stages) // layout.pp))
     steps = [changed(step, order={module: lines}, outcome=None, prediction=None) for step in plan.steps]
     made = Made(by=plan.made.by, strategy=strategy, seed=plan.made.seed, effort=plan.made.effort)
     made = changed(made, batches=plan.made.batches, first_row=plan.made.first_row)

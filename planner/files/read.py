@@ -1,5 +1,6 @@
 """A file as a frozen struct: strict, and every error says `file:line:column`, the path inside, and the fix."""
 
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,12 @@ def read_text(path: str | Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
+
+
+def format_of(path: str | Path) -> str:
+    """What a file says that it is; empty where it does not say it. Raises InputError."""
+    found = re.search(r"^[\"']?format[\"']?:\s*[\"']?([^\s\"']+)", read_text(path), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def parse(text: str, kind: type[T], name: str) -> T:

@@ -114,7 +114,7 @@ def dispatch_over(layout: Layout, groups: Groups, meter: Meter) -> Dispatch:
     if spread_of_experts(layout) == 1:
         return OnStage(stage)
     if layout.dispatch == "all_gather":
-        part = Part(expert_coordinates(layout, rank)["ep"], layout.experts.get("ep", 1))
+        part = Part(expert_coordinates(layout, rank)["ep"], layout.ep)
         return AllGather(stage, ragged(expert_groups_over(layout, ("ep", "etp"))[rank]), part)
     ep, etp = (ragged(expert_groups_over(layout, (dim,))[rank]) for dim in ("ep", "etp"))
     return AllToAll(stage, ep, etp)

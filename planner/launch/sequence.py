@@ -17,7 +17,7 @@ from planner.launch.ring import Ring
 from planner.launch.ulysses import Ulysses
 from planner.models.exchange import WHOLE, Exchange
 from planner.models.pieces import Masking
-from planner.plan.task import Split
+from planner.plan.model import Split
 from planner.specs.dealing import Span, dealt, even_sizes, rows, zigzag
 
 

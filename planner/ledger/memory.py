@@ -1,8 +1,6 @@
 """Predicted beside measured: what a GPU's memory was used for.
 
-A plan has no word for a step's parts as torch counts them, so each is made of what its models say. What stays from step
-to step, and what an update takes: the static accounting. The peak of passes: the simulated curve. What the allocator
-cannot use: a share of the peak, of that accounting. What lies outside of it: what the device has reserved.
+A plan has no word for a step's parts as torch counts them, so each is made of the parts of its memory model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.plan.model import Plan
-from planner.specs.cluster import kind_of
-from planner.units import GIB
-from planner.verify.held import lasting, updating
 from planner.verify.score import Score
 
 if TYPE_CHECKING:
@@ -51,14 +46,12 @@ def predicted(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
     """Each rank in one step, as the plan has it."""
     from planner.runtime import RankMemory
 
-    stays, beside, facts = lasting(plan), updating(plan), plan.uses
-    made = []
-    for rank, passes in enumerate(score.memory.peaks):
-        held = stays(rank)
-        update = held + beside(rank)
-        reserved = max(passes, update) * (1 + facts.prices.accounting.fragmentation)
-        outside = facts.devices[kind_of(facts.cluster, rank)].reserved_gib * GIB
-        made.append(RankMemory(held, passes, update, reserved, outside))
+    made, holding = [], score.holding
+    for rank, peak in enumerate(score.memory.peaks):
+        parts, share = holding.fixed(rank), 1.0 + holding.accounting(rank).fragmentation
+        held = float(parts.weights + parts.optimizer)
+        passes, update = (peak - float(parts.outside)) / share, float(parts.states + parts.update + parts.workspace)
+        made.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside)))
     return tuple(made)
 
 

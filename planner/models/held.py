@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from planner.specs.base import Layers
-from planner.specs.job import Recompute
+from planner.specs.parallelism import Recompute
 
 Over = Literal["tp", "ep", "etp"]  # along which dim of a mesh a parameter is split
 

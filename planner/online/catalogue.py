@@ -6,7 +6,7 @@ whole nodes side by side. Powers of two then begin at multiples of their own siz
 
 from collections.abc import Iterable, Sequence
 
-from planner.costs.sequences import Pool
+from planner.costs.step.sequences import Pool
 from planner.specs.base import Ranks
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from planner.costs.sequences import pools, split
+from planner.costs.step.sequences import pools, split
 from planner.online.batches import Batches
 from planner.online.catalogue import blocks
 from planner.plan.model import Group, Plan, Then, group_name

@@ -5,7 +5,7 @@ micro-batches one after another, so all groups of the step are laid together, ea
 """
 
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import Pool, pools
+from planner.costs.step.sequences import Pool, pools
 from planner.errors import InputError
 from planner.online.catalogue import lay
 from planner.plan.expand import expand

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Table, make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Table, make_table
 from planner.packing.packed import Packed, PackedGroup, ordered, worth
 from planner.packing.places import make_nodes, place
 from planner.packing.polish import polished

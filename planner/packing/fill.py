@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.table import Floats, Ints, Table
+from planner.costs.step.table import Floats, Ints, Table
 from planner.packing.native import LIB, Shapes
 from planner.packing.packed import Packed, PackedGroup
 from planner.packing.places import Nodes

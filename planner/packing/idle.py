@@ -5,7 +5,7 @@ What is free is kept in pieces of a node. Two numbers say at once that a group c
 
 from typing import NamedTuple
 
-from planner.costs.sequences import Pool
+from planner.costs.step.sequences import Pool
 
 
 class Piece(NamedTuple):

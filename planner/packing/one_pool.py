@@ -6,8 +6,8 @@ the same time. A pool is left out where its work in perfect balance takes longer
 
 from dataclasses import replace
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed, PackedGroup, ordered, worth
 from planner.packing.search import search

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from planner.costs.sequences import Sequences
+from planner.costs.step.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Ints
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Ints
 from planner.packing.packed import Packed, PackedGroup
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass
 from math import inf
 
-from planner.costs.table import Floats, Table
+from planner.costs.step.table import Floats, Table
 from planner.packing.places import Nodes, place
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs.table import Floats, Ints, Table
+from planner.costs.step.table import Floats, Ints, Table
 from planner.packing.packed import Packed, PackedGroup
 
 FASTEST = 8  # groups that an exchange is sought with first

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Floats, Table, make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Floats, Table, make_table
 from planner.packing.budget import Budget
 from planner.packing.fill import Filled, fill
 from planner.packing.packed import Packed, makespan, ordered, worth

@@ -9,8 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Table, make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Table, make_table
 from planner.packing.budget import Budget
 from planner.packing.packed import Packed, ordered, worth
 from planner.packing.streams import Rules, Takes, fill_streams, takes_of

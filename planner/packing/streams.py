@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.table import Table
+from planner.costs.step.table import Table
 from planner.packing.idle import Idle
 from planner.packing.packed import Packed, PackedGroup
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.plan.model import Layout, Piece, Plan, assignments
+from planner.plan.mesh import stage_stride
+from planner.plan.model import Layout, Plan, assignments
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
 
@@ -46,7 +47,7 @@ def alike_groups(plan: Plan, number: int) -> Alike:
         group = plan.groups[name]
         if any(held[rank] > 1 for rank in group.ranks):
             continue
-        first = kinds.setdefault((tuple(rows), tuple(group.split.items()), group.share, places.of(group.ranks)), name)
+        first = kinds.setdefault((tuple(rows), group.split_in(layout), group.share, places.of(group.ranks)), name)
         if first != name:
             found.groups[name] = first
             found.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
@@ -56,11 +57,10 @@ def alike_groups(plan: Plan, number: int) -> Alike:
 
 def worked(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
     """Of each group in a step: its micro-batches, with sizes and offloads of the items there."""
-    sizes, found = plan.uses.items[module], dict[str, list[Hashable]]()
+    sizes, layout, found = plan.uses.items[module], plan.layouts[module], dict[str, list[Hashable]]()
     for row, placed in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, placed):
-            offload = tuple(entry.offload if isinstance(entry, Piece) else 0.0 for entry in a.entries)
-            found.setdefault(a.group, []).append((row, tuple(sizes[i] for i in a.items), offload))
+            found.setdefault(a.group, []).append((row, tuple(sizes[i] for i in a.items), a.offload_in(layout)))
     return found
 
 
@@ -71,12 +71,8 @@ class Places:
         self.levels = [level.ranks for level in cluster.levels]
         self.ends = np.cumsum([entry.count for entry in cluster.ranks])
         self.names = np.array([entry.kind for entry in cluster.ranks])
-        after, self.pipeline = 1, layout.mesh.get("pp", 1)
-        for dim in reversed(layout.mesh):
-            if dim == "pp":
-                break
-            after *= layout.mesh[dim]
-        self.layout, self.after = np.array(layout.ranks), after
+        self.pipeline, self.after = layout.pp, stage_stride(layout)
+        self.layout = np.array(layout.ranks)
 
     def of(self, ranks: Ranks) -> Hashable:
         """Of each rank its stage, its kind, and at each level its block, counted from the block of the first."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from planner.plan.mesh import expert_groups_over, expert_state_groups, groups_over, stage_ranks, state_groups
 from planner.plan.model import Layout, Plan, assignments
 from planner.plan.shares import partners
-from planner.plan.task import Split
 from planner.specs.base import Ranks
 from planner.specs.layers import experts_of
 from planner.specs.model import Decoder, Module
@@ -21,9 +20,9 @@ def catalogue(plan: Plan) -> set[Ranks]:
         for states in (*state_groups(layout), *(expert_state_groups(layout) if moe else ())):
             found.update(states.values())
         found.update(groups_over(layout, ("tp",)).values())
-        for dims in EXPERT_GROUPS if layout.experts else ():
+        for dims in EXPERT_GROUPS if layout.ep * layout.etp > 1 else ():
             found.update(expert_groups_over(layout, dims).values())
-        found.update(stage_ranks(layout, stage) for stage in range(layout.mesh.get("pp", 1)))
+        found.update(stage_ranks(layout, stage) for stage in range(layout.pp))
         found.update(tied_ends(plan.uses.models[name], layout))
         found.update(sequence_groups(plan, name, layout))
     return found
@@ -35,8 +34,8 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
     named = {a.group for row in rows for a in assignments(plan, row) if a.module == module}
     for name in plan.groups if plan.then else named:  # steps that are planned while the run lasts may use any
         group = plan.groups[name]
-        ranks, split = set(group.ranks) & set(layout.ranks), Split(**group.split)
-        for stage in range(layout.mesh.get("pp", 1)):
+        ranks, split = set(group.ranks) & set(layout.ranks), group.split_in(layout)
+        for stage in range(layout.pp):
             held = Ranks(sorted(ranks & set(stage_ranks(layout, stage))))
             for together in {partners(layout, held, rank) for rank in held}:
                 yield from map(

@@ -79,7 +79,8 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
     """What is said of the rows that are read is so."""
     rows = (row for step in plan.steps for row in step.micro_batches)
     reading = {a.group for row in rows for a in assignments(plan, row) if a.module == edge.target}
-    rings = sorted(name for name in reading if plan.groups[name].split.get("ring", 1) > 1)
+    layout = plan.layouts[edge.target]
+    rings = sorted(name for name in reading if plan.groups[name].split_in(layout).ring > 1)
     if rings and edge.reshard == "contiguous":
         yield f"group {rings[0]} of `{edge.target}` is a ring, and reads in zig-zag", "reshard: zigzag"
     elif reading and not rings and edge.reshard == "zigzag":

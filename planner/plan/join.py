@@ -53,6 +53,7 @@ def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
         step_seconds=tidy(sum(p.step_seconds for p in predictions)),
         spread=tidy(sum(p.spread * p.step_seconds for p in predictions) / total),
         peak_memory_gib=max(p.peak_memory_gib for p in predictions),
+        oom_chance=max(p.oom_chance for p in predictions),
         breakdown=Breakdown(
             compute=tidy(sum(p.breakdown.compute for p in predictions)),
             exposed_comm=tidy(sum(p.breakdown.exposed_comm for p in predictions)),

@@ -1,5 +1,5 @@
-"""Is this way to spread a module possible? Meshes fill their ranks, stages cover the layers, and what is said of
-experts, of gradients and of recomputation is said of what there is.
+"""Is this way to spread a module possible? Degrees multiply up to its ranks, stages cover the layers, what is said of
+experts, of gradients and of recomputation is said of what there is, and what was fixed is kept.
 """
 
 from collections import Counter
@@ -10,43 +10,46 @@ from planner.plan.meets import reduces
 from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
 from planner.plan.names import Violation
-from planner.specs.base import Layers
+from planner.plan.schedules import CHUNKED, ONE_BY_ONE
+from planner.specs.base import Layers, changed
 from planner.specs.layers import experts_of
 from planner.specs.model import Module
-
-MESH_DIMS, EXPERT_DIMS = ("replica", "dp", "pp", "tp"), ("ep", "etp")
+from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism, said
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:
-    """Meshes fill their ranks; stages cut the layers into consecutive ranges."""
+    """Degrees multiply up to the ranks; stages cut the layers into consecutive ranges; what was fixed is as fixed."""
+    feeding = {edge.source for edge in plan.edges}
     for name, layout in plan.layouts.items():
         where = f"layouts.{name}"
         if any(rank >= plan.size for rank in layout.ranks):
             yield Violation(where, f"rank {layout.ranks[-1]} does not exist, there are {plan.size}", "use lower ranks")
-        for dim in layout.mesh:
-            if dim not in MESH_DIMS:
-                yield Violation(where, f"no dim of a mesh is called `{dim}`", f"one of {', '.join(MESH_DIMS)}")
-        size = prod(layout.mesh.values())
-        if size != len(layout.ranks):
-            yield Violation(
-                where, f"the mesh holds {size} ranks, the layout has {len(layout.ranks)}", "make them equal"
-            )
+        for dim in DIMS:
+            if dim not in layout.mesh and getattr(layout, dim) > 1:
+                message = f"{layout.rank_order} does not say where {dim} is, and {dim} is {getattr(layout, dim)}"
+                yield Violation(f"{where}.rank_order", message, f"name it, as in {RANK_ORDER}")
+        sizes = {dim: getattr(layout, dim) for dim in DIMS}
+        if prod(sizes.values()) != len(layout.ranks):
+            product = " · ".join(f"{dim} {size}" for dim, size in sizes.items() if size > 1) or "dp 1"
+            message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
+            yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
             for laws in (stage_laws, split_of_module_laws, exchange_laws, recompute_laws):
                 yield from laws(layout, plan.uses.models[name], where)
+            yield from fixed_laws(plan, name, layout)
+        if layout.schedule and name in feeding:
+            message = f"the schedule of `{name}` is never asked for: its passes lie in the order of what it feeds"
+            yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")
 
 
 def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Heads are shared out over tp; experts have a mesh of their own over a stage's ranks, which shares them out."""
-    tp = layout.mesh.get("tp", 1)
+    tp = layout.tp
     if module.heads % tp:
         yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
-    moe, ep, etp = experts_of(module), layout.experts.get("ep", 1), layout.experts.get("etp", 1)
-    for dim in layout.experts:
-        if dim not in EXPERT_DIMS:
-            yield Violation(where, f"no dim of the experts is called `{dim}`", f"one of {', '.join(EXPERT_DIMS)}")
+    moe, ep, etp = experts_of(module), layout.ep, layout.etp
     if moe is None and ep * etp > 1:
-        yield Violation(where, "the module has no experts to spread", "leave `experts` out")
+        yield Violation(where, "the module has no experts to spread", "leave ep and etp out")
     elif moe and (moe.experts % ep or moe.ffn % etp):
         message = f"{moe.experts} experts of width {moe.ffn} do not spread over ep = {ep}, etp = {etp}"
         yield Violation(where, message, "an ep that divides the experts, an etp that divides their width")
@@ -56,12 +59,12 @@ def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator
 
 
 def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Chunks of layers for each pipeline rank, as many as for any other; of one rank, a single one."""
-    stages = layout.mesh.get("pp", 1)
-    several = len(layout.stages) > 1 and stages == 1
-    if len(layout.stages) % stages or several or (stages > 1 and not layout.stages):
-        fix = "name one range of layers per stage, or as many for each" if stages > 1 else "name no stages"
-        yield Violation(where, f"{len(layout.stages)} stages for pp = {stages}", fix)
+    """vpp chunks of layers for each of pp ranks; of one rank a single one."""
+    needed = layout.pp * layout.vpp
+    if len(layout.stages) != needed and (layout.stages or needed > 1):
+        chunks = f" and vpp = {layout.vpp}" if layout.vpp > 1 else ""
+        fix = f"name {needed} ranges of layers, or change pp or vpp" if needed > 1 else "name no stages"
+        yield Violation(where, f"{len(layout.stages)} stages for pp = {layout.pp}{chunks}", fix)
     elif layout.stages and [i for stage in layout.stages for i in stage] != list(range(module.layers)):
         yield Violation(
             where, f"the stages do not cover layers 0-{module.layers - 1} in order", "cover each layer once"
@@ -96,3 +99,44 @@ def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Viola
     if twice:
         message = f"layer {min(twice)} is in {named[min(twice)]} of the ranges"
         yield Violation(f"{where}.recompute", message, "let no ranges overlap")
+
+
+def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
+    """What was fixed before solving is what the plan has."""
+    module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
+    for field, value in said(fixed).items():
+        if field == "schedule":
+            yield from fixed_schedule_laws(plan, name, str(value))
+        elif meaning(layout, field, value, module) != meaning(layout, field, getattr(layout, field), module):
+            message = f"{field} is fixed to {text(value)}, and the layout has {text(getattr(layout, field))}"
+            fix = f"{field}: {text(value)}, or another one in uses.fix.layouts.{name}"
+            yield Violation(f"layouts.{name}.{field}", message, fix)
+
+
+def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:
+    """Of each step, whose order may be another than the layout's."""
+    usual, fix = CHUNKED if plan.layouts[name].vpp > 1 else ONE_BY_ONE, f"{fixed}, or another uses.fix.layouts.{name}"
+    for number, step in enumerate(plan.steps):
+        order = plan.order_of(step, name) or usual
+        if order != fixed:
+            where = f"steps[{number}].order.{name}" if name in step.order else f"layouts.{name}.schedule"
+            has = order if isinstance(order, str) else "another, slot by slot"
+            yield Violation(where, f"the schedule is fixed to {fixed}, and the plan has {has}", fix)
+
+
+def meaning(layout: Layout, field: str, value: object, module: Module) -> object:
+    """What a field says of this layout, where the same can be said in several ways."""
+    if field == "rank_order":
+        return [dim for dim in str(value).split("-") if getattr(layout, dim) > 1]
+    if field == "recompute":
+        return [changed(layout, recompute=value).recompute_of(layer) for layer in range(module.layers)]
+    return value
+
+
+def text(value: object) -> str:
+    """As a plan file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {each}" for key, each in value.items()) + "}"
+    return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)

@@ -15,7 +15,7 @@ from planner.plan.expand import expand
 from planner.plan.feeding import feed_laws
 from planner.plan.layout_laws import layout_laws
 from planner.plan.merge import check_waits
-from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
+from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.names import Violation, names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
@@ -31,7 +31,7 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # what follows looks names up
         return found
-    found, spread = [*item_laws(plan), *feed_laws(plan)], Spread(plan)
+    found, spread = [*item_laws(plan), *feed_laws(plan), *share_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -111,6 +111,7 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
         yield from cap_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
+        yield from sharing_laws(plan, a, group)
     placed = tuple((a.module, a.group) for module in plan.layouts for a in row if a.module == module)
     for module, name in placed:
         yield from (Violation(where, *wrong) for wrong in spread.of(module, name))
@@ -121,11 +122,29 @@ def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iter
     """Ulysses exchanges tokens for heads: its degree divides the query heads that tensor parallelism leaves a rank (few
     key/value heads are repeated).
     """
-    tp, degree = layout.mesh.get("tp", 1), group.split.get("ulysses", 1)
+    tp, degree = layout.tp, group.split_in(layout).ulysses
     if module.heads // tp % degree:
         heads = f"the {module.heads // tp} heads of a rank with tp = {tp}" if tp > 1 else f"{module.heads} heads"
         fix = "another degree, a ring, or a smaller tp" if tp > 1 else "another degree, or a ring"
         yield Violation(where, f"{heads} do not spread over {degree} ranks", fix)
+
+
+def sharing_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]:
+    """Where a layout has cp, that is over how many ranks every group of it spreads an item."""
+    layout = plan.layouts[a.module]
+    degree = group.split_in(layout).degree
+    if layout.cp > 1 and degree != layout.cp:
+        message = f"the group's split is over {degree} ranks, and the layout of `{a.module}` has cp {layout.cp}"
+        yield Violation(f"groups.{a.group}.split", message, f"leave it out, or cp: 1 in layouts.{a.module}")
+
+
+def share_laws(plan: Plan) -> Iterator[Violation]:
+    """Groups have all of their devices."""
+    for name, group in plan.groups.items():
+        if group.share < 1:
+            message = f"share {group.share:g} of a device is not priced"
+            why = "nothing says how two groups on it slow each other"
+            yield Violation(f"groups.{name}.share", f"{message}: {why}", "share: 1")
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
@@ -134,22 +153,22 @@ def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Vi
     if cap is None:
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
-    ways = group.degree * layout.mesh.get("tp", 1)
-    sizes, offload = plan.uses.items[a.module], ratios(a)
+    ways = group.split_in(layout).degree * layout.tp
+    sizes, offload = plan.uses.items[a.module], ratios(a, layout)
     tokens = sum(sizes[item] * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items)
     if tokens > cap * ways:
         message = f"group {a.group} holds {ceil(tokens)} tokens, its {ways} ranks may hold {cap * ways}"
         yield Violation(where, message, "move items to another group or micro-batch")
 
 
-def ratios(a: Assignment) -> dict[int, float]:
+def ratios(a: Assignment, layout: Layout) -> dict[int, float]:
     """Of the items that are offloaded, how much of their activations."""
-    return {entry.item: entry.offload for entry in a.entries if isinstance(entry, Piece) and entry.offload}
+    return {item: share for item, share in zip(a.items, a.offload_in(layout), strict=True) if share}
 
 
 def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     """Activations leave only devices with a known way to their host; whether that hides is a matter of prices."""
-    offload = ratios(a)
+    offload = ratios(a, plan.layouts[a.module])
     kinds = sorted({kind_of(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
     for kind in kinds:
         if plan.uses.devices[kind].host_gb_per_s is None:
@@ -160,12 +179,13 @@ def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterato
 def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     """Degrees are those that the plan's bound is for, and those that were fixed."""
     allowed, fixed = plan.uses.degrees, plan.uses.fix.items
-    if allowed and group.degree not in allowed:
-        message = f"group {a.group} has degree {group.degree}, and uses.degrees are {', '.join(map(str, allowed))}"
+    degree = group.split_in(plan.layouts[a.module]).degree
+    if allowed and degree not in allowed:
+        message = f"group {a.group} has degree {degree}, and uses.degrees are {', '.join(map(str, allowed))}"
         yield Violation(where, message, "use one of them, or add it there")
     for item in a.items:
-        if item in fixed and fixed[item].degree != group.degree:
-            message = f"item {item} is fixed to degree {fixed[item].degree}, and group {a.group} has {group.degree}"
+        if item in fixed and fixed[item].degree != degree:
+            message = f"item {item} is fixed to degree {fixed[item].degree}, and group {a.group} has {degree}"
             yield Violation(where, message, "move it to a group of that degree")
 
 

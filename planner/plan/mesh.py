@@ -23,16 +23,18 @@ def groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
 
 def stage_ranks(layout: Layout, stage: int) -> Ranks:
     """Ranks at `stage` of the mesh's `pp` dim; all of them when there is none. First dim slowest."""
-    if "pp" not in layout.mesh:
+    if layout.pp == 1:
         return layout.ranks
-    stride = 1
-    for dim in reversed(layout.mesh):
-        if dim == "pp":
-            break
-        stride *= layout.mesh[dim]
-    ranks, again = layout.ranks, stride * layout.mesh["pp"]
+    stride, ranks = stage_stride(layout), layout.ranks
+    again = stride * layout.pp
     starts = range(stage * stride, len(ranks), again)
     return Ranks(rank for start in starts for rank in ranks[start : start + stride])
+
+
+def stage_stride(layout: Layout) -> int:
+    """Consecutive ranks of one stage: those of all dims that are nearer than `pp`."""
+    dims = layout.rank_order.split("-")
+    return prod(getattr(layout, dim) for dim in dims[: dims.index("pp")]) if "pp" in dims else len(layout.ranks)
 
 
 def own_stage(layout: Layout, rank: int) -> Ranks:
@@ -53,27 +55,26 @@ def expert_coordinates(layout: Layout, rank: int) -> dict[str, int]:
 def expert_groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
     """As `groups_over`, in the mesh of the experts, each stage by itself."""
     found: dict[int, Ranks] = {}
-    for stage in range(layout.mesh.get("pp", 1)):
+    for stage in range(layout.pp):
         found |= blocks(stage_ranks(layout, stage), expert_mesh(layout), dims)
     return found
 
 
 def expert_mesh(layout: Layout) -> dict[str, int]:
-    """Dims of the experts on one stage, `edp` first."""
-    sizes = {dim: layout.experts.get(dim, 1) for dim in (*layout.experts, "ep", "etp")}
-    return {"edp": stage_size(layout) // prod(sizes.values()), **sizes}
+    """Dims of the experts on one stage, slowest first."""
+    return {"edp": stage_size(layout) // (layout.ep * layout.etp), "ep": layout.ep, "etp": layout.etp}
 
 
 def spread_of_experts(layout: Layout) -> int:
     """Ranks that hold the experts of a layer together."""
-    return layout.experts.get("ep", 1) * layout.experts.get("etp", 1)
+    return layout.ep * layout.etp
 
 
 def state_groups(layout: Layout) -> tuple[dict[int, Ranks], dict[int, Ranks]]:
     """Of the states of a layer: rank → who shares them with it, and rank → who has the same of them (by ZeRO-0 all)."""
     if layout.zero == 0:
-        return groups_over(layout, ()), groups_over(layout, ("dp", "replica"))
-    return groups_over(layout, ("dp",)), groups_over(layout, ("replica",))
+        return groups_over(layout, ()), groups_over(layout, ("cp", "dp", "replica"))
+    return groups_over(layout, ("cp", "dp")), groups_over(layout, ("replica",))
 
 
 def expert_state_groups(layout: Layout) -> tuple[dict[int, Ranks], dict[int, Ranks]]:

@@ -7,16 +7,28 @@ file.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from planner.specs.accounting import BUNDLED, Accounting
-from planner.specs.base import Amount, Count, Index, Layers, Name, RankCount, Ranks, Share, Spec
+from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
-from planner.specs.job import Dtype, Fix, Limits, Recompute, Sync, Zero
+from planner.specs.job import Fix, Limits
 from planner.specs.model import Module
+from planner.specs.parallelism import (
+    RANK_ORDER,
+    Dispatch,
+    Dtype,
+    Gradients,
+    Overlapped,
+    Parallelism,
+    Recompute,
+    Schedule,
+    Sync,
+    Zero,
+)
 from planner.specs.profile import Collective, Device, ModuleCosts
 from planner.specs.rates import Rates
 from planner.specs.timing import Timing
@@ -52,6 +64,7 @@ class Prices(Spec):
     rates: dict[str, Rates] = {}  # by kind of rank, where modules' costs follow from them
     timing: Timing = Timing()
     accounting: Accounting = BUNDLED
+    spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
 
 
 class Uses(Spec, kw_only=True):
@@ -90,7 +103,7 @@ class Instead(Spec):
     sync: Sync
     value: Amount | None = None  # seconds; None: there is no such plan
     because: str = ""  # what binds, or why it takes longer
-    layout: str = ""  # where ways differ in how a module is spread: tp 4 · pp 2 · dp 8 · zero 1 · recompute selective
+    layouts: dict[Name, Parallelism] = {}  # where ways differ in how a module is spread; the rest as usual
 
 
 class Breakdown(Spec):
@@ -101,41 +114,63 @@ class Breakdown(Spec):
     idle: Amount
 
 
-class Prediction(Spec):
+class Prediction(Spec, kw_only=True):
     step_seconds: Amount
     spread: Amount  # half-width of the 80 % interval over the value
     peak_memory_gib: Amount
+    oom_chance: Share = 0.0  # of running out of memory, on the rank that most likely does
     breakdown: Breakdown
     measured_share: Share  # of the step, priced by a measurement or by a fit of one
 
 
-class Layout(Spec):
-    """How one module is spread over ranks.
+class Layout(Parallelism, kw_only=True):
+    """How one module is spread over ranks: a parallelism that leaves nothing open, its ranks and its stages.
 
-    `dp` ranks shard states among each other as the ZeRO stage says, and `replica` counts whole copies of these shards
-    (HSDP, arXiv 2304.11277 §3.2.2): gradients are reduce-scattered over dp, then all-reduced over replica.
+    `micro_batch` is of layouts that are the same for all micro-batches; where groups change, they have what steps say.
     """
 
     ranks: Ranks
-    mesh: dict[str, RankCount]  # ordered dims → sizes, slowest first; their product is the number of ranks
-    experts: dict[str, RankCount] = {}  # mesh of the experts over a stage's ranks: ep, etp; the rest are replicas
     stages: tuple[Layers, ...] = ()  # layers of each pipeline stage, or of each chunk; empty: one stage holds all
+    tp: RankCount = 1
+    cp: RankCount = 1
+    ulysses: RankCount = 1
+    pp: RankCount = 1
+    vpp: LayerCount = 1
+    ep: RankCount = 1
+    etp: RankCount = 1
+    dp: RankCount = 1
+    replica: RankCount = 1
+    rank_order: str = RANK_ORDER
+    sequence_parallel: bool = True
     zero: Zero = 0
-    recompute: Recompute | dict[str | Index, Recompute] = "none"  # of all layers; or by ranges of them, others: none
+    recompute: Recompute | dict[str | int, Recompute] = "none"
+    offload: Share = 0.0
+    schedule: Schedule | None = None  # where there are stages; None: 1f1b, or interleaved where ranks have chunks
+    dispatch: Dispatch = "all_to_all"
     dtype: Dtype = "bf16"
-    # bf16: cast once, exchanged by all-to-all, and summed in float32 (MegaScale-MoE, arXiv 2505.11432)
-    gradients: Literal["float32", "bf16"] = "float32"
-    # of tokens to experts: a copy to each; or all tokens to all ranks, which take theirs, and a reduce-scatter behind
-    dispatch: Literal["all_to_all", "all_gather"] = "all_to_all"
+    gradients: Gradients = "float32"
+    micro_batch: Count = 1
+    overlap: tuple[Overlapped, ...] = ()
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        """Dims of the ranks and their sizes, slowest first."""
+        return {dim: getattr(self, dim) for dim in reversed(self.rank_order.split("-"))}
+
+    @property
+    def sharding(self) -> int:
+        """Ranks that share states among each other, as the ZeRO stage says."""
+        return self.dp * self.cp
 
     @property
     def data_ranks(self) -> int:
         """Ranks of one position of pp and tp, each with data of its own: all that share a gradient."""
-        return self.mesh.get("dp", 1) * self.mesh.get("replica", 1)
+        return self.sharding * self.replica
 
-    def recompute_of(self, layer: int) -> Recompute:
-        """What a layer makes again in its backward."""
-        return next(iter(self.recomputes((layer,))))
+    @property
+    def split(self) -> "Split":
+        """How items are split where their group does not say it."""
+        return Split(self.ulysses, self.cp // self.ulysses)
 
     def recomputes(self, layers: Iterable[int]) -> dict[Recompute, int]:
         """How many of these layers make the same again, by what that is, in the order in which they come."""
@@ -144,28 +179,48 @@ class Layout(Spec):
         said = {layer: how for named, how in self.recompute.items() for layer in Layers.from_file(named)}
         return dict(Counter(said.get(layer, "none") for layer in layers))
 
+    def recompute_of(self, layer: int) -> Recompute:
+        """What a layer makes again in its backward."""
+        return next(iter(self.recomputes((layer,))))
 
-class Group(Spec):
-    """Ranks working together on items, how an item is split over them, and the share of each device they hold."""
 
-    ranks: Ranks
-    split: dict[Literal["ulysses", "ring"], RankCount] = {}
-    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+class Split(NamedTuple):
+    """How a group shares out each item: heads within sub-groups of consecutive ranks, tokens around a ring of these."""
+
+    ulysses: int = 1  # ranks in a sub-group
+    ring: int = 1  # sub-groups
 
     @property
     def degree(self) -> int:
         """Over how many ranks an item's tokens are spread."""
-        degree = 1
-        for size in self.split.values():
-            degree *= size
-        return degree
+        return self.ulysses * self.ring
+
+    def blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """The sub-groups."""
+        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
+
+    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Ranks in the same place of each sub-group."""
+        return [ranks[place :: self.ulysses] for place in range(self.ulysses)]
+
+
+class Group(Spec):
+    """Ranks working together on items, and the share of each device they hold."""
+
+    ranks: Ranks
+    split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module has it
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+
+    def split_in(self, layout: Layout) -> Split:
+        """How an item of a module with this layout is split over the ranks."""
+        return Split(**self.split) if self.split else layout.split
 
 
 class Piece(Spec):
     """An item with more to say about it than its number."""
 
     item: Index
-    offload: Share = 0.0  # of its activations, to host memory
+    offload: Share | None = None  # of its activations, to host memory; None: as the layout of the module has it
 
 
 Entry = Index | Piece
@@ -251,6 +306,11 @@ class Plan(Spec, kw_only=True):
         """Ranks in all."""
         return sum(kind.count for kind in self.ranks)
 
+    def order_of(self, step: Step, module: str) -> str | tuple[str, ...] | None:
+        """Of a module's passes: what the step says, else what the layout says; None where neither does."""
+        order = step.order_of(module)
+        return self.layouts[module].schedule if order is None else order
+
 
 class Assignment(NamedTuple):
     """Items of one module that one group works on in one micro-batch."""
@@ -263,6 +323,11 @@ class Assignment(NamedTuple):
     @property
     def items(self) -> tuple[int, ...]:
         return tuple(entry.item if isinstance(entry, Piece) else entry for entry in self.entries)
+
+    def offload_in(self, layout: Layout) -> tuple[float, ...]:
+        """Of each item's activations, the share that goes to host memory, in a module with this layout."""
+        said = (entry.offload if isinstance(entry, Piece) else None for entry in self.entries)
+        return tuple(layout.offload if share is None else share for share in said)
 
 
 def assignments(plan: Plan, row: Row) -> Iterator[Assignment]:

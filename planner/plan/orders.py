@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
-from planner.plan.model import Piece, Plan, Step, assignments
+from planner.plan.model import Plan, Step, assignments
 from planner.plan.names import Violation
 from planner.plan.schedules import FORWARD_ONLY, Slot
 from planner.plan.schedules.explicit import printed
@@ -12,12 +12,13 @@ from planner.plan.work import module_work
 
 
 def order_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
-    """For each module whose order the step gives."""
+    """For each module whose order the step gives, or its layout."""
     feeding = {edge.source for edge in plan.edges}
     for module in plan.layouts:
-        order, place = step.order_of(module), f"{where}.{module}"
+        order, place = plan.order_of(step, module), f"{where}.{module}"
         if order is None or module in feeding:
             continue
+        place = place if module in step.order else f"layouts.{module}.schedule"
         work = module_work(plan, step, module)
         try:
             slots = work.slots(order)
@@ -74,8 +75,8 @@ def cut_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violat
         how = recompute_text(layout)
         message = f"recompute {how} makes activations again in I, and they would be kept for W all the same"
         yield Violation(where, message, "recompute: none, or B in place of I and W")
-    entries = (entry for row in step.micro_batches for a in assignments(plan, row) for entry in a.entries)
-    if any(isinstance(entry, Piece) and entry.offload for entry in entries):
+    placed = (a for row in step.micro_batches for a in assignments(plan, row) if a.module == module)
+    if any(share for a in placed for share in a.offload_in(layout)):
         message = "what is offloaded is brought back while a whole backward lasts, and I is a part of one"
         yield Violation(where, message, "set offload to 0, or write B in place of I and W")
 

@@ -27,7 +27,7 @@ def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
 
 
 def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
-    at, unit, tp = 0, merged_tokens(spec), layout.mesh.get("tp", 1)
+    at, unit, tp = 0, merged_tokens(spec), layout.tp
     spans = tokens_on(spec, layout, task, rank)
     if tp > 1:
         spans = share(spans, tp, coordinates(layout, rank)["tp"], unit)
@@ -44,7 +44,7 @@ def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]
 
 def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:
     """Of a group's ranks on one stage, those that share out its tokens with this one: with the same part of tp."""
-    if layout.mesh.get("tp", 1) == 1:
+    if layout.tp == 1:
         return held
     own = coordinates(layout, rank)["tp"]
     return Ranks(other for other in held if coordinates(layout, other)["tp"] == own)

@@ -1,9 +1,9 @@
 """The task: what runtime and simulator execute. Derived from a plan, never stored."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from planner.plan.model import Split
 from planner.specs.base import Layers, Ranks
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
@@ -22,21 +22,6 @@ STREAMS: dict[Phase, str] = {
 
 
 NOBODY = Ranks()
-
-
-class Split(NamedTuple):
-    """How a group shares out each item: heads within sub-groups of consecutive ranks, tokens around a ring of these."""
-
-    ulysses: int = 1  # ranks in a sub-group
-    ring: int = 1  # sub-groups
-
-    def blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """The sub-groups."""
-        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
-
-    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """Ranks in the same place of each sub-group."""
-        return [ranks[place :: self.ulysses] for place in range(self.ulysses)]
 
 
 @dataclass(frozen=True, slots=True)

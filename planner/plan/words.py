@@ -1,20 +1,64 @@
-"""How a module is laid out, as a person says it."""
+"""How a module is laid out: as a person says it, and as a job would fix it."""
 
-from planner.plan.model import Layout
+from collections.abc import Iterator
 
+from planner.plan.model import Instead, Layout
+from planner.specs.base import Ranks
+from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
 
-def layout_text(layout: Layout) -> str:
-    """`tp 8 · pp 4 · dp 2 · zero 1 · recompute none · bf16`: fastest dim first."""
-    sizes = [*reversed(layout.mesh.items()), *layout.experts.items(), ("zero", layout.zero)]
-    chunks = len(layout.stages) // layout.mesh.get("pp", 1)
-    said = [f"{name} {size}" for name, size in sizes] + ([f"vpp {chunks}"] if chunks > 1 else [])
-    sent = [f"gradients {layout.gradients}"] if layout.gradients != "float32" else []
-    sent += [f"dispatch {layout.dispatch}"] if layout.dispatch != "all_to_all" else []
-    return " · ".join([*said, f"recompute {recompute_text(layout)}", layout.dtype, *sent])
+ALWAYS = ("dp", "zero", "recompute", "micro_batch")  # said of every layout: a job that leaves them out means others
 
 
-def recompute_text(layout: Layout) -> str:
+def decided(layout: Layout) -> Parallelism:
+    """All that a layout decides beside its ranks, as a job's `fix.layouts` takes it."""
+    return Parallelism(**{name: getattr(layout, name) for name in Parallelism.__struct_fields__})
+
+
+def spoken(layout: Layout) -> Parallelism:
+    """The same without what is as usual."""
+    usual = Layout(ranks=layout.ranks)
+    fields = (name for name in Parallelism.__struct_fields__ if name in ALWAYS or differs(layout, usual, name))
+    return Parallelism(**{name: getattr(layout, name) for name in fields})
+
+
+def differs(layout: Layout, usual: Layout, name: str) -> bool:
+    return bool(getattr(layout, name) != getattr(usual, name))
+
+
+def layout_text(layout: Parallelism) -> str:
+    """`tp 8 · pp 4 · dp 2 · zero 1 · recompute none · bf16`: but for dp and these, what is as usual is left out."""
+    names = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica")
+    sizes = [(name, getattr(layout, name)) for name in names]
+    said = [f"{name} {size}" for name, size in sizes if (size or 1) > 1 or (name == "dp" and size)]
+    said += [f"zero {layout.zero}"] if layout.zero is not None else []
+    said += [f"recompute {recompute_text(layout)}"] if layout.recompute is not None else []
+    return " · ".join([*said, *([layout.dtype] if layout.dtype else []), *unusual(layout)])
+
+
+def layouts_text(tried: Instead) -> str:
+    """How another way would spread its modules, where it says so."""
+    return "; ".join(map(layout_text, tried.layouts.values()))
+
+
+def unusual(layout: Parallelism) -> Iterator[str]:
+    """What is said only where it is not as usual."""
+    ordered = [dim for dim in (layout.rank_order or RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
+    if ordered != sorted(ordered, key=DIMS.index):
+        yield f"rank order {'-'.join(ordered)}"
+    if layout.sequence_parallel is False:
+        yield "norms on all of tp"
+    usual = Layout(ranks=Ranks((0,)))
+    for name in ("offload", "gradients", "dispatch", "micro_batch"):
+        if getattr(layout, name) not in (None, getattr(usual, name)):
+            yield f"{name.replace('_', '-')} {getattr(layout, name)}"
+    if layout.schedule not in (None, "1f1b", "interleaved"):
+        yield str(layout.schedule)
+    if layout.overlap:
+        yield f"overlap {', '.join(layout.overlap)}"
+
+
+def recompute_text(layout: Parallelism) -> str:
     """`full`, or `full 0-11, selective 12-15` where layers differ: what is not named recomputes nothing."""
     if not isinstance(layout.recompute, dict):
-        return layout.recompute
+        return layout.recompute or "none"
     return ", ".join(f"{how} {layers}" for layers, how in layout.recompute.items()) or "none"

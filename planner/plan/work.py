@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from planner.plan.meets import meets, reduces
 from planner.plan.mesh import stage_ranks
-from planner.plan.model import Assignment, Group, Layout, Piece, Plan, Step, assignments
-from planner.plan.schedules import CHUNKED, Slot
+from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
+from planner.plan.schedules import CHUNKED, ONE_BY_ONE, Slot
 from planner.plan.schedules.explicit import slots_of
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
@@ -58,12 +58,12 @@ class Work:
     @property
     def pipeline(self) -> int:
         """Ranks that a micro-batch goes through; each has as many of the stages as any other."""
-        return self.layout.mesh.get("pp", 1)
+        return self.layout.pp
 
     def slots(self, order: str | Sequence[str] | None) -> list[list[Slot]]:
-        """Of each pipeline rank, in a step's order, or the usual one where the step does not say. Raises InputError."""
+        """Of each pipeline rank, in a step's order, else in the layout's, else in the usual one. Raises InputError."""
         chunks = len(self.stages) // self.pipeline
-        usual = CHUNKED if chunks > 1 else "1f1b"
+        usual = self.layout.schedule or (CHUNKED if chunks > 1 else ONE_BY_ONE)
         return slots_of(usual if order is None else order, self.pipeline, len(self.rows), chunks)
 
     def chunks(self, rank: int) -> list[Layers]:
@@ -84,24 +84,25 @@ def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()
     rows, met = [], meets(layout, spec)
     for number, row in enumerate(step.micro_batches):
         placed = [(a, plan.groups[a.group]) for a in assignments(plan, row) if a.module == module]
-        cells = [cell(number, *each, plan.uses.items[module]) for each in placed if each[1].ranks[0] not in others]
+        cells = [
+            cell(number, *each, layout, plan.uses.items[module]) for each in placed if each[1].ranks[0] not in others
+        ]
         idle = idle_cells(number, layout, [group.ranks for _, group in placed]) if met else []
         rows.append((*cells, *(c for c in idle if c.ranks[0] not in others)))
     return Work(module, layout, stages, tuple(rows), met, reduces(layout, spec))
 
 
-def cell(row: int, assignment: Assignment, group: Group, sizes: dict[int, int]) -> Cell:
-    items = assignment.items
-    offload = tuple(entry.offload if isinstance(entry, Piece) else 0.0 for entry in assignment.entries)
+def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: dict[int, int]) -> Cell:
+    items, split, offload = assignment.items, group.split_in(layout), assignment.offload_in(layout)
     return Cell(
         row,
         assignment.group,
         group.ranks,
         items,
         tuple(sizes[i] for i in items),
-        group.degree,
+        split.degree,
         group.share,
-        group.split.get("ring", 1),
+        split.ring,
         offload if any(offload) else (),
     )
 

@@ -17,8 +17,8 @@ from planner.profiling.grid import DEPTH
 from planner.profiling.piece import AGAIN
 from planner.profiling.sharded import Stack
 from planner.specs.base import changed
-from planner.specs.job import Recompute
 from planner.specs.model import Module
+from planner.specs.parallelism import Recompute
 
 
 class Kept(NamedTuple):

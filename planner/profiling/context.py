@@ -11,8 +11,8 @@ from pathlib import Path
 import planner
 from planner import files
 from planner.launch.worker import cores
-from planner.specs.job import Dtype
 from planner.specs.model import Module
+from planner.specs.parallelism import Dtype
 
 MEASURED_CODE = ("profiling", "models", "launch")  # packages whose code is in every measurement
 NAMES = {  # what torch calls a GPU → what its shipped profile is called

@@ -7,15 +7,24 @@ round would take too long on such a device, or not fit into half of its memory.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from planner.costs.analytic import analytic_costs
-from planner.costs.lines import compute_line
+from planner.costs.columns import ONE, Columns
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.lines import Line
+from planner.costs.compute.machine import Machine
+from planner.costs.compute.rated import head_line, pass_line
+from planner.costs.memory.footprint import layer_kept
+from planner.costs.network.network import ALONE
+from planner.costs.network.traffic import places
 from planner.errors import InputError
 from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Kind, Piece
-from planner.specs.job import Dtype
+from planner.specs.accounting import BUNDLED
+from planner.specs.layers import kind_counts
 from planner.specs.model import Decoder, Module, Vit
+from planner.specs.parallelism import Dtype, Recompute
 from planner.specs.parameters import parameters
-from planner.specs.profile import Device, ModuleCosts
+from planner.specs.profile import Device
 from planner.specs.shapes import STATE_BYTES
+from planner.specs.timing import Timing
 from planner.units import GB, GIB, KIB, MIB, MS
 
 DEPTH = 2  # layers in the measured stack: enough to see what one costs among others
@@ -60,23 +69,22 @@ def module_pieces(context: str, spec: Module, device: Device, dtype: Dtype, quic
     layers that are spread, whose difference is the same for all batches.
     """
     level = effort(device.kind, quick)
-    costs = analytic_costs(spec, device, dtype, "none")
-    again = {how: analytic_costs(spec, device, dtype, how) for how in AGAIN}
-    batches = affordable(spec, costs, device, dtype, level)
+    expected = Expected(spec, device, dtype)
+    batches = affordable(expected, level)
     totals = sorted({sum(lengths) for lengths in batches})
     host_s = HOST_S[device.kind]
-    yield Piece(context, "kept", (totals[-1],), 0, expected_s=seconds("layer", spec, costs, (totals[-1],)))
+    yield Piece(context, "kept", (totals[-1],), 0, expected_s=expected.seconds("layer", (totals[-1],)))
     for number in range(level.rounds):
         for lengths in batches:
-            yield repeated(context, "layer", lengths, number, host_s + seconds("layer", spec, costs, lengths))
+            yield repeated(context, "layer", lengths, number, host_s + expected.seconds("layer", lengths))
             for how in AGAIN if number % AGAIN_EVERY == 0 else ():
-                yield repeated(context, how, lengths, number, host_s + seconds(how, spec, again[how], lengths))
+                yield repeated(context, how, lengths, number, host_s + expected.seconds(how, lengths))
         for lengths in alone(batches, device) if number % AGAIN_EVERY == 0 else ():
             for kind in SPREAD:
-                of = seconds("ends" if kind.endswith("ends") else "layer", spec, costs, lengths)
+                of = expected.seconds("ends" if kind.endswith("ends") else "layer", lengths)
                 yield repeated(context, kind, lengths, number, 2 * host_s + of)
         for total in totals:
-            yield repeated(context, "ends", (total,), number, host_s + seconds("ends", spec, costs, (total,)))
+            yield repeated(context, "ends", (total,), number, host_s + expected.seconds("ends", (total,)))
         yield Piece(context, "update", (), number, 3, UPDATE_S)
 
 
@@ -106,18 +114,18 @@ def alone(batches: Sequence[tuple[int, ...]], device: Device) -> Sequence[tuple[
     return single[:SPREAD_SIZES] if device.kind == "cpu" else single[-SPREAD_SIZES:]
 
 
-def affordable(spec: Module, costs: ModuleCosts, device: Device, dtype: Dtype, level: Effort) -> list[tuple[int, ...]]:
+def affordable(expected: "Expected", level: Effort) -> list[tuple[int, ...]]:
     """Packed batches by rising size, until a round takes too long or memory ends."""
-    count = parameters(spec)
-    states = (count.layer * DEPTH + count.ends) * STATE_BYTES[dtype]
-    memory = MEMORY_SHARE * device.memory_gib * GIB - states
-    kept = costs.layer.activation_kib_per_token * KIB * DEPTH
+    spec, count = expected.spec, parameters(expected.spec)
+    states = (count.layer * DEPTH + count.ends) * STATE_BYTES[expected.dtype]
+    memory = MEMORY_SHARE * expected.device.memory_gib * GIB - states
+    kept = expected.kept
     chosen: list[tuple[int, ...]] = []
     spent, total, sizes = 0.0, level.tokens[0], 0
     while total <= level.tokens[1]:
         found = mixes(spec, total, level.short)
-        spent += sum(seconds("layer", spec, costs, lengths) for lengths in found)
-        spent += seconds("ends", spec, costs, (total,))
+        spent += sum(expected.seconds("layer", lengths) for lengths in found)
+        spent += expected.seconds("ends", (total,))
         if sizes >= LEAST_POINTS and (spent > level.round_s or total * kept > memory):
             break
         chosen += found
@@ -141,11 +149,38 @@ def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
     return [mix for mix in dict.fromkeys(lengths) if max(mix) <= longest]
 
 
-def seconds(kind: Kind, spec: Module, costs: ModuleCosts, lengths: Sequence[int]) -> float:
-    """What a data sheet expects of one repeat, forward and backward."""
-    layers = 0 if kind == "ends" else DEPTH
-    both = [compute_line(costs, layers, kind == "ends", forward, 1) for forward in (True, False)]
-    return sum(line.seconds(lengths) for line in both)
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a data sheet expects of a few layers on one rank."""
+
+    spec: Module
+    device: Device
+    dtype: Dtype
+
+    def seconds(self, kind: Kind, lengths: Sequence[int]) -> float:
+        """Of one repeat, forward and backward."""
+        return sum(self.line(kind, forward).seconds(lengths) for forward in (True, False))
+
+    def line(self, kind: Kind, forward: bool) -> Line:
+        if kind == "ends":
+            return head_line(self.spec, self.columns, self.machine, forward)
+        again: Recompute = "full" if kind == "full" else "selective" if kind == "selective" else "none"
+        return pass_line(self.spec, self.columns, self.machine, places(self.columns), forward, ((again, DEPTH),))
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(ranks=1, seq=ONE.seq, batch=1, dtype=self.dtype)
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(self.device, complete(None, self.device.kind), ALONE, Timing(), BUNDLED)
+
+    @property
+    def kept(self) -> float:
+        """Bytes of a token's activations."""
+        kinds = kind_counts(self.spec)
+        each = {kind: float(layer_kept(self.spec, kind, self.columns, BUNDLED)[0]) for kind in kinds}
+        return DEPTH * sum(each[kind] * count for kind, count in kinds.items()) / self.spec.layers
 
 
 def repeated(context: str, kind: Kind, sizes: tuple[int, ...], number: int, expected_s: float) -> Piece:

@@ -18,9 +18,9 @@ from planner.profiling.journal import Journal
 from planner.profiling.measure import Collector, OnProgress, measure
 from planner.profiling.piece import Piece
 from planner.specs.base import changed
-from planner.specs.job import Dtype
 from planner.specs.layers import experts_of
 from planner.specs.model import Model, Module, head_dim, kv_heads
+from planner.specs.parallelism import Dtype
 from planner.specs.profile import Collective, Point, Profile, Provenance
 
 

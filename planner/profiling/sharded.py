@@ -19,8 +19,8 @@ from planner.models.build import build
 from planner.models.layer import Layer
 from planner.models.rotary import Rotary
 from planner.specs.base import changed
-from planner.specs.job import Dtype, Recompute
 from planner.specs.model import Module
+from planner.specs.parallelism import Dtype, Recompute
 
 COMPUTED: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 STORED: dict[Dtype, torch.dtype] = {**COMPUTED, "bf16": torch.float32}  # what the optimizer works on

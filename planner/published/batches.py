@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from planner.published.layout import Layout
+from planner.published.layout import Spread
 from planner.published.rows import Row, Unusable
 
 ROUNDING = 0.01  # of what is printed
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     assumed: tuple[str, ...]
 
 
-def batch(row: Row, layout: Layout) -> Batch:
+def batch(row: Row, layout: Spread) -> Batch:
     """Raises Unusable."""
     seq, size = sequence(row), row.count("gbs")
     micro, steps = row.count("mbs"), row.count("grad_accum")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from planner.costs.static.setup import Setup
+from planner.costs.columns import Columns
 from planner.specs.model import Module
 
 
@@ -32,7 +32,7 @@ class Case:
 
     origin: Origin
     module: Module
-    setup: Setup
+    setup: Columns
     device: str  # a file of profiles/devices
     software: str  # a file of profiles/software
     fabric: Fabric

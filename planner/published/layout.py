@@ -1,33 +1,31 @@
 """How a row's ranks are shared out: degrees that multiply up to the ranks there are."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.published.rows import Row, Unusable
 from planner.specs.base import MAX_RANKS
 from planner.specs.model import Decoder
+from planner.specs.parallelism import Parallelism
 
 DEGREES = ("tp", "cp", "pp", "dp")
 ZERO = re.compile(r"\bze?ro[- _]?(?:stage[- _=]*)?([0-3])\b(?!\s*=)|\bzero[- _]?redundancy.{0,20}([1-3])\b")
 Degrees = tuple[int, int, int, int]  # of these
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Degrees of parallelism; `assumed`: columns that the row leaves blank and that matter."""
+class Spread(NamedTuple):
+    """A row's degrees, and the columns that it leaves blank and that matter."""
 
     ranks: int
-    tp: int
-    cp: int
-    pp: int
-    dp: int
-    vpp: int
-    ep: int
-    etp: int
+    said: Parallelism
     assumed: tuple[str, ...]
 
+    def __getattr__(self, name: str) -> int:
+        """A degree: all of them are said."""
+        return getattr(self.said, name) or 1
 
-def layout(row: Row, module: Decoder, software: str) -> Layout:
+
+def spread(row: Row, module: Decoder, software: str) -> Spread:
     """Raises Unusable."""
     ranks = row.count("n_gpus")
     if ranks is None:
@@ -44,7 +42,8 @@ def layout(row: Row, module: Decoder, software: str) -> Layout:
     ep, etp, guessed = experts(row, module, degrees, software)
     if (tp * cp * dp) % (ep * etp):
         raise Unusable("layout does not multiply up", f"ep {ep} x etp {etp} among {tp * cp * dp} ranks of a stage")
-    return Layout(ranks, tp, cp, pp, dp, vpp if pp > 1 else 1, ep, etp, (*assumed, *guessed))
+    said = Parallelism(tp=tp, cp=cp, pp=pp, dp=dp, vpp=vpp if pp > 1 else 1, ep=ep, etp=etp)
+    return Spread(ranks, said, (*assumed, *guessed))
 
 
 def dense(row: Row, ranks: int) -> tuple[Degrees, list[str]]:

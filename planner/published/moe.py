@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from planner.costs.static.setup import Dispatch, Exchange
 from planner.specs.model import Decoder
+from planner.specs.parallelism import Dispatch, Overlapped
 
 # Pieces of matrix products beside pieces of the exchange (torchtitan's async TP, Transformer Engine's userbuffers).
 TP = re.compile(r"async[- _]?(?:tp|tensor)|tp[-_ ]comm[-_ ]overlap|(?:zero/|/)tp overlap|userbuffers")
@@ -20,19 +20,19 @@ LEARNT = re.compile(r"aux(?:iliary)?[-_ ]?loss|dropless")  # the router sends to
 
 
 class Said(NamedTuple):
-    hides: frozenset[Exchange]
+    overlap: frozenset[Overlapped]
     dispatch: Dispatch
     balanced: bool
 
 
 def said(settings: str, module: Decoder) -> Said:
     """`settings`: what the row says in words, in lower case; what is not said is off, and experts are even."""
-    kinds: Mapping[Exchange, re.Pattern[str]] = {"tp": TP, "ep": EP}
-    hides = frozenset[Exchange](kind for kind, words in kinds.items() if on(words, settings))
+    kinds: Mapping[Overlapped, re.Pattern[str]] = {"tp": TP, "ep": EP}
+    overlap = frozenset[Overlapped](kind for kind, words in kinds.items() if on(words, settings))
     forced = any(words.search(settings) for words in (FORCED, PLACED))
     learnt = LEARNT.search(settings) and not forced
     even = module.moe is None or not (learnt or UNEVEN.search(settings))
-    return Said(hides, "nodes" if NODES.search(settings) else "copies", even)
+    return Said(overlap, "node_level" if NODES.search(settings) else "all_to_all", even)
 
 
 def on(words: re.Pattern[str], settings: str) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 
-from planner.costs.static.setup import Precision
+from planner.costs.columns import Precision
 from planner.published.rows import Row, Unusable
 
 # The first that a row's text contains; what is mixed is named by what its matrices are multiplied in.

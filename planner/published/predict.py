@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from planner.costs.columns import Columns
+from planner.costs.compute.assumed import spread_of
+from planner.costs.compute.machine import Machine
 from planner.costs.cost import trust
-from planner.costs.static.assumed import spread_of
-from planner.costs.static.footprint import Footprint, footprint, peak, probability
-from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Setup
+from planner.costs.memory.footprint import Footprint, footprint, peak, probability
 from planner.published.accounting import accounting
 from planner.published.case import Case, Prediction
 from planner.published.machinery import machine
@@ -54,7 +54,7 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     setup, kept = trained(case), software.accounting
     fullest = peak(case.module, setup, kept)
     least = peak(case.module, least_kept(case, setup), kept)
-    chance = probability(least, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
+    chance = probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
     return Prediction(
         seconds=made,
         spread=spread_of(software.spread, profile.rates),
@@ -64,12 +64,12 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     )
 
 
-def least_kept(case: Case, setup: Setup) -> Setup:
+def least_kept(case: Case, setup: Columns) -> Columns:
     """What a run may have kept at the least: where a row does not say what is recomputed or offloaded, whoever ran it
     may have let every layer be made again, and would have before running out of memory. Selective recomputation that
     names no modules says as little: of flash attention there is nothing to make again.
     """
-    vague = setup.again == {"attention"} and not NAMED.search(case.settings)
+    vague = setup.parts == {"attention"} and not NAMED.search(case.settings)
     unsaid = "recompute" in (*case.defaulted, *case.assumed) or vague or OFFLOADED.search(case.settings)
     return replace(setup, full=1.0) if unsaid else setup
 

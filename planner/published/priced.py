@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import files
-from planner.costs.static.machine import Machine
-from planner.costs.static.setup import KINDS, Setup, arrays
-from planner.costs.static.step import step_seconds
+from planner.costs.columns import WORDS, Columns, stacked
+from planner.costs.compute.machine import Machine
+from planner.costs.step.step import step_seconds
 from planner.published.case import Case
 
 Seconds = NDArray[np.float64]
@@ -21,7 +21,7 @@ class Alike:
     """Cases of one module on one machine, as one setup of arrays."""
 
     first: Case
-    setup: Setup
+    setup: Columns
     places: NDArray[np.int64]  # of these cases among all
 
 
@@ -30,15 +30,15 @@ def alike(cases: Sequence[Case]) -> list[Alike]:
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for place, case in enumerate(cases):
         setup = trained(case)
-        kind = tuple(str(getattr(setup, name)) for name in KINDS)
+        kind = tuple(str(getattr(setup, name)) for name in WORDS)
         groups[files.json_text(case.module), case.device, case.software, case.fabric, kind].append(place)
     return [
-        Alike(cases[places[0]], arrays([trained(cases[place]) for place in places]), np.array(places))
+        Alike(cases[places[0]], stacked([trained(cases[place]) for place in places]), np.array(places))
         for places in groups.values()
     ]
 
 
-def trained(case: Case) -> Setup:
+def trained(case: Case) -> Columns:
     """The setup, with what of the model it trains."""
     return replace(case.setup, adapters=case.adapters)
 

@@ -91,7 +91,7 @@ def read_case(row: Row) -> Case:
     fabric = machines.fabric(row, device)
     made, assumed = setup(row, model.module, Machine(device, name, fabric.per_node))
     counting = Counting(known.attention, known.recomputed)
-    figures = measured(row, model.module, made, counting, peak(facts, made.precision))
+    figures = measured(row, model.module, made, counting, peak(facts, made.dtype))
     board = board_bytes(row, facts)
     if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
         raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')} on {device}")

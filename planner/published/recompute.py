@@ -2,10 +2,10 @@
 
 import re
 
-from planner.costs.static.setup import Again
+from planner.costs.columns import Part
 from planner.published.rows import Row, Unusable
 
-Recompute = tuple[float, frozenset[Again]]
+Recompute = tuple[float, frozenset[Part]]
 NOTHING: Recompute = (0.0, frozenset())
 NONE = re.compile(
     r"(no|none|false|off|0|disabled?|without|never|no (ac|recompute|recomputation|checkpointing))\s*([,;(].*)?"
@@ -16,7 +16,7 @@ EVERY = re.compile(r"(?:every|1 in|each)\s*(\d{1,2})|(\d{1,2})(?:nd|rd|th)\b|sel
 SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%|\b(0?\.\d+)\b|\b1/(\d{1,2})\b")
 SAID = re.compile(r"(?:recompute|recomputation|activation[ _-]?(?:ckpt|checkpoint\w*))\s*[=:]\s*([^;,|]*)")
 # Words that name parts of a layer, as Megatron's --recompute-modules and torchtitan's activation_checkpoint do.
-PARTS: tuple[tuple[str, frozenset[Again]], ...] = (
+PARTS: tuple[tuple[str, frozenset[Part]], ...] = (
     (r"core[ _-]?attn|core[ _-]?attention|attention|\battn\b", frozenset({"attention"})),
     (r"layer[ _-]?norm|rms[ _-]?norm|\bnorms?\b|\bln\b", frozenset({"norm"})),
     (
@@ -49,7 +49,7 @@ def recompute(row: Row, software: str, chunk: float) -> Recompute:
         return OPS
     parts = [part for words, part in PARTS if re.search(words, text)]
     if parts:
-        return 0.0, frozenset[Again]().union(*parts)
+        return 0.0, frozenset[Part]().union(*parts)
     if "select" in text:
         return by_software(row, software)
     share = SHARE.search(text)

@@ -3,19 +3,20 @@
 import re
 from typing import NamedTuple
 
-from planner.costs.static.setup import Scheme, Setup
+from planner.costs.columns import Columns
 from planner.published import arguments, moe
 from planner.published.batches import batch
-from planner.published.layout import Layout, layout
+from planner.published.layout import Spread, spread
 from planner.published.precision import precision
 from planner.published.recompute import recompute, stated
 from planner.published.rows import Row, Unusable
-from planner.published.sharding import shard, zero
+from planner.published.sharding import copies, zero
 from planner.specs.model import Decoder
+from planner.specs.parallelism import Schedule
 
-SCHEDULES: tuple[tuple[str, Scheme | None], ...] = (
+SCHEDULES: tuple[tuple[str, Schedule | None], ...] = (
     (r"\bv[- ]?(half|min)\b|dualpipe|bidirectional|chimera|hanayo|seq1f1b|terapipe", None),
-    (r"zero[- ]?bubble|\bzb(?:[- ]?[hv]\d?|b|v)?\b|zbv", "zero_bubble"),
+    (r"zero[- ]?bubble|\bzb(?:[- ]?[hv]\d?|b|v)?\b|zbv", "zb_h1"),
     (r"gpipe|\bafab\b|all forward", "gpipe"),
     (r"interleav", "interleaved"),
 )
@@ -31,19 +32,19 @@ class Machine(NamedTuple):
     per_node: int
 
 
-def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Setup, list[str]]:
+def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Columns, list[str]]:
     """The setup, and the columns that the row leaves blank and that matter. Raises Unusable."""
-    place = layout(row, module, machine.software)
+    place = spread(row, module, machine.software)
     size = batch(row, place)
     stage, unsaid = zero(row, machine.software)
     number, numberless = precision(row, machine.device)
     split, unclear = sequence_parallel(row, place, module, machine.software)
-    full, again = recompute(row, machine.software, module.layers / (place.pp * place.vpp))
+    full, parts = recompute(row, machine.software, module.layers / (place.pp * place.vpp))
     guesses = {"zero_stage": unsaid and place.dp * place.cp > 1, "precision": numberless, "sp": unclear}
     guesses |= {"recompute": not stated(row)}
     words = moe.said(settings(row), module)
     assumed = [*place.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
-    made = Setup(
+    made = Columns(
         ranks=place.ranks,
         seq=size.seq,
         batch=size.batch,
@@ -55,13 +56,13 @@ def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Setup, list[str]
         ep=place.ep,
         etp=place.etp,
         zero=stage,
-        shard=shard(row, stage, place, machine.per_node),
+        replica=copies(row, stage, place, machine.per_node),
         sequence_parallel=split,
         full=full,
-        again=again,
-        precision=number,
-        scheme=scheme(row, place),
-        hides=words.hides,
+        parts=parts,
+        dtype=number,
+        schedule=schedule(row, place),
+        overlap=words.overlap,
         dispatch=words.dispatch,
         balanced=words.balanced,
     )
@@ -73,7 +74,7 @@ def settings(row: Row) -> str:
     return " | ".join(row.text(name) for name in SETTINGS if row.text(name)).lower()
 
 
-def scheme(row: Row, place: Layout) -> Scheme:
+def schedule(row: Row, place: Spread) -> Schedule:
     """The pipeline's schedule. Raises Unusable."""
     text = row.text("other_settings").lower()
     if place.pp == 1:
@@ -86,7 +87,7 @@ def scheme(row: Row, place: Layout) -> Scheme:
     return "interleaved" if place.vpp > 1 else "1f1b"
 
 
-def sequence_parallel(row: Row, place: Layout, module: Decoder, software: str) -> tuple[bool, bool]:
+def sequence_parallel(row: Row, place: Spread, module: Decoder, software: str) -> tuple[bool, bool]:
     """Whether norms are split over tp's ranks too, and whether the row leaves it unsaid. Raises Unusable.
 
     NeMo's and Megatron-Bridge's recipes have it wherever tp > 1, torchtitan always, and experts need it in Megatron;

@@ -3,7 +3,7 @@
 import re
 
 from planner.published import arguments
-from planner.published.layout import Layout, zero_stage
+from planner.published.layout import Spread, zero_stage
 from planner.published.rows import Row, Unusable
 
 # Stages where a row says nothing: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1), InternEvo
@@ -29,20 +29,20 @@ def zero(row: Row, software: str) -> tuple[int, bool]:
     return USUAL.get(software, 0), True
 
 
-def shard(row: Row, stage: int, layout: Layout, per_node: int) -> int:
-    """Replicas that share one copy of what is sharded; 0: all. Raises Unusable where this is no part of them."""
+def copies(row: Row, stage: int, place: Spread, per_node: int) -> int:
+    """How many copies there are of what ZeRO shards. Raises Unusable where shards are no part of the replicas."""
     text = row.text("fsdp").lower()
-    replicas = layout.dp * layout.cp
+    replicas = place.dp * place.cp
     size = 0
     if stage == 3 and re.fullmatch(r"\d{1,7}", text) and int(text) > 1:
         size = int(text)
     elif stage == 3 and re.search(r"hsdp|hybrid", text):
-        size = max(1, per_node // (layout.tp * layout.cp))  # within a node, as PyTorch's HYBRID_SHARD does by default
+        size = max(1, per_node // (place.tp * place.cp))  # within a node, as PyTorch's HYBRID_SHARD does by default
     else:
         match = GROUP.search(row.text("other_settings").lower())
         size = max(0, int(match[1])) if match and stage else 0
     if size >= replicas or not size:
-        return 0
+        return 1
     if replicas % size:
         raise Unusable("layout does not multiply up", f"shards over {size} of {replicas} replicas")
-    return size
+    return replicas // size

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from planner.costs.memory import memory_cap
 from planner.plan.model import Breakdown, Plan
 from planner.report.by_rank import Series, alike_rows, bars
 from planner.report.shown import Shown
 from planner.report.tags import Markup, details, join, table, tag
 from planner.specs.cluster import kind_of
 from planner.units import GIB, duration, percent
-from planner.verify.held import states
+from planner.verify.held import allowed_on
 from planner.verify.score import Score
 
 HEADROOM = 1.08  # of the highest bar or line
@@ -56,11 +55,11 @@ def row(parts: Breakdown, step: float) -> tuple[str, ...]:
 
 def memory_by_rank(plan: Plan, shown: Shown, score: Score) -> Markup:
     """States at the foot, activations at their peak above, against what each device allows."""
-    peaks, base = score.memory.peaks, states(plan)
+    peaks, base = score.memory.peaks, score.holding.always
     held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
     limits = caps(plan)
     series = [
-        Series("weights, gradients, optimizer", "m-states", held),
+        Series("states, buffers and context", "m-states", held),
         Series("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
     ]
     top = max(*peaks, *limits) * HEADROOM or 1.0
@@ -78,7 +77,7 @@ def memory_row(held: float, peak: float, cap: float) -> tuple[str, ...]:
 def caps(plan: Plan) -> list[float]:
     """What the memory model allows each rank, in bytes."""
     kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
-    of_kind = {kind: memory_cap(plan.uses.devices[kind], plan.uses.limits) for kind in dict.fromkeys(kinds)}
+    of_kind = {kind: allowed_on(plan, kind) for kind in dict.fromkeys(kinds)}
     return [of_kind[kind] for kind in kinds]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from planner.errors import InputError
 from planner.plan.model import Instead, Plan
-from planner.plan.words import layout_text
+from planner.plan.words import layout_text, layouts_text
 from planner.report.tags import Content, Markup, join, section, table, tag, together
 from planner.report.words import certificate
 from planner.units import duration, percent
@@ -71,7 +71,7 @@ def instead(plan: Plan) -> Content:
 
 
 def way(other: Instead) -> str:
-    return other.layout or f"{other.strategy} with zero {other.zero}, sync {other.sync}"
+    return layouts_text(other) or f"{other.strategy} with zero {other.zero}, sync {other.sync}"
 
 
 def cost(other: Instead) -> str:

@@ -17,7 +17,7 @@ from torch.distributed.tensor import Shard
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime import rounded
 from planner.runtime.clock import Clock
-from planner.specs.job import Dtype
+from planner.specs.parallelism import Dtype
 
 STORED = {"bf16": torch.float32, "float32": torch.float32, "float64": torch.float64}  # of weights and optimizer
 COMPUTED = {**STORED, "bf16": torch.bfloat16}  # of activations

@@ -6,7 +6,7 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.runtime.training import USUAL, Training
-from planner.specs.job import Dtype
+from planner.specs.parallelism import Dtype
 
 
 @dataclass(frozen=True, slots=True)

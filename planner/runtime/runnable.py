@@ -16,9 +16,9 @@ from planner.runtime.going_on import require_place, require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
-from planner.specs.job import Dtype
 from planner.specs.layers import experts_of
 from planner.specs.model import Decoder
+from planner.specs.parallelism import Dtype
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
@@ -85,18 +85,19 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
-        spec, etp = plan.uses.models[name], layout.experts.get("etp", 1)
+        spec, etp = plan.uses.models[name], layout.etp
         if experts_of(spec) and spec.bias == "all" and spec.hidden % etp:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
-            yield message, f"layouts.{name}.experts", "an etp that divides the hidden size"
-    yield from group_refusals(plan)
-
-
-def group_refusals(plan: Plan) -> Iterator[Refusal]:
-    for name, group in plan.groups.items():
-        if group.share < 1:
-            message = f"the group holds a share of {group.share:g} of its devices"
-            yield message, f"groups.{name}", "give it whole devices"
+            yield message, f"layouts.{name}.etp", "an etp that divides the hidden size"
+        if not layout.sequence_parallel and layout.tp > 1:
+            message = "norms and residuals of all tokens on every rank of tp cannot be run yet"
+            yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
+        if layout.dispatch == "node_level" and layout.ep * layout.etp > 1:
+            message = "one copy of a token to each node with experts of it cannot be run yet"
+            yield message, f"layouts.{name}.dispatch", "dispatch: all_to_all, or all_gather"
+        if layout.overlap:
+            message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
+            yield message, f"layouts.{name}.overlap", "leave `overlap` out"
 
 
 def require_models(plan: Plan, options: RunOptions, name: str) -> None:

@@ -44,7 +44,7 @@ def whole(stage: Stage) -> list[str]:
 
 def ties(spec: Module, layout: Layout) -> bool:
     """Whether two stages have the same table."""
-    return isinstance(spec, Decoder) and spec.tied and layout.mesh.get("pp", 1) > 1
+    return isinstance(spec, Decoder) and spec.tied and layout.pp > 1
 
 
 def ends(layout: Layout, rank: int) -> Ranks:

@@ -30,8 +30,8 @@ from planner.plan.model import Layout
 from planner.runtime import fsdp
 from planner.runtime.clock import Clock
 from planner.specs.base import Layers, Ranks
-from planner.specs.job import Dtype
 from planner.specs.model import Module
+from planner.specs.parallelism import Dtype
 
 META = torch.device("meta")
 
@@ -170,9 +170,9 @@ def held(layout: Layout, layers: Layers, rank: int) -> Held:
     place, experts = coordinates(layout, rank), expert_coordinates(layout, rank)
     return Held(
         layers=layers,
-        tp=Part(place.get("tp", 0), layout.mesh.get("tp", 1)),
-        ep=Part(experts["ep"], layout.experts.get("ep", 1)),
-        etp=Part(experts["etp"], layout.experts.get("etp", 1)),
+        tp=Part(place.get("tp", 0), layout.tp),
+        ep=Part(experts["ep"], layout.ep),
+        etp=Part(experts["etp"], layout.etp),
         recompute={layer: layout.recompute_of(layer) for layer in layers},
     )
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from planner.errors import RunFailed
 from planner.plan.model import Layout, Plan
 from planner.runtime.result import Verified
-from planner.specs.job import Dtype
 from planner.specs.layers import experts_of
+from planner.specs.parallelism import Dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def between_stages(plan: Plan) -> Iterator[Pair]:
     stage to the first, too.
     """
     for layout in plan.layouts.values():
-        stages = layout.mesh.get("pp", 1)
+        stages = layout.pp
         of_stages = [stage_ranks(layout, stage) for stage in range(stages)]
         for group in plan.groups.values():
             held = [sorted(set(group.ranks) & set(ranks)) for ranks in of_stages]
@@ -45,5 +45,5 @@ def between_modules(plan: Plan) -> Iterator[Pair]:
     """In any step: any of the ranks with outputs may have some that any of those with inputs reads."""
     for edge in plan.edges:
         source, target = plan.layouts[edge.source], plan.layouts[edge.target]
-        last = source.mesh.get("pp", 1) - 1
+        last = source.pp - 1
         yield from product(stage_ranks(source, last), stage_ranks(target, 0))

@@ -36,9 +36,11 @@ def memory_use(
     activation_bytes: Callable[[Task], float],
     state_bytes: Callable[[int], float],
     remade_bytes: Callable[[Task], float] = lambda _: 0.0,
+    update_bytes: Callable[[int], float] = lambda _: 0.0,
 ) -> Memory:
     """`activation_bytes`: what a forward leaves on each of its ranks; `state_bytes`: what a rank holds anyway;
-    `remade_bytes`: what a backward holds besides on each of its ranks, to its end.
+    `remade_bytes`: what a backward holds besides on each of its ranks, to its end; `update_bytes`: what a rank holds
+    besides while the optimizer works, which may be less than nothing.
 
     A forward without a backward keeps its activations to the end of the step; in a module without any backward they
     are gone once it has ended.
@@ -57,6 +59,10 @@ def memory_use(
             besides = remade_bytes(by_id[event.id])
             for rank in event.ranks if besides else ():
                 changes[rank] += [(event.start, besides), (event.end, -besides)]
+        elif event.phase == "update":
+            for rank in event.ranks:
+                besides = update_bytes(rank)
+                changes[rank] += [(event.start, besides), (event.end, -besides)] if besides else []
     keys = [(state_bytes(rank), timeline.simulated_for(rank)) for rank in range(timeline.ranks)]
     curves = {(base, of): curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
     return Memory(tuple(curves[key] for key in keys))

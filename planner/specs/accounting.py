@@ -19,6 +19,8 @@ class Accounting(Spec, kw_only=True):
     fp8_weight_bytes: Amount = 4.0  # of a layer's weight under fp8: 2 in bfloat16 (if kept), 1 in fp8, 1 transposed
     keeps_gathered: bool = False  # under a pipeline, what ZeRO-3 gathered stays to the end of the step, gradients too
 
+    holds_gradients: bool = False  # under ZeRO-2 they stay whole, summed on each rank, and are reduced once a step
+
     # Per token.
     flash: bool = True  # attention's matrix never exists; else it does, and the softmax and dropout of it
     dropout: bool = False  # one byte of mask for each element that may be dropped
@@ -31,10 +33,12 @@ class Accounting(Spec, kw_only=True):
     # Of the process.
     workspace_gib: Amount = 0.5  # libraries' workspaces that the framework's allocator holds
     context_gib: Amount = 1.0  # the device's context and kernels, outside of the allocator; assumed
+    buffers: Amount = 1.0  # of communicators, over NCCL's
     fragmentation: Share = 0.05  # what the allocator has reserved and cannot use, over what is allocated; assumed
     spread: Amount = 0.1  # standard deviation of the log of measured over predicted bytes
 
 
-# This package's own runtime: FSDP2 with weights and gradients gathered in bfloat16, and float32 for the update.
-# Its MLP is no single function: gate, activated gate and product are kept.
-BUNDLED = Accounting(gradient_bytes=2.0, fused=False)
+# This package's own runtime: FSDP2 shards float32 weights, which are what the optimizer works on, and computes with
+# copies in bfloat16; its ranks may run unequal numbers of micro-batches, so they reduce gradients at a step's end. Its
+# MLP is no single function: gate, activated gate and product are kept.
+BUNDLED = Accounting(own_master=True, holds_gradients=True, fused=False)

@@ -11,6 +11,7 @@ from planner.specs.cluster import Cluster
 from planner.specs.job import Job
 from planner.specs.lengths import Batch, batches
 from planner.specs.model import Model, Module
+from planner.specs.parallelism import Parallelism, said
 from planner.specs.priced import find_profile
 from planner.specs.profile import Device, Profile
 from planner.specs.rates import Rates
@@ -43,6 +44,15 @@ class Inputs:
     @property
     def spec(self) -> Module:
         return self.model.modules[self.module]
+
+    @property
+    def said(self) -> Parallelism:
+        """All that the job says of how its module is spread: `fix.layouts` of the module, and what only `layout` says.
+
+        Raises ValueError, as `what is wrong | what to do`, where the two cannot be together.
+        """
+        fixed = self.job.fix.layouts.get(self.module, Parallelism())
+        return changed(self.job.layout, **said(fixed))
 
     @property
     def device(self) -> Device:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
-from planner.specs.job import Recompute
+from planner.specs.parallelism import Recompute
 from planner.specs.rates import Rates
 
 
@@ -24,8 +24,6 @@ class Passes(Spec):
     forward: Fit | None = None
     backward: Fit | None = None
     both: Fit | None = None
-    forward_waits: Fit | None = None  # beside compute: what ranks of tp and of experts wait for each other
-    backward_waits: Fit | None = None
     forward_share: Share = 1 / 3  # backward does twice forward's work
     activation_kib_per_token: Amount = 0.0  # kept from forward to backward
     working_kib_per_token: Amount = 0.0  # besides, while one layer's backward makes it again
@@ -34,14 +32,6 @@ class Passes(Spec):
     def __post_init__(self) -> None:
         if (self.both is None) == (self.forward is None) or (self.forward is None) != (self.backward is None):
             raise ValueError("give `forward` and `backward`, or `both` | remove one or add the other")
-
-
-class Exposed(Spec):
-    """Of one layout with equal micro-batches, what its exchanges and its update take where nothing hides them."""
-
-    send_us_per_token: Amount  # to the next pipeline stage
-    exchange_ms: Amount  # gradients and parameters among replicas, once a step, or under ZeRO-3 in each micro-batch
-    update_ms: Amount  # with what else the framework does once a step
 
 
 class Unit(Spec):
@@ -72,10 +62,6 @@ class ModuleCosts(Spec):
     a2a_calls: Index | None = None  # all-to-alls in both passes of all layers; None: from the shape
     sharding: Literal["apart", "included"] = "apart"  # are ZeRO-3's gathers priced apart, or part of the fits?
     tp: RankCount = 1  # ranks of tensor parallelism that one rank's fits are of
-    cp: RankCount = 1  # ranks of a ring over which a sequence is split, whose waits are then part of the fits
-    stage_ms: Amount = 0.0  # of each pass on a pipeline stage, however few its layers
-    exposed: Exposed | None = None  # None: exchanges and update are priced apart, as if nothing hid them
-    by: Literal["module", "rates"] = "module"  # fits of this module, or what its device's rates give for its shape
     measured_at: str = ""  # shape and dtype that was measured
 
 

@@ -1,6 +1,6 @@
 """What a run is told, in one wording: the options that `planner run` and `python -m planner.runtime` share."""
 
-from planner.specs.job import Dtype
+from planner.specs.parallelism import Dtype
 
 DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # in which a run computes: not all that can be planned
 

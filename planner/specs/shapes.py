@@ -6,9 +6,9 @@ Where layers are of several kinds, `kind` asks for one of them; None means the m
 from collections.abc import Callable
 from math import lcm
 
-from planner.specs.job import Dtype, Recompute
 from planner.specs.layers import LayerKind, experts_of, kind_counts, windowed
 from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, latent_of, value_dim
+from planner.specs.parallelism import Dtype, Recompute
 from planner.specs.parameters import CONVOLUTION, active_layer_parameters
 
 BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
@@ -125,3 +125,20 @@ def resident_layers(layers: int, offload: float) -> float:
     The first layer's and the last's stay: nothing is left to compute that would hide their way out, or back.
     """
     return layers - offload * max(0, layers - 2)
+
+
+PASSES = 3.0  # forward, and backward with the gradients of activations and of weights
+
+
+def step_flops(module: Module, sizes: tuple[int, ...]) -> float:
+    """Of a step: both passes over all tokens, attention with its windows."""
+    per_token = module.layers * layer_flops(module)[1] + end_flops(module)
+    windows = {windowed(module, layer): layer for layer in range(module.layers)}
+    counts = {window: 0 for window in windows}
+    for layer in range(module.layers):
+        counts[windowed(module, layer)] += 1
+    attention = 0.0
+    for size in set(sizes):
+        each = sum(count * attention_flops(module, windows[window], size) for window, count in counts.items())
+        attention += sizes.count(size) * each
+    return PASSES * (per_token * sum(sizes) + attention)

@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import planner
 from planner import files
 from planner.costs.prices import price_table
-from planner.costs.sequences import Sequences, split
-from planner.costs.static.setup import Setup
+from planner.costs.step.sequences import Sequences, split
 from planner.packing.packed import PackedGroup
 from planner.plan.model import (
     Breakdown,
@@ -29,7 +29,9 @@ from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.model import Module
+from planner.specs.parallelism import said
 
+STATES = ("zero", "recompute", "dtype", "gradients")  # what a job says of layouts whose groups change
 UNKNOWN = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
 UNPRICED = Prediction(
     step_seconds=0.0,
@@ -50,21 +52,14 @@ def no_static_layout(inputs: Inputs, name: str) -> str | None:
 
 def data_parallel(inputs: Inputs) -> dict[str, Layout]:
     """The workload's module over all ranks, its states kept as the job wishes."""
-    wish, size = inputs.job.layout, inputs.cluster.size
-    layout = Layout(
-        ranks=Ranks(range(size)),
-        mesh={"dp": size},
-        zero=wish.zero_used,
-        recompute=wish.recompute_used,
-        dtype=wish.dtype,
-    )
+    size = inputs.cluster.size
+    states: dict[str, Any] = {name: value for name, value in said(inputs.job.layout).items() if name in STATES}
+    layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
     return {inputs.module: layout}
 
 
-def uses(
-    inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...], setups: dict[str, Setup] | None = None
-) -> Uses:
-    """Everything the plan needs to be read, priced and built by itself. `setups`: of layouts that are static."""
+def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
+    """Everything the plan needs to be read, priced and built by itself."""
     sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
     return Uses(
         models={name: inputs.model.modules[name] for name in layouts},
@@ -75,7 +70,7 @@ def uses(
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
-        prices=price_table(inputs, layouts, setups),
+        prices=price_table(inputs, layouts),
         sources={role: source(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
 

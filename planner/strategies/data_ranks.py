@@ -14,7 +14,7 @@ bound it by how many micro-batches ranks can run (verify/streams.py).
 from dataclasses import replace
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, allowed_degrees, pools, sequences
+from planner.costs.step.sequences import Sequences, allowed_degrees, pools, sequences
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.packed import Packed
 from planner.packing.search import search
@@ -29,7 +29,7 @@ SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of m
 
 def supports(inputs: Inputs) -> str | None:
     """Ranks that meet once a step, and no layout that is fixed for all micro-batches."""
-    if inputs.job.sync != "step" or inputs.job.layout.zero_used == 3:
+    if inputs.job.sync != "step" or inputs.job.zero == 3:
         return "data_ranks lets ranks meet once a step: it needs sync: step, and zero: 0, 1 or 2"
     return no_static_layout(inputs, "data_ranks")
 
@@ -38,7 +38,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best assignment found for one batch. Raises Infeasible, naming what binds."""
     layouts = data_parallel(inputs)
     used = uses(inputs, layouts, degrees(inputs))
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     (batch,) = inputs.batches
     problem = sequences(pricing, inputs.module, used, batch.items, "step")
     packed, fills = pack(problem, inputs.effort)

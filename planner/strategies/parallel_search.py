@@ -5,8 +5,8 @@ a micro-batch, all dividing what they split; dp is what is left. Every such layo
 
     T = m·t_slowest + (Σ_stages t − t_slowest)/vpp + sends + unhidden exchange + update + overhead
 
-(costs/static/step.py) and kept if the memory model gives it a chance of at most 10 % to run out of memory
-(costs/static/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
+(costs/step/step.py) and kept if the memory model gives it a chance to run out of memory that the job allows
+(costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
 micro-batch that has least to do. The bound is of the busiest rank, given who does what: it proves nothing about other
 layouts, of which the plan names the next best.
 
@@ -44,7 +44,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming what binds."""
     inputs = settled(inputs)
     problem, fixed = problem_of(inputs), fixed_of(inputs)
-    found = space(problem.trained, problem.machine.wires.per_node, fixed)
+    found = space(problem.trained, problem.machine.network.per_node, fixed)
     if not len(found["tp"]):
         raise nothing_fits(problem, found, None, fixed)
     screened = timed(problem, found)
@@ -55,7 +55,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     refused: list[Infeasible] = []
     for number, best in enumerate(tried):
         try:
-            return changed(scored(best.plan, work), instead=instead(problem, tried[number:], found, screened))
+            return changed(
+                scored(best.plan, work), instead=instead(inputs.module, problem, tried[number:], found, screened)
+            )
         except Infeasible as error:  # where micro-batches pile up, a plan holds more than the closed form counts
             refused.append(error)
     raise refused[0]

@@ -31,9 +31,10 @@ from planner.plan.legal import violations
 from planner.plan.model import Instead, Layout, Plan
 from planner.plan.schedules import Slot, schedule
 from planner.plan.schedules.explicit import printed
+from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import StaticLayout
+from planner.specs.parallelism import Parallelism
 from planner.strategies.static.screen import settled
 from planner.units import percent
 from planner.verify.pipelined import Replica, parts, pipelines
@@ -48,7 +49,7 @@ def supports(inputs: Inputs) -> str | None:
     """A pipeline whose ranks have one chunk of layers each."""
     if len(inputs.model.modules) > 1:
         return "pipeline_order orders the stages of one module, and the model has several"
-    fixed = inputs.job.fix.layouts.get(inputs.module, StaticLayout())
+    fixed = inputs.job.fix.layouts.get(inputs.module, Parallelism())
     if (fixed.pp or 1) < 2:
         return f"pipeline_order orders the stages of a pipeline: it needs fix.layouts.{inputs.module}.pp of 2 or more"
     if (fixed.vpp or 1) > 1:
@@ -61,7 +62,7 @@ def supports(inputs: Inputs) -> str | None:
 def before(inputs: Inputs) -> Inputs:
     """The job as the strategy before this one should see it: one chunk a rank."""
     fix = inputs.job.fix
-    fixed = fix.layouts.get(inputs.module, StaticLayout())
+    fixed = fix.layouts.get(inputs.module, Parallelism())
     layouts = {**fix.layouts, inputs.module: changed(fixed, vpp=1)}
     return replace(inputs, job=changed(inputs.job, fix=changed(fix, layouts=layouts)))
 
@@ -74,11 +75,11 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     base = changed(base, uses=changed(base.uses, fix=settled(inputs).job.fix))
     pricing = pricing_of(base)
     replicas = pipelines(base, pricing, expand(base, 0, alike_groups(base, 0).ranks))
-    if not replicas or layout.mesh.get("pp", 1) < 2:
+    if not replicas or layout.pp < 2:
         raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
     problem = slowest(replicas, len(base.steps[0].micro_batches))
     made = search_sequences(problem, "step", inputs.effort, known(problem), inputs.seed)
-    own = str(base.steps[0].order.get(module, "1f1b"))
+    own = str(layout.schedule or "1f1b")
     names = dict.fromkeys((own, *(name for name in HAND_MADE if parts(base) or not name.startswith("zb"))))
     tried = {name: attempt(base, module, named(name, problem), made.effort) for name in names}
     order = written(made.found.order, parts(base))
@@ -165,7 +166,13 @@ def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) 
 
 def otherwise(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
     """What another order of the same passes gives."""
-    said = Instead(strategy="pipeline_order", zero=layout.zero, sync=best.steps[0].sync, layout=f"order {name}")
+    ordered = changed(spoken(layout), schedule=name)
+    said = Instead(
+        strategy="pipeline_order",
+        zero=layout.zero,
+        sync=best.steps[0].sync,
+        layouts={next(iter(best.layouts)): ordered},
+    )
     if isinstance(tried, Infeasible):
         return changed(said, because=tried.message)
     slower = tried.outcome.value / best.outcome.value - 1

@@ -11,7 +11,7 @@ kinds, a group lies within one, and each kind alone is a candidate too (packing/
 """
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, allowed_degrees, pools, sequences
+from planner.costs.step.sequences import Sequences, allowed_degrees, pools, sequences
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.one_pool import best_of_each_pool
 from planner.packing.packed import Packed, ordered, worth
@@ -28,7 +28,7 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 def supports(inputs: Inputs) -> str | None:
     """Ranks that meet in every micro-batch, and no layout that is fixed for all of them."""
-    if inputs.job.sync != "micro_batch" or inputs.job.layout.zero_used != 3:
+    if inputs.job.sync != "micro_batch" or inputs.job.zero != 3:
         return "sequence_groups lets all ranks meet in every micro-batch: it needs sync: micro_batch and zero: 3"
     return no_static_layout(inputs, "sequence_groups")
 
@@ -38,7 +38,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     layouts = data_parallel(inputs)
     widest = max(pool.ranks for pool in pools(inputs.cluster, layouts[inputs.module].ranks))
     used = uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     (batch,) = inputs.batches
     problem = sequences(pricing, inputs.module, used, batch.items)
     packed, effort = pack(problem, inputs.effort)
@@ -49,6 +49,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:
     """Construct, improve, prove: one step's packing, and the work it took."""
+    problem = problem.as_packed
     packed, fills = search(problem, best_balanced(problem) or one_by_one(problem), effort)
     packed, more = best_of_each_pool(problem, packed, effort)
     work = f"{fills + more} fills"

@@ -8,6 +8,7 @@ streams   How many micro-batches each rank can run, where ranks meet once a step
 coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
 order     What every order of a pipeline's passes has to wait for, in whatever sequence (orders/anyhow.py).
+exchange  The same of micro-batches whose gathers and reductions outlast their compute (costs/step/sequences.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
 
@@ -20,8 +21,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences, bound_by_exchange, sequences
+from planner.costs.step.table import make_table
 from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
@@ -31,7 +32,7 @@ from planner.verify.exact import prove, small_enough
 from planner.verify.pipelined import order_seconds
 from planner.verify.streams import stream_seconds
 
-OVER_PLANS = frozenset({"area", "longest", "coupled", "streams", "exact"})
+OVER_PLANS = frozenset({"area", "longest", "coupled", "streams", "exact", "exchange"})
 OF_SAME_WORK = frozenset({"order", "busiest_rank"})  # who does what in which stage is taken as it is
 
 
@@ -78,7 +79,10 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
         return busiest_rank(tasks, timeline)
     if step.sync == "step":
         return Bound(stream_seconds(problem, value, effort), "streams")
-    return max(lower_bound(problem, value, effort), exact(problem, value), key=lambda bound: bound.seconds)
+    found = [lower_bound(problem, value, effort), exact(problem, value)]
+    other = bound_by_exchange(pricing, module, problem)
+    found += [lower_bound(other, value, effort)._replace(by="exchange")] if other else []
+    return max(found, key=lambda bound: bound.seconds)
 
 
 def ordered(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> Bound:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Table
 
 MICRO_BATCHES = 8  # numbers of them that are told apart, from the fewest that hold the tokens
 

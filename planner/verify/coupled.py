@@ -20,8 +20,8 @@ from itertools import count
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Table, make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Table, make_table
 from planner.verify.cases import Case, Held, Row, left, room, roots, split
 from planner.verify.dual import Floats, Fluid, Place, fluid_seconds
 

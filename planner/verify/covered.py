@@ -7,10 +7,10 @@ only the busiest of its ranks bounds it.
 
 from collections.abc import Sequence
 
-from planner.costs.sequences import Sequences, pools, split
-from planner.plan.model import Plan, Step, assignments
+from planner.costs.step.sequences import Sequences, pools, split
+from planner.plan.model import Plan, Split, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
-from planner.plan.task import Split, Task
+from planner.plan.task import Task
 
 
 def usual_groups(plan: Plan, number: int) -> bool:
@@ -21,15 +21,16 @@ def usual_groups(plan: Plan, number: int) -> bool:
     for named, layers in used:
         group = plan.groups[named]
         within = any(pool.first <= min(group.ranks) and max(group.ranks) < pool.first + pool.ranks for pool in found)
-        whole = layers is None and group.share == 1 and len(group.ranks) == group.degree
-        if not (within and whole and Split(**group.split) == Split(**split(plan.uses.models[name], group.degree))):
+        parts = group.split_in(layout)
+        whole = layers is None and group.share == 1 and len(group.ranks) == parts.degree
+        if not (within and whole and parts == Split(**split(plan.uses.models[name], parts.degree))):
             return False
     return True
 
 
 def usual_order(step: Step, module: str) -> bool:
     """Whether micro-batches are trained, and one after the other where ranks meet in each."""
-    order = step.order_of(module)
+    order = plan.order_of(step, module)
     return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)
 
 

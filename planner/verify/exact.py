@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
 

@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-from planner.costs.memory import memory_cap
 from planner.costs.pricing import pricing_of
 from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
 from planner.plan.model import Plan
-from planner.simulate import memory_use, simulate
-from planner.specs.cluster import kind_of
-from planner.verify.held import activations, remade, states
+from planner.simulate import simulate
+from planner.verify.held import Holding
 
 
 class Fullest(NamedTuple):
@@ -28,13 +26,10 @@ def fullest(plan: Plan) -> Fullest:
 
 def of_step(plan: Plan, number: int) -> Fullest:
     pricing, others = pricing_of(plan), alike_groups(plan, number)
-    tasks = expand(plan, number, others.ranks)
-    timeline = simulate(tasks, pricing.price, plan.size, others)
-    held, besides = activations(plan, pricing), remade(plan, pricing)
-    peaks = memory_use(timeline, tasks, held, states(plan), besides).peaks
-    kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
-    caps = {kind: memory_cap(plan.uses.devices[kind], plan.uses.limits) for kind in kinds}
-    return max((Fullest(rank, kinds[rank], peak, caps[kinds[rank]]) for rank, peak in enumerate(peaks)), key=share)
+    tasks, holding = expand(plan, number, others.ranks), Holding(plan, pricing)
+    timeline = simulate(tasks, pricing.among(tasks), plan.size, others)
+    peaks = holding.over(timeline, tasks).peaks
+    return max((Fullest(r, holding.kind(r), peak, holding.allowed(r)) for r, peak in enumerate(peaks)), key=share)
 
 
 def share(rank: Fullest) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.costs.offload import Offloading, offloading
+from planner.costs.memory.offload import Offloading
 from planner.costs.pricing import Pricing
 from planner.errors import InputError
 from planner.plan.model import Plan
@@ -29,5 +29,4 @@ def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
     """From the ranks of a task; where they differ, by the slowest way to a host."""
     devices = plan.uses.devices
     kind = min(pricing.kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
-    ends = task.layers[-1] == plan.uses.models[task.module].layers - 1
-    return offloading(pricing.layer_costs(task.module, kind, task.layers), devices[kind], len(task.layers), ends)
+    return pricing.offloading(task.module, kind, task.layers)

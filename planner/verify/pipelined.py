@@ -15,7 +15,7 @@ from planner.orders.problem import Rows
 from planner.plan.model import Plan
 from planner.plan.schedules.held import FOR_WEIGHTS
 from planner.plan.task import Phase, Task
-from planner.verify.held import activations, cap_of, remade, stage_states
+from planner.verify.held import Holding
 
 Forwards = list[dict[int, Task]]  # of each stage, by micro-batch, in their numbers' sequence
 LOOKED_AT = 8  # replicas
@@ -66,7 +66,8 @@ def replicas_of(
     """`counted`: of what a stage's backwards make again. Some backward starts where forwards have left most, so each
     order leaves room for the least of them (min), and one that leaves room for the most of them fits (max).
     """
-    once = [(set(task.ranks), pricing.price(task).value) for task in tasks if task.micro_batch is None]
+    price = pricing.among(tasks)
+    once = [(set(task.ranks), price(task).value) for task in tasks if task.micro_batch is None]
     return [Replica(tuple(each.forwards[0]), pipeline(plan, pricing, each, once, counted)) for each in passes]
 
 
@@ -78,7 +79,7 @@ def work(pricing: Pricing, passes: Passes) -> float:
 def ordinary(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
     """Whether it is one module's, a chunk of layers on each rank, and groups have ranks of their own."""
     layout, *others = plan.layouts.values()
-    if others or not layout.stages or len(layout.stages) != layout.mesh.get("pp", 1):
+    if others or not layout.stages or len(layout.stages) != layout.pp:
         return False
     return simple(tasks, passes)
 
@@ -112,13 +113,12 @@ def pipeline(
     plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: OneOf
 ) -> Pipeline:
     """One group's, at the plan's prices. `once`: ranks and seconds of what follows the last passes."""
-    parted, forwards, left = parts(plan), passes.forwards, activations(plan, pricing)
-    besides = remade(plan, pricing)
+    parted, forwards, holding = parts(plan), passes.forwards, Holding(plan, pricing)
 
     def seconds(phase: Phase) -> Rows:
         return tuple(tuple(pricing.price(as_phase(task, phase)).value for task in row.values()) for row in forwards)
 
-    held = tuple(tuple(left(task) for task in row.values()) for row in forwards)
+    held = tuple(tuple(holding.forward(task) for task in row.values()) for row in forwards)
     ranks = [next(iter(row.values())).ranks for row in forwards]
     return Pipeline(
         forward=seconds("F"),
@@ -128,7 +128,7 @@ def pipeline(
         back=sent(pricing, passes, "B"),
         held=held,
         kept=tuple(tuple(each * FOR_WEIGHTS if parted else 0.0 for each in row) for row in held),
-        cap=tuple(room(plan, stage, row) - counted(map(besides, row.values())) for stage, row in enumerate(forwards)),
+        cap=tuple(room(holding, row) - counted(map(holding.besides, row.values())) for row in forwards),
         after=tuple(sum(took for whose, took in once if not whose.isdisjoint(each)) for each in ranks),
     )
 
@@ -143,12 +143,11 @@ def as_phase(task: Task, phase: Phase) -> Task:
     return task if phase == "F" else replace(task, phase=phase)
 
 
-def room(plan: Plan, stage: int, row: dict[int, Task]) -> float:
+def room(holding: Holding, row: dict[int, Task]) -> float:
     """Bytes for activations on each of a stage's ranks. The job's own limit in tokens replaces the count."""
-    task = next(iter(row.values()))
-    if plan.uses.limits.tokens_per_rank is not None:
+    if holding.plan.uses.limits.tokens_per_rank is not None:
         return inf
-    return min(cap_of(plan, rank) for rank in task.ranks) - stage_states(plan, task.module, stage)
+    return min(holding.allowed(rank) - holding.always(rank) for rank in next(iter(row.values())).ranks)
 
 
 def sent(pricing: Pricing, passes: Passes, of: Phase) -> Rows:

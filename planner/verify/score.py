@@ -10,12 +10,12 @@ from planner.plan.expand import expand
 from planner.plan.join import tidy
 from planner.plan.model import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.simulate import Memory, Timeline, memory_use, simulate
+from planner.simulate import Memory, Timeline, simulate
 from planner.specs.base import changed
 from planner.specs.overlap import AS_PRICED, Overlap
-from planner.units import GIB
+from planner.units import GIB, percent
 from planner.verify.bounds import Bound, step_bound
-from planner.verify.held import activations, cap_of, exceeds, remade, states
+from planner.verify.held import Holding, exceeds
 from planner.verify.offloaded import require_hidden
 
 CLOSED = 1e-9  # a gap below this is none
@@ -28,7 +28,19 @@ class Score:
     tasks: tuple[Task, ...]  # of all groups, or of very many one of each kind (`timeline.like`)
     timeline: Timeline
     memory: Memory
+    holding: Holding
     bound: Bound
+
+    @property
+    def fullest(self) -> int:
+        """The rank that most likely runs out of memory; the first of these."""
+        peaks, holding = self.memory.peaks, self.holding
+        return max(range(len(peaks)), key=lambda rank: (holding.chance(rank, peaks[rank]), peaks[rank], -rank))
+
+    @property
+    def chance(self) -> float:
+        """Of running out of memory, on that rank."""
+        return self.holding.chance(self.fullest, self.memory.peaks[self.fullest])
 
     @property
     def value(self) -> float:
@@ -37,14 +49,17 @@ class Score:
 
 def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     """Expand, price, simulate and bound one step; `overlap`: which exchanges run beside compute, if not as priced."""
-    plan = overlapped(plan, number, overlap)
+    plan = overlapped(plan, overlap)
     pricing = pricing_of(plan)
     others = alike_groups(plan, number) if plan.size > WHOLE else NONE
     tasks = expand(plan, number, others.ranks)
     require_hidden(plan, number, pricing, tasks)
-    timeline = simulate(tasks, pricing.price, plan.size, others, overlap.holding)
-    memory = memory_use(timeline, tasks, activations(plan, pricing), states(plan), remade(plan, pricing))
-    return Score(tasks, timeline, memory, step_bound(plan, number, pricing, tasks, timeline))
+    timeline, holding = (
+        simulate(tasks, pricing.among(tasks), plan.size, others, overlap.holding),
+        Holding(plan, pricing),
+    )
+    memory = holding.over(timeline, tasks)
+    return Score(tasks, timeline, memory, holding, step_bound(plan, number, pricing, tasks, timeline))
 
 
 def outcome(s: Score, effort: str) -> Outcome:
@@ -68,6 +83,7 @@ def prediction(s: Score) -> Prediction:
         step_seconds=tidy(s.value),
         spread=tidy(s.timeline.spread),
         peak_memory_gib=tidy(max(s.memory.peaks) / GIB),
+        oom_chance=tidy(s.chance),
         breakdown=Breakdown(compute=tidy(parts.compute), exposed_comm=tidy(parts.exposed_comm), idle=tidy(parts.idle)),
         measured_share=tidy(s.timeline.measured_share),
     )
@@ -85,10 +101,11 @@ def require_memory(plan: Plan, s: Score) -> None:
     if plan.uses.limits.tokens_per_rank is not None:
         return
     for rank, peak in enumerate(s.memory.peaks):
-        cap = cap_of(plan, rank)
-        if exceeds(peak, cap):
+        allowed = s.holding.allowed(rank)
+        if exceeds(peak, allowed):
             raise Infeasible(
-                f"rank {rank} would hold {peak / GIB:.1f} GiB, its device allows {cap / GIB:.1f} GiB",
+                f"rank {rank} would hold {peak / GIB:.1f} GiB, and may hold {allowed / GIB:.1f} GiB: it would run out "
+                f"of memory with a chance of {percent(s.holding.chance(rank, peak))}",
                 where="memory",
                 fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
             )

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import Floats, Table, make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import Floats, Table, make_table
 
 MICRO_BATCHES = 8  # of a rank, that are told apart
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort

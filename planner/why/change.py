@@ -5,7 +5,7 @@ from dataclasses import replace
 from planner.errors import InputError
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import Sync
+from planner.specs.parallelism import Sync
 from planner.strategies import STATIC, STRATEGIES, strategy
 from planner.why.keys import APPLY, fix_item
 
@@ -55,7 +55,7 @@ def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, t
 def with_one_meeting(inputs: Inputs, said: set[str]) -> tuple[Inputs, tuple[str, ...]]:
     """ZeRO-3's ranks meet in every micro-batch, others once a step: of the two, the one that was not said follows."""
     job = inputs.job
-    meets: Sync = "micro_batch" if job.layout.zero_used == 3 else "step"
+    meets: Sync = "micro_batch" if job.zero == 3 else "step"
     if job.sync == meets or {"sync", "zero"} <= said:
         return inputs, ()
     if "sync" not in said:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from planner.costs.pricing import pricing_of
 from planner.plan.model import Plan
 from planner.specs.base import Spec
-from planner.specs.job import Sync
+from planner.specs.parallelism import Sync
 from planner.units import GIB
 from planner.verify.score import Score
 from planner.why.loads import Load, loads

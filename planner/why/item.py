@@ -7,7 +7,7 @@ it is said where the item then lies.
 from collections.abc import Iterator
 
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import Pool, host_offload, pools, split
+from planner.costs.step.sequences import Pool, host_offload, pools, split
 from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
 from planner.plan.model import Group, Plan, assignments, group_name

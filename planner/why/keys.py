@@ -8,7 +8,8 @@ from typing import Any, get_args
 from planner.errors import InputError
 from planner.specs.base import MAX_RANKS, changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import Dtype, FixedItem, Job, Recompute, StaticLayout, Sync
+from planner.specs.job import FixedItem, Job
+from planner.specs.parallelism import Dtype, Parallelism, Recompute, Sync
 from planner.strategies import STRATEGIES
 from planner.why.machine import only_kind, with_ranks
 
@@ -69,7 +70,7 @@ def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
 
 def measured_with(inputs: Inputs, how: Recompute) -> bool:
     """Whether what was measured of the module tells what it takes with this recompute."""
-    known = [costs for costs in inputs.profile.modules.values() if costs.by == "module"]
+    known = inputs.profile.modules.values()
     return bool(known) and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known)
 
 
@@ -113,7 +114,7 @@ def on_job(inputs: Inputs, **fields: Any) -> Inputs:
 
 def wished(inputs: Inputs, **wish: Any) -> Inputs:
     """The layout with this; what the job fixed of the same gives way to it."""
-    fix, gone = inputs.job.fix, {key: None for key in wish if key in StaticLayout.__struct_fields__}
+    fix, gone = inputs.job.fix, {key: None for key in wish if key in Parallelism.__struct_fields__}
     layouts = {name: changed(fixed, **gone) for name, fixed in fix.layouts.items()}
     return on_job(inputs, layout=changed(inputs.job.layout, **wish), fix=changed(fix, layouts=layouts))
 
@@ -123,7 +124,7 @@ def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
     asked = wished(inputs, **wish)
     if asked.job == inputs.job:
         return inputs
-    sources = sorted({costs.source for costs in inputs.profile.modules.values() if costs.by == "module"})
+    sources = sorted({costs.source for costs in inputs.profile.modules.values()})
     if sources:
         again = "again " if "fitted" in sources else ""
         how = f"measure it {again}(planner profile)" if "recompute" in wish else "profile the model that way"

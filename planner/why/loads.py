@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from math import ceil
 
-from planner.costs.memory import token_cap
 from planner.costs.pricing import pricing_of
-from planner.plan.model import Assignment, Layout, Piece, Plan, assignments
+from planner.costs.step.sequences import held_cap
+from planner.plan.model import Assignment, Plan, assignments
 from planner.specs.base import Ranks, Spec
 from planner.specs.cluster import kind_of
 from planner.specs.shapes import resident_layers
@@ -52,18 +52,19 @@ def loads(plan: Plan, score: Score) -> list[Load]:
 
 
 def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: Pace) -> Load:
-    group = plan.groups[a.group]
+    group, layout = plan.groups[a.group], plan.layouts[a.module]
+    degree = group.split_in(layout).degree
     waits = pace.slack > SAME * (seconds + pace.slack)
     return Load(
         micro_batch=row,
         group=a.group,
         ranks=group.ranks,
-        degree=group.degree,
+        degree=degree,
         crosses_nodes=crosses(plan.uses.cluster, group.ranks),
         items=a.items,
         tokens=sum(plan.uses.items[a.module][item] for item in a.items),
         held=held_tokens(plan, a),
-        room=group.degree * rank_room(plan, group.ranks),
+        room=degree * rank_room(plan, group.ranks),
         seconds=seconds,
         slack=pace.slack if waits else 0.0,
         waits_for=pace.by if waits else "",
@@ -76,23 +77,19 @@ def held_tokens(plan: Plan, a: Assignment) -> int:
     """Tokens whose activations stay on the devices, where a part of them means a part of the token."""
     layers = plan.uses.models[a.module].layers
     total = 0.0
-    for entry in a.entries:
-        item, offload = (entry.item, entry.offload) if isinstance(entry, Piece) else (entry, 0.0)
+    for item, offload in zip(a.items, a.offload_in(plan.layouts[a.module]), strict=True):
         total += plan.uses.items[a.module][item] * resident_layers(layers, offload) / layers
     return ceil(total)
 
 
 def rank_room(plan: Plan, ranks: Ranks) -> int:
     """Tokens of a micro-batch that the fullest of these ranks can hold."""
-    module, layout = only_module(plan)
-    return min(kind_room(plan, module, layout, kind) for kind in kinds(plan, ranks))
+    module, _ = only_module(plan)
+    return min(kind_room(plan, module, kind) for kind in kinds(plan, ranks))
 
 
-def kind_room(plan: Plan, module: str, layout: Layout, kind: str) -> int:
-    costs = pricing_of(plan).costs(module, kind)
-    uses = plan.uses
-    device, accounting = uses.devices[kind], uses.prices.accounting
-    return max(0, token_cap(uses.models[module], costs, layout, device, uses.limits, accounting))
+def kind_room(plan: Plan, module: str, kind: str) -> int:
+    return max(0, held_cap(pricing_of(plan), module, plan.uses, kind))
 
 
 def kinds(plan: Plan, ranks: Iterable[int]) -> set[str]:

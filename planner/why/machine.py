@@ -3,13 +3,15 @@
 from dataclasses import replace
 from math import ceil
 
-from planner.costs.memory import token_bytes
-from planner.costs.recomputing import costs_of_layers
+from planner.costs.pricing import Pricing
 from planner.errors import InputError
-from planner.specs.base import Ranks, changed
+from planner.plan.model import Split
+from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.inputs import Inputs
+from planner.specs.kinds import kinds
 from planner.specs.profile import Collective
+from planner.strategies.base import data_parallel, uses
 from planner.units import GIB
 
 
@@ -81,9 +83,16 @@ def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
     if limits.tokens_per_rank is None:
         devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
         return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
-    each = ((inputs.job.layout.recompute_used, inputs.spec.layers),)
-    tables = [costs_of_layers(costs, each) for costs in inputs.profile.modules.values()]  # of each kind of rank
-    per_token = max(token_bytes(costs, inputs.spec.layers) for costs in tables)  # what fits all counts
+    per_token = max(token_bytes(inputs, kind) for kind in kinds(inputs.cluster))  # what fits all counts
     more = int(gib * GIB / per_token) if per_token else 0
     limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
     return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"
+
+
+def token_bytes(inputs: Inputs, kind: str) -> float:
+    """At most at once of one token of a micro-batch, on ranks of a kind."""
+    layouts = data_parallel(inputs)
+    used = uses(inputs, layouts, ())
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
+    layers = Layers(range(inputs.spec.layers))
+    return pricing.basis(inputs.module, kind).held(layers, True, Split(), (1,)).most

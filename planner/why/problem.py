@@ -6,9 +6,10 @@ from planner.plan.model import Layout, Plan, assignments
 from planner.plan.words import layout_text
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
-from planner.specs.job import FixedItem, Job, LayoutWish
+from planner.specs.job import FixedItem, Job
 from planner.specs.lengths import Batch
 from planner.specs.model import Model
+from planner.specs.parallelism import Parallelism
 from planner.specs.profile import Profile, Provenance
 from planner.specs.workload import LengthsFile, Workload
 
@@ -16,7 +17,7 @@ from planner.specs.workload import LengthsFile, Workload
 def only_module(plan: Plan) -> tuple[str, Layout]:
     """The module of a plan that spreads a single one over all its ranks. Raises InputError for any other."""
     name, layout = next(iter(plan.layouts.items()))
-    if len(plan.layouts) > 1 or layout.stages or len(layout.ranks) < plan.size or set(layout.mesh) != {"dp"}:
+    if len(plan.layouts) > 1 or layout.stages or layout.dp < plan.size:
         what = ", ".join(plan.layouts)
         raise InputError(
             "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
@@ -95,6 +96,7 @@ def inputs_of(plan: Plan) -> Inputs:
         rates=uses.prices.rates,
         timing=uses.prices.timing,
         accounting=uses.prices.accounting,
+        software_spread=uses.prices.spread,
     )
 
 
@@ -113,7 +115,7 @@ def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
         ),
         profile=plan.uses.prices.profile,
         strategy=plan.made.strategy,
-        layout=LayoutWish(zero=layout.zero, recompute=layout.recompute_of(0), dtype=layout.dtype),
+        layout=Parallelism(zero=layout.zero, recompute=layout.recompute_of(0), dtype=layout.dtype),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         limits=plan.uses.limits,

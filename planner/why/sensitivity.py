@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
-from planner.specs.job import Recompute
+from planner.specs.parallelism import Recompute
 from planner.strategies import STATIC
 from planner.verify.score import score
 from planner.why.change import with_what_follows
@@ -85,7 +85,7 @@ def other_recompute(inputs: Inputs) -> Iterator[Machine]:
     if inputs.job.strategy in STATIC:
         return
     for how in get_args(Recompute):
-        if how != inputs.job.layout.recompute_used and measured_with(inputs, how):
+        if how != (inputs.job.layout.recompute or "none") and measured_with(inputs, how):
             yield Machine(f"recompute: {how}", wished(inputs, recompute=how), False)
 
 

@@ -16,8 +16,8 @@ from benchmarks.baselines.flexsp_program import bucket_ends, formulate, solve_mi
 from benchmarks.baselines.instances import Instance, instance, on_ranks, workloads
 from benchmarks.baselines.karmarkar_karp import partition
 from benchmarks.baselines_table import OURS, compared, decide, ours, peak_tokens, require_legal, table
-from planner.costs.lines import Line
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import PackedGroup, makespan, worth
 from planner.solve import solve
 from planner.verify.bounds import lower_bound

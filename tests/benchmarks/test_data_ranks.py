@@ -10,8 +10,8 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import require_legal
 from benchmarks.data_ranks import ABLATION, busy_seconds, compared, micro_batches, on_device
 from benchmarks.data_ranks_jobs import CAP, byted
-from planner.costs.lines import Line
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import PackedGroup, last_end, worth
 from tests.step_groupings import offloading, require_possible
 

@@ -7,7 +7,7 @@ import numpy as np
 from planner.calibrate.joint import predicted
 from planner.calibrate.knobs import COMMON, TRAITS, Knob
 from planner.calibrate.rows import machines
-from planner.costs.static.setup import Setup
+from planner.costs.columns import Setup
 from planner.published.case import Case, Fabric, Origin
 from planner.specs.model import Decoder
 

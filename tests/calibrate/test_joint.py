@@ -80,7 +80,7 @@ def test_values_as_arrays_price_as_values_one_by_one(exact):
     each = [predicted(few, run_on, truth(passes=value)) for value in (0.8, 1.6)]
     with_array = truth() | {Knob("nemo", "passes"): np.array([[0.8], [1.6]])}
     from planner.calibrate.joint import fitted
-    from planner.costs.static.step import step_seconds
+    from planner.costs.step.step import step_seconds
 
     for place, case in enumerate(few):
         both = step_seconds(case.module, case.setup, fitted(run_on[place], case, with_array)).seconds

@@ -7,6 +7,7 @@ from planner.plan.model import Plan, SourceFile
 from planner.specs.base import changed
 from planner.specs.inputs import Options
 from planner.verify.score import scored
+from tests.plans import degrees_of
 
 JOB = """\
 format: planner.job/1
@@ -51,7 +52,7 @@ def restated(plan: Plan) -> Plan:
 
 def one_by_one(plan: Plan) -> Plan:
     """The slow way: an item a micro-batch, on the widest group there is."""
-    widest = max(plan.groups, key=lambda name: plan.groups[name].degree)
+    widest = max(plan.groups, key=degrees_of(plan).__getitem__)
     items = sorted(plan.uses.items["llm"])
     return restated(with_rows(plan, tuple({widest: (item,)} for item in items)))
 
@@ -60,7 +61,7 @@ def overloaded(plan: Plan) -> Plan:
     """Of the last micro-batch, the one with most room, everything that one group can also hold moves there."""
     row = {name: list(items) for name, items in plan.steps[0].micro_batches[-1].items()}
     target, *others = row
-    cap = plan.uses.limits.tokens_per_rank * plan.groups[target].degree
+    cap = plan.uses.limits.tokens_per_rank * degrees_of(plan)[target]
     for other in others:
         for item in list(row[other]):
             if sum(plan.uses.items["llm"][i] for i in (*row[target], item)) <= cap:

@@ -299,5 +299,5 @@ def test_more_memory_than_the_device_has_is_illegal(plan):
 def test_a_group_on_ranks_that_do_not_exist_is_illegal(plan):
     groups = {**plan.groups, "far": Group(ranks=Ranks((7,)), split={})}
     assert compare(plan, changed(plan, groups=groups))[0].where == "new: groups.far"
-    layouts = {"llm": Layout(ranks=Ranks(range(4)), mesh={"dp": 3}, zero=3)}
+    layouts = {"llm": Layout(ranks=Ranks(range(4)), dp=3, zero=3)}
     assert compare(plan, changed(plan, layouts=layouts))[0].category == "illegal"

@@ -10,7 +10,7 @@ from planner import pipeline
 from planner.cli.app import app
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
-from planner.specs.job import StaticLayout
+from planner.specs.parallelism import Parallelism
 from planner.strategies.static.fitting import fitting
 from planner.units import GIB
 from tests.static_jobs import small_cluster, static_job
@@ -93,4 +93,4 @@ def test_shipped_layouts_fit(job):
 def test_fewer_ranks_that_hold_a_part_take_more():
     totals = [k2(pp=pp).stages[0].taken.states for pp in (4, 2, 1)]
     assert totals == sorted(totals)
-    assert isinstance(load(K2, Options()).job.fix.layouts["llm"], StaticLayout)
+    assert isinstance(load(K2, Options()).job.fix.layouts["llm"], Parallelism)

@@ -27,7 +27,7 @@ from tests.plan.schedules.made import ordered_plan, timeline
 from tests.programs import programs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PLANS = ("by_hand/encoder-in-bubbles", "by_hand/mixed-groups", "data_ranks/offload-h100x8", "sequence_groups/demo")
+PLANS = ("by_hand/encoder-in-bubbles", "by_hand/mixed-groups", "data_ranks/offload-h200x8", "sequence_groups/demo")
 SECONDS = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
 
 
@@ -226,4 +226,4 @@ def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     ((name, layout),) = plan.layouts.items()
     assert picture.staged(plan)
-    assert not picture.staged(changed(plan, layouts={name: changed(layout, mesh={"dp": 4, "tp": 2})}))
+    assert not picture.staged(changed(plan, layouts={name: changed(layout, pp=1, dp=4, tp=2)}))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.comm import Network
+from planner.costs.network.network import Network
 from planner.costs.cost import Cost
-from planner.costs.static.assumed import ASSUMED
+from planner.costs.compute.assumed import ASSUMED
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.profile import Collective, Point

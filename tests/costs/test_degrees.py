@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.costs.sequences import allowed_degrees, split, ulysses_part
+from planner.costs.step.sequences import allowed_degrees, split, ulysses_part
 from planner.specs import library
 from planner.specs.model import Decoder, Model
 

@@ -4,7 +4,7 @@ import pytest
 
 from planner import pipeline
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import allowed_degrees, sequences
+from planner.costs.step.sequences import allowed_degrees, sequences
 from planner.packing.balanced import best_balanced, best_of_shape
 from planner.packing.packed import worth
 from planner.specs.inputs import Options, load

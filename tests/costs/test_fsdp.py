@@ -1,15 +1,16 @@
 """What FSDP2 adds to passes is added once for each of its units, where it runs them, and nowhere else."""
 
 import pytest
+from planner.costs.compute.fsdp import run_by, units_line
+from planner.costs.compute.lines import Line
 
-from planner.costs.fsdp import run_by, units_line
-from planner.costs.lines import Line
 from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Layout
 from planner.specs.base import Ranks, changed
 from planner.specs.profile import ModuleCosts, Unit, Units
 from tests.costs.test_measured_recompute import MEASURED, measured
+from tests.meshes import meshed
 from tests.plans import sharded_plan, staged_plan
 
 NONE = Units(layer=Unit(), ends=Unit())
@@ -24,7 +25,7 @@ def laid(mesh, zero, dtype="float32"):
     size = 1
     for each in mesh.values():
         size *= each
-    return Layout(ranks=Ranks(range(size)), mesh=mesh, zero=zero, dtype=dtype)
+    return Layout(ranks=Ranks(range(size)), **meshed(mesh), zero=zero, dtype=dtype)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from planner.costs.analytic import analytic_costs
 from planner.costs.cost import Cost, trust
-from planner.costs.lines import Line, compute_line, pass_fit, summed
+from planner.costs.compute.lines import Line, compute_line, pass_fit, summed
 from planner.costs.pricing import Pricing, pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory import activation_bytes, token_cap
+from planner.costs.memory.caps import activation_bytes, token_cap
 from planner.costs.pricing import pricing_of
-from planner.costs.recomputing import costs_of_layers, mixed, untold
+from planner.costs.compute.recomputing import costs_of_layers, mixed, untold
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan, Prices

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
-from planner.costs.lines import compute_line
-from planner.costs.memory import activation_bytes, token_bytes, token_cap
-from planner.costs.offload import STEPS, Offloading, offloading
+from planner.costs.compute.lines import compute_line
+from planner.costs.memory.caps import activation_bytes, token_bytes, token_cap
+from planner.costs.memory.offload import STEPS, Offloading, offloading
 from planner.plan.model import Layout
 from planner.specs import library
 from planner.specs.base import Ranks, changed
@@ -96,7 +96,7 @@ def test_offload_saves_ranks_only_where_it_hides():
 def test_what_is_placed_fits_the_memory_that_the_cap_stands_for(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
     costs = changed(COSTS, layer=changed(COSTS.layer, working_kib_per_token=again_kib))
-    layout, rank = Layout(ranks=Ranks(range(64)), mesh={"dp": 64}, zero=1), offloading(costs, DEVICE, 32, True)
+    layout, rank = Layout(ranks=Ranks(range(64)), dp=64, zero=1), offloading(costs, DEVICE, 32, True)
     cap = token_cap(MODULE, costs, layout, DEVICE, Limits())
     assert (rank.remade_bytes > 0) == (again_kib > costs.ends.activation_kib_per_token)
     for size in (50_000, 123_457, 700_001):

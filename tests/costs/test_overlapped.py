@@ -7,7 +7,7 @@ import pytest
 from planner.costs.overlapped import overlapped, static_setup
 from planner.costs.pricing import pricing_of
 from planner.costs.static.costs import exposed, static_costs
-from planner.costs.static.layouts import machine_of
+from planner.costs.columns import machine_of
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan
@@ -76,10 +76,10 @@ def test_each_switch_that_is_off_costs_what_the_layout_exchanges(plan):
     """Kinds that a layout has are slower without overlap, others are not."""
     ((_, layout),) = plan.layouts.items()
     at_all = {
-        "tp": layout.mesh.get("tp", 1) > 1,
-        "pp": layout.mesh.get("pp", 1) > 1,
-        "dp": layout.mesh["dp"] > 1,
-        "ep": layout.experts.get("ep", 1) > 1,
+        "tp": layout.tp > 1,
+        "pp": layout.pp > 1,
+        "dp": layout.dp > 1,
+        "ep": layout.ep > 1,
     }
     all_on = seconds(plan, Overlap(tp=True, pp=True, dp=True, ep=True))
     for kind in KINDS:
@@ -111,7 +111,7 @@ def test_fits_with_their_exchanges_inside_are_not_parted(plan):
     fitted = changed(costs, by="module", exposed=None)
     prices = changed(plan.uses.prices, modules={name: fitted})
     measured = changed(plan, uses=changed(plan.uses, prices=prices))
-    if plan.layouts["llm"].mesh.get("tp", 1) > 1:
+    if plan.layouts["llm"].tp > 1:
         with pytest.raises(InputError, match="do not say what of its tp exchanges"):
             overlapped(measured, 0, Overlap(tp=True))
     assert overlapped(measured, 0, Overlap(pp=False)).uses.prices.modules == {name: fitted}

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.memory import activation_bytes, token_cap
+from planner.costs.memory.caps import activation_bytes, token_cap
 from planner.costs.overlapped import overlapped
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
+from planner.costs.compute.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
 from planner.costs.static.costs import static_costs
-from planner.costs.static.layouts import machine_of, setup_of
+from planner.costs.columns import machine_of, setup_of
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Layout, Plan
@@ -49,7 +49,7 @@ def costs(recompute) -> ModuleCosts:
 
 
 def said(recompute, **fields) -> Layout:
-    return Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, recompute=recompute, **fields)
+    return Layout(ranks=Ranks((0, 1)), dp=2, recompute=recompute, **fields)
 
 
 @pytest.mark.parametrize("how", WORDS)

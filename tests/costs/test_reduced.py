@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
-from planner.costs.comm import Network
-from planner.costs.memory import state_bytes
+from planner.costs.network.network import Network
+from planner.costs.memory.caps import state_bytes
 from planner.costs.pricing import Pricing
-from planner.costs.reduced import copies
-from planner.costs.static.assumed import ASSUMED
+from planner.costs.network.reduced import copies
+from planner.costs.compute.assumed import ASSUMED
 from planner.plan.mesh import stage_ranks, state_groups
 from planner.plan.model import Layout, Prices
 from planner.plan.task import Task
@@ -23,6 +23,7 @@ from planner.specs.parameters import end_parameters, expert_parameters, of_layer
 from planner.specs.parts import Experts
 from planner.specs.profile import Collective, Device, Point
 from planner.units import GB, US
+from tests.meshes import meshed
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
 MOE = changed(MODULE, moe=Experts(experts=4, topk=2, ffn=32))
@@ -34,7 +35,7 @@ CALLS = 5  # a layer each, and the ends
 
 
 def spread(zero: int = 1, gradients: str = "float32", **mesh: int) -> Layout:
-    return Layout(ranks=Ranks(range(prod(mesh.values()))), mesh=mesh, zero=zero, gradients=gradients)
+    return Layout(ranks=Ranks(range(prod(mesh.values()))), **meshed(mesh), zero=zero, gradients=gradients)
 
 
 def pricing(layout: Layout, module: Decoder = MODULE, per_node: int = 0, collectives=None) -> Pricing:

@@ -5,19 +5,19 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planner.costs.analytic import analytic_costs
-from planner.costs.lines import Line, Ring, compute_line
+from planner.costs.compute.lines import Line, Ring, compute_line
+from planner.costs.compute.assumed import ASSUMED
+
 from planner.costs.pricing import Pricing
-from planner.costs.static.assumed import ASSUMED
 from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Plan, Prices, Step
-from planner.plan.task import Split
+from planner.plan.model import Group, Layout, Plan, Prices, Split, Step
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind, level_of
 from planner.specs.model import Decoder, kv_heads
 from planner.specs.profile import Collective, Device, Point
 from planner.specs.shapes import ring_elements
+from tests.meshes import meshed
 from tests.plans import plan_of, stages_of, uses
 
 MODULE = Decoder(layers=4, hidden=48, heads=12, kv_heads=6, ffn=64, vocab=64)
@@ -39,7 +39,7 @@ CLUSTER = Cluster(
 def pricing(tables: dict[str, Collective] | None = None) -> Pricing:
     costs = analytic_costs(MODULE, DEVICE, "bf16", "none")
     prices = Prices(profile="made up", modules={"llm": costs}, collectives=tables or {})
-    layout = Layout(ranks=Ranks(range(32)), mesh={"dp": 32}, zero=1)
+    layout = Layout(ranks=Ranks(range(32)), dp=32, zero=1)
     return Pricing({"llm": MODULE}, {"llm": layout}, CLUSTER, prices)
 
 
@@ -138,7 +138,7 @@ def ring_plan(group: Group, stages: int = 1) -> Plan:
     costs = analytic_costs(MODULE, DEVICE, "bf16", "none")
     size = len(group.ranks)
     mesh = {"pp": stages, "dp": size // stages} if stages > 1 else {"dp": size}
-    layout = Layout(ranks=group.ranks, mesh=mesh, stages=stages_of(4, stages) if stages > 1 else (), zero=1)
+    layout = Layout(ranks=group.ranks, **meshed(mesh), stages=stages_of(4, stages) if stages > 1 else (), zero=1)
     return plan_of(
         size,
         changed(facts, prices=changed(facts.prices, modules={"llm": costs})),

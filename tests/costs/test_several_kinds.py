@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.sequences import Pool, pools, sequences
+from planner.costs.step.sequences import Pool, pools, sequences
 from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.analytic import analytic_costs
-from planner.costs.memory import Stage, activation_bytes, memory_cap, state_bytes, token_cap, zero_stages
+from planner.costs.memory.caps import Stage, activation_bytes, memory_cap, state_bytes, token_cap, zero_stages
 from planner.plan.model import Layout
 from planner.specs import library
 from planner.specs.base import Ranks, changed
@@ -14,6 +14,7 @@ from planner.specs.model import Decoder, Model
 from planner.specs.parameters import parameters
 from planner.specs.profile import Device, Profile
 from planner.units import GIB, KIB
+from tests.meshes import meshed
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
 DEVICE = Device(kind="cuda", memory_gib=10, tflops={"bf16": 100}, memory_gb_per_s=1000, reserved_gib=1)
@@ -23,7 +24,7 @@ def spread_over(zero: int, dtype="bf16", **mesh: int) -> Layout:
     size = 1
     for extent in mesh.values():
         size *= extent
-    return Layout(ranks=Ranks(range(size)), mesh=mesh, zero=zero, dtype=dtype)
+    return Layout(ranks=Ranks(range(size)), **meshed(mesh), zero=zero, dtype=dtype)
 
 
 @pytest.mark.parametrize(("zero", "per_parameter"), [(0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8)])

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planner.costs.network.sequence import Part
 
-from planner.costs.exchange import Part
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
-from planner.plan.model import Layout, Plan, Prices
-from planner.plan.task import Split
+from planner.plan.model import Layout, Plan, Prices, Split
 from planner.runtime.options import RunOptions
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.model import Decoder, Vit
 from planner.specs.parts import Latent
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
+from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, run_all, spread
 
 NOTHING = Passes(forward=Fit(), backward=Fit())
@@ -34,20 +34,20 @@ VIT = Vit(layers=4, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6)
 NARROW = Decoder(**SHAPE, latent=Latent(q_rank=24, kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
 STRAIGHT = Decoder(**SHAPE, latent=Latent(kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
 PLANS = {
-    "tp 4": spread(4, mesh={"tp": 4}, zero=0),
-    "nothing divides": spread(4, ODD, mesh={"tp": 4}, zero=0, recompute="full"),
-    "gpt": spread(4, GPT, mesh={"dp": 2, "tp": 2}, rows=[[(0, 1), (2, 3)]], recompute="full"),
-    "selective": spread(4, mesh={"tp": 4}, recompute="selective"),
-    "unlike layers": spread(4, mesh={"tp": 4}, recompute={"0": "full", "2-3": "selective"}),
-    "narrow": spread(4, NARROW, mesh={"tp": 4}, recompute="full"),
-    "narrow, selective": spread(4, NARROW, mesh={"tp": 4}, recompute="selective"),
-    "straight": spread(4, STRAIGHT, mesh={"tp": 4}, recompute="selective"),
-    "vit": spread(4, VIT, mesh={"dp": 2, "tp": 2}),
-    "pipeline": spread(4, mesh={"pp": 2, "tp": 2}),
-    "backward in two": spread(4, mesh={"pp": 2, "tp": 2}, order="zb_h1", zero=0),
-    "ulysses": spread(4, mesh={"dp": 2, "tp": 2}, zero=3, dtype="float32"),
-    "tp slower": spread(4, mesh={"tp": 2, "dp": 2}, dtype="bf16"),
-    "ring": spread(4, mesh={"dp": 2, "tp": 2}, splits={(0, 1, 2, 3): {"ring": 2}}),
+    "tp 4": spread(4, tp=4, zero=0),
+    "nothing divides": spread(4, ODD, tp=4, zero=0, recompute="full"),
+    "gpt": spread(4, GPT, dp=2, tp=2, rows=[[(0, 1), (2, 3)]], recompute="full"),
+    "selective": spread(4, tp=4, recompute="selective"),
+    "unlike layers": spread(4, tp=4, recompute={"0": "full", "2-3": "selective"}),
+    "narrow": spread(4, NARROW, tp=4, recompute="full"),
+    "narrow, selective": spread(4, NARROW, tp=4, recompute="selective"),
+    "straight": spread(4, STRAIGHT, tp=4, recompute="selective"),
+    "vit": spread(4, VIT, dp=2, tp=2),
+    "pipeline": spread(4, pp=2, tp=2),
+    "backward in two": spread(4, pp=2, tp=2, order="zb_h1", zero=0),
+    "ulysses": spread(4, dp=2, tp=2, zero=3, dtype="float32"),
+    "tp slower": spread(4, tp=2, dp=2, rank_order="dp-tp", dtype="bf16"),
+    "ring": spread(4, dp=2, tp=2, splits={(0, 1, 2, 3): {"ring": 2}}),
 }
 
 
@@ -68,7 +68,7 @@ def priced(plan: Plan, costs: ModuleCosts = ALONE, **tables: Collective) -> Pric
 def predicted(plan: Plan) -> dict[tuple[str, int | None], float]:
     """By phase and micro-batch, the bytes that all ranks send to others, if a collective sends what is priced."""
     layout, found = plan.layouts["llm"], defaultdict(float)
-    tp, sharers = layout.mesh["tp"], 4 // layout.mesh["tp"]
+    tp, sharers = layout.tp, 4 // layout.tp
     others = {"all_gather": (tp - 1) / tp, "reduce_scatter": (tp - 1) / tp, "all_to_all": (sharers - 1) / sharers}
     for kind in KINDS:
         tables = {each: table(1.0 if each == kind else FREELY) for each in KINDS}
@@ -113,7 +113,7 @@ CLUSTER = Cluster(
 def line(mesh: dict[str, int], ranks: Sequence[int], layers: int = 4, forward: bool = True, ends: bool = False, **said):
     """Of a group whose tokens are split by Ulysses, without Ulysses' own sending."""
     size, tp = len(ranks), mesh.get("tp", 1)
-    layout = Layout(ranks=Ranks(range(16)), mesh=mesh, zero=1)
+    layout = Layout(ranks=Ranks(range(16)), **meshed(mesh), zero=1)
     prices = Prices(
         profile="made up", modules={"llm": changed(ALONE, **said)}, collectives={"all_to_all": table(FREELY)}
     )
@@ -162,7 +162,7 @@ def test_heads_are_shared_out_among_ranks_with_the_same_part_of_tp():
     tables = {kind: table(FREELY) for kind in KINDS if kind != "all_to_all"}
     prices = Prices(profile="made up", modules={"llm": ALONE}, collectives=tables)
     of_mesh = [
-        Pricing({"llm": DECODER}, {"llm": Layout(ranks=Ranks(range(16)), mesh=mesh, zero=1)}, CLUSTER, prices)
+        Pricing({"llm": DECODER}, {"llm": Layout(ranks=Ranks(range(16)), **meshed(mesh), zero=1)}, CLUSTER, prices)
         for mesh in ({"dp": 4, "tp": 4}, {"tp": 2, "dp": 8})
     ]
     across, within = (

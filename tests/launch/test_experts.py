@@ -32,7 +32,7 @@ TOKENS = ((9, 4, 0, 7), (0, 0, 0, 1), (0, 0, 0, 0))  # of each rank
 
 
 def layout_of(experts, dispatch="all_to_all"):
-    return Layout(ranks=Ranks(ALL), mesh={"dp": 4}, experts=experts, dispatch=dispatch)
+    return Layout(ranks=Ranks(ALL), dp=4, **experts, dispatch=dispatch)
 
 
 def drawn(*shape, seed=0):
@@ -78,7 +78,7 @@ def dense(x, choice, factors):
 
 def place(layout):
     at = expert_coordinates(layout, dist.get_rank())
-    return (Part(at[dim], layout.experts.get(dim, 1)) for dim in ("ep", "etp"))
+    return (Part(at[dim], getattr(layout, dim)) for dim in ("ep", "etp"))
 
 
 def check_there_and_back(groups, layout, tokens, dropless):
@@ -140,7 +140,7 @@ def check_total(groups):
     counts = torch.arange(5) * (dist.get_rank() + 1)
     for experts in MESHES.values():
         assert torch.equal(dispatch_over(layout_of(experts), groups, Meter()).total(counts), 10 * torch.arange(5))
-    staged = changed(layout_of({}), mesh={"pp": 2, "dp": 2})
+    staged = changed(layout_of({}), pp=2, dp=2)
     mine = (1 + 2, 3 + 4)[dist.get_rank() // 2]  # of the stage alone
     assert torch.equal(dispatch_over(staged, groups, Meter()).total(counts), mine * torch.arange(5))
 

@@ -19,7 +19,7 @@ from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.exchange import WHOLE
 from planner.models.held import Held
-from planner.plan.task import Split
+from planner.plan.model import Split
 from planner.specs.dealing import even_sizes
 from planner.specs.model import Decoder, Vit, merged_tokens
 from planner.specs.parts import Latent

@@ -15,7 +15,7 @@ from planner.launch.sequence import Sharing, exchange_over
 from planner.launch.worker import joined
 from planner.models.attention import packed_attention
 from planner.models.pieces import Masking, longest, pairs, pieces
-from planner.plan.task import Split
+from planner.plan.model import Split
 from planner.specs.dealing import dealt, rows, zigzag
 from planner.specs.model import Decoder
 from planner.specs.shapes import attended_pairs, exchange_elements, ring_elements

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.costs.static.setup import Setup
+from planner.costs.columns import Setup
 from planner.published.case import Case, Fabric, Origin, Prediction, Skipped
 from planner.specs.model import Decoder
 

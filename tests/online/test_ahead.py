@@ -14,6 +14,7 @@ from planner.specs.base import changed
 from planner.specs.inputs import Options, load
 from planner.verify.score import score
 from tests.online.small import ahead_of, head_of, write_job
+from tests.plans import degrees_of
 
 
 def offered(ahead, number):
@@ -54,7 +55,7 @@ def test_the_quickest_step_is_homogeneous(tmp_path):
     for number in (1, 2, 3, 4):
         ahead.advance()
         rows = offered(ahead, number).step.micro_batches
-        assert len({ahead.head.plan.groups[name].degree for row in rows for name in row}) == 1
+        assert len({degrees_of(ahead.head.plan)[name] for row in rows for name in row}) == 1
 
 
 def test_a_deadline_of_nothing_leaves_the_quickest(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
-from planner.costs.sequences import Pool
+from planner.costs.step.sequences import Pool
 from planner.errors import InputError
 from planner.online.catalogue import blocks, lay
 from planner.online.head import headed

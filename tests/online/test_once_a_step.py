@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import step_seconds
+from planner.costs.step.sequences import step_seconds
 from planner.errors import InputError
 from planner.online.laid import laid_step, on_catalogue
 from planner.plan.legal import violations
@@ -17,6 +17,7 @@ from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Options
 from planner.verify.score import score
 from tests.online.small import FILE, ahead_of, write_job
+from tests.plans import degrees_of
 
 ONCE = "layout: {zero: 2, dtype: float32}\nstrategy: data_ranks\nsync: step"
 THREES = "[1, 3]\nfix: {items: {0: {degree: 3}, 1: {degree: 3}}}"
@@ -81,7 +82,7 @@ def mirrored(head):
 def contents(plan):
     """Degree and items of every group in every micro-batch."""
     rows = plan.steps[0].micro_batches
-    return sorted((plan.groups[a.group].degree, a.items) for row in rows for a in assignments(plan, row))
+    return sorted((degrees_of(plan)[a.group], a.items) for row in rows for a in assignments(plan, row))
 
 
 def test_what_is_not_in_the_catalogue_is_laid_anew_as_one_step(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
-from planner.costs.table import make_table
+from planner.costs.compute.lines import Line
+from planner.costs.step.table import make_table
 from planner.packing.fill import Filled, fill, fill_native, fill_slowly
 from planner.packing.native import LIB
 from planner.packing.packed import makespan, worth

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.sequences import Pool
+from planner.costs.step.sequences import Pool
 from planner.packing.idle import Idle, Piece
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.balanced import best_balanced, one_by_one
 from planner.packing.one_pool import best_of_each_pool, only_pool, promised
 from planner.packing.packed import worth

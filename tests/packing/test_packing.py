@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.packing.balanced import balanced, best_balanced, best_of_shape, one_by_one, starts
 from planner.packing.fill import fill
 from planner.packing.packed import Packed, PackedGroup, makespan, ordered, worth

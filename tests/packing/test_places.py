@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import worth
 from planner.packing.places import aligned, make_nodes, place, placed
 from planner.packing.search import search

@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.packing.packed import PackedGroup, makespan, ordered
 from planner.packing.polish import polished
 from tests.groupings import any_packing, holds, problems, require_possible, simple

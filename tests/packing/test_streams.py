@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
-from planner.costs.sequences import Sequences
-from planner.costs.table import make_table
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Sequences
+from planner.costs.step.table import make_table
 from planner.packing.packed import Packed, PackedGroup, last_end, ordered, worth
 from planner.packing.stream_search import BUDGET, stream_search
 from planner.packing.streams import Rules, fill_streams, takes_of

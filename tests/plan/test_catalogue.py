@@ -6,12 +6,14 @@ from planner.plan.catalogue import catalogue
 from planner.plan.mesh import expert_states, groups_over, states
 from planner.specs.base import changed
 from planner.specs.parts import Experts
+from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, spread
 
 MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
 MESHES = (
     {"dp": 8}, {"replica": 2, "dp": 4}, {"replica": 2, "dp": 2, "tp": 2}, {"pp": 2, "replica": 2, "dp": 2},
     {"dp": 2, "pp": 2, "tp": 2}, {"tp": 8}, {"replica": 4, "pp": 2},
+    {"dp": 2, "cp": 4}, {"cp": 2, "dp": 2, "tp": 2}, {"pp": 2, "replica": 2, "cp": 2},
 )  # fmt: skip
 EXPERTS = ({}, {"ep": 2}, {"ep": 2, "etp": 2})
 
@@ -20,8 +22,8 @@ EXPERTS = ({}, {"ep": 2}, {"ep": 2, "etp": 2})
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 @pytest.mark.parametrize("experts", [None, *EXPERTS], ids=str)
 def test_groups_of_states_are_there(mesh, zero, experts):
-    spec, said = (DECODER, {}) if experts is None else (MOE, {"experts": experts})
-    plan = spread(8, spec, mesh=mesh, zero=zero, **said)
+    spec, said = (DECODER, {}) if experts is None else (MOE, experts)
+    plan = spread(8, spec, **meshed(mesh), zero=zero, **said)
     layout, found = plan.layouts["llm"], catalogue(plan)
     for rank in range(8):
         wanted = [*states(layout, rank), groups_over(layout, ("tp",))[rank]]
@@ -33,9 +35,9 @@ def test_groups_of_states_are_there(mesh, zero, experts):
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_a_state_is_held_once_by_those_that_share_it_and_whole_by_zero_0(mesh, zero):
     """Brute force: the ranks with the same layers and part of matrices are the sharing ones times the replicas."""
-    layout = spread(8, mesh=mesh, zero=zero).layouts["llm"]
+    layout = spread(8, **meshed(mesh), zero=zero).layouts["llm"]
     for rank in range(8):
         shared, replicas = states(layout, rank)
-        same = groups_over(layout, ("dp", "replica"))[rank]
+        same = groups_over(layout, ("dp", "cp", "replica"))[rank]
         assert len(shared) * len(replicas) == len(same) and set(shared) | set(replicas) <= set(same)
-        assert len(shared) == (1 if zero == 0 else mesh.get("dp", 1))
+        assert len(shared) == (1 if zero == 0 else mesh.get("dp", 1) * mesh.get("cp", 1))

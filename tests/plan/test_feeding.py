@@ -15,7 +15,7 @@ EAR = Audio(layers=1, hidden=16, heads=4, ffn=16, mels=4, pool=2, out=32)
 def plan_with(items, feeds, specs=None, steps=None):
     specs = {"llm": decoder(), "vit": changed(vit(), merge=2), "ear": EAR, **(specs or {})}
     ranks = Ranks((0,))
-    layouts = {name: Layout(ranks=ranks, mesh={"dp": 1}) for name in specs}
+    layouts = {name: Layout(ranks=ranks, dp=1) for name in specs}
     row = {name: {"g": tuple(of_module)} for name, of_module in items.items()}
     edges = (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
     plan = plan_of(1, uses(1, specs, items, feeds), layouts, {"g": Group(ranks=ranks)}, Step(

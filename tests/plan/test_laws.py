@@ -8,11 +8,20 @@ from planner.plan.model import Edge, Group, Layout, Piece, Place, Step
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import RankKind
 from planner.specs.job import Fix, FixedItem, Limits
+from tests.meshes import meshed
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
 SHARDED = sharded_plan(4, [[(0, 2), (2, 1), (3, 1)], [(0, 4)]])  # items 0, 1, 2 of 16, 19, 22 tokens, then 3 of 25
 STAGED = staged_plan(2, 3)
 ENCODER = encoder_plan()
+SHARED = changed(  # by groups that have a part of their devices
+    ENCODER,
+    groups={
+        **ENCODER.groups,
+        "v0": Group(ranks=Ranks((0, 1)), share=0.5),
+        "again": Group(ranks=Ranks((0, 1)), share=0.25),
+    },
+)
 
 
 def step(plan, **fields):
@@ -37,9 +46,14 @@ def uses(plan, **fields):
 
 def tensors(mesh, ranks, **fields):
     """One micro-batch of item 0 on a group of a layout of this mesh over 4 ranks."""
-    plan = layout(SHARDED, mesh=mesh, zero=0)
+    plan = layout(SHARDED, **{"dp": 1, **meshed(mesh)}, zero=0)
     plan = rows(group(plan, "g", ranks, **fields), {"g": (0, 1, 2, 3)})
     return step(plan, sync="step")
+
+
+def cp(ranks=range(4), **fields):
+    """The same, of a layout that spreads items over two ranks."""
+    return tensors({"dp": 2, "cp": 2}, ranks, **fields)
 
 
 def fixed(plan, item, degree):
@@ -78,12 +92,14 @@ BROKEN = [
     (order(STAGED, vit="1f1b"), "steps[0].order.vit", "is never asked for"),
     (order(ENCODER, vit="1f1b"), "steps[0].order.vit", "is never asked for"),
     (layout(STAGED, ranks=Ranks((0, 9))), "layouts.llm", "rank 9 does not exist, there are 2"),
-    (layout(SHARDED, mesh={"dp": 3}), "layouts.llm", "the mesh holds 3 ranks, the layout has 4"),
-    (layout(SHARDED, mesh={"dpp": 4}), "layouts.llm", "no dim of a mesh is called `dpp`"),
+    (layout(SHARDED, dp=3), "layouts.llm", "dp 3 makes 3 ranks, and the layout has 4"),
     (layout(STAGED, stages=(Layers(range(4)),)), "layouts.llm", "1 stages for pp = 2"),
     (layout(STAGED, stages=()), "layouts.llm", "0 stages for pp = 2"),
     (layout(STAGED, stages=(Layers((0, 1)), Layers((3,)))), "layouts.llm", "do not cover layers 0-3 in order"),
     (group(STAGED, "all", (0, 7)), "groups.all", "ranks 0,7 are not among 0-1"),
+    (group(STAGED, "all", (0, 1), share=0.5), "groups.all.share", "share 0.5 of a device is not priced"),
+    (SHARED, "groups.v0.share", "nothing says how two groups on it slow each other"),
+    (cp(split={"ulysses": 4}), "groups.g.split", "over 4 ranks, and the layout of `llm` has cp 2"),
     (rows(STAGED, {"all": (0,)}, {"all": (2,)}), "uses.items.llm", "item 1 of `llm` is assigned nowhere"),
     (rows(STAGED, {"all": (0, 1)}, {"all": (2, 1)}), "uses.items.llm", "item 1 of `llm` is assigned 2 times"),
     (step(SHARDED, sync="step"), "steps[0].sync", "ZeRO-3, meet in every micro-batch"),
@@ -113,6 +129,14 @@ BROKEN_ROWS = [
     (rows(STAGED, {"all": (0, 1, 2, 9)}), "item 9 of `llm` is unknown"),
     (rows(STAGED, {"llm[0-1]": {"all": (0, 1, 2)}}), "only whole modules can be assigned"),
     (rows(SHARDED, {"g0-1": (0,), "g0-3": (1, 2, 3)}), "rank 0 is held 2 times by groups of `llm`"),
+    (
+        rows(SHARED, {"vit": {"v0": (0,)}, "llm": {"all": (0,)}}, {"vit": {"v1": (1,)}, "llm": {"all": (1,)}}),
+        "rank 0 is held 1.5 times by groups of `llm` and `vit`",
+    ),
+    (
+        rows(SHARED, {"vit": {"v0": (0,), "again": (1,)}, "llm": {"all": (0, 1)}}),
+        "rank 0 is held 1.75 times by groups of `llm` and `vit`",
+    ),
     (uses(SHARDED, limits=Limits(tokens_per_rank=20)), "group g3 holds 22 tokens, its 1 ranks may hold 20"),
     (uses(SHARDED, degrees=(1, 4)), "g0-1 has degree 2"),
     (fixed(SHARDED, 1, 2), "item 1 is fixed to degree 2, and group g2 has 1"),
@@ -122,7 +146,10 @@ BROKEN_ROWS = [
     ),
     (tensors({"dp": 4}, (0, 1)), "has 2 ranks on the stages of `llm`"),
     (tensors({"dp": 2, "tp": 2}, (1, 2)), "parts ranks 0-1, which share"),
-    (tensors({"tp": 2, "dp": 2}, (0, 1)), "parts ranks 0,2, which share"),
+    (tensors({"tp": 2, "dp": 2}, (0, 1)), "parts ranks 0,2, which share the tensors"),
+    (cp((1, 2)), "group g parts ranks 0-1, which share the sequences of `llm`"),
+    (cp((0, 1, 2, 3)), "group g has 4 ranks on the stages of `llm`, and spreads items over 2"),
+    (cp((0,)), "group g has 1 ranks on the stages of `llm`, and spreads items over 2"),
     (rows(group(STAGED, "first", (0,)), {"first": (0, 1, 2)}), "has 1, 0 ranks on the stages of `llm`"),
 ]
 
@@ -157,15 +184,26 @@ def test_all_violations_are_counted():
         tensors({"dp": 2, "tp": 2}, (2, 3)),
         tensors({"tp": 2, "dp": 2}, (0, 2)),
         tensors({"dp": 2, "tp": 2}, (0, 1, 2, 3), split={"ulysses": 2}),
+        cp((2, 3)),
+        cp((2, 3), split={"ulysses": 2}),
+        tensors({"cp": 2, "dp": 2}, (0, 2)),
+        tensors({"cp": 2, "tp": 2}, range(4)),
         rows(SHARDED, {"g0-1": (0, Piece(item=1))}, {}, {"g0-3": (2, 3)}),
-        rows(
-            changed(SHARDED, groups={name: Group(ranks=Ranks((0,)), share=0.5) for name in "ab"}),
-            {"a": (0, 1), "b": (2, 3)},
-        ),
         encoder_plan((), zero=3),
-        layout(ENCODER, "vit", mesh={"pp": 2, "dp": 2}) and order(ENCODER, llm="gpipe", place=()),
+        layout(ENCODER, "vit", pp=2, dp=2) and order(ENCODER, llm="gpipe", place=()),
     ],
-    ids=["tensors", "strided", "split", "idle", "shared", "mixed ZeRO", "gpipe"],
+    ids=[
+        "tensors",
+        "strided",
+        "split",
+        "cp",
+        "cp, said again",
+        "cp, strided",
+        "cp and tp",
+        "idle",
+        "mixed ZeRO",
+        "gpipe",
+    ],
 )
 def test_unusual_plans_are_legal(plan):
     assert violations(plan) == []

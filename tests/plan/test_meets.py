@@ -10,6 +10,7 @@ from planner.plan.meets import meets, reduces
 from planner.plan.model import Group, Layout, Plan, Step
 from planner.specs.base import Ranks, changed
 from planner.specs.parts import Experts
+from tests.meshes import meshed
 from tests.plans import decoder, plan_of, stages_of, uses
 
 DENSE = decoder()
@@ -17,12 +18,12 @@ MOE = changed(DENSE, moe=Experts(experts=4, topk=2, ffn=32))
 WEIGHED = changed(DENSE, moe=Experts(experts=4, topk=2, ffn=32, balance=0.01))
 
 
-def spread(experts=None, zero=0, **mesh: int) -> Layout:
+def spread(zero=0, ep=1, etp=1, **mesh: int) -> Layout:
     size = 1
     for extent in mesh.values():
         size *= extent
     stages = stages_of(4, mesh["pp"]) if "pp" in mesh else ()
-    return Layout(ranks=Ranks(range(size)), mesh=mesh, experts=experts or {}, zero=zero, stages=stages)
+    return Layout(ranks=Ranks(range(size)), **meshed(mesh), ep=ep, etp=etp, zero=zero, stages=stages)
 
 
 def uneven(module, layout: Layout) -> Plan:
@@ -40,9 +41,9 @@ def uneven(module, layout: Layout) -> Plan:
         (DENSE, spread(dp=4), False),
         (DENSE, spread(dp=4, zero=3), True),
         (MOE, spread(dp=4), False),
-        (MOE, spread(dp=4, experts={"ep": 2}), True),
-        (MOE, spread(dp=4, experts={"etp": 2}), True),
-        (MOE, spread(dp=4, experts={"ep": 1}), False),
+        (MOE, spread(dp=4, ep=2), True),
+        (MOE, spread(dp=4, etp=2), True),
+        (MOE, spread(dp=4, ep=1), False),
         (WEIGHED, spread(dp=4), True),
     ],
 )
@@ -58,8 +59,8 @@ def test_who_meets_in_every_micro_batch(module, layout, met):
         (DENSE, spread(replica=2, pp=2), True),
         (DENSE, spread(tp=2, pp=2), False),
         (MOE, spread(tp=2, pp=2), True),
-        (MOE, spread(tp=2, pp=2, experts={"ep": 2}), False),
-        (MOE, spread(dp=2, experts={"ep": 2}), True),
+        (MOE, spread(tp=2, pp=2, ep=2), False),
+        (MOE, spread(dp=2, ep=2), True),
     ],
 )
 def test_whose_gradients_are_summed(module, layout, summed):
@@ -71,7 +72,7 @@ def test_whose_gradients_are_summed(module, layout, summed):
     [
         (DENSE, spread(pp=2, dp=2), False),
         (MOE, spread(pp=2, dp=2), False),
-        (MOE, spread(pp=2, dp=2, experts={"ep": 2}), True),
+        (MOE, spread(pp=2, dp=2, ep=2), True),
         (WEIGHED, spread(pp=2, dp=2), True),
         (DENSE, spread(pp=2, dp=2, zero=3), True),
     ],

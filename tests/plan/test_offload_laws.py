@@ -21,7 +21,7 @@ def offloaded(ratio: float, host_gb_per_s: float | None = 10.0, cap: int | None 
     return plan_of(
         2,
         facts,
-        {"llm": Layout(ranks=ranks, mesh={"dp": 2}, zero=1)},
+        {"llm": Layout(ranks=ranks, dp=2, zero=1)},
         {"g": Group(ranks=ranks, split={"ring": 2})},
         Step(sync="step", micro_batches=({"g": (Piece(item=0, offload=ratio), 1)},)),
     )

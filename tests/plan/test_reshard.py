@@ -13,6 +13,7 @@ from planner.plan.shares import runs
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Decoder, Vit
+from tests.meshes import meshed
 
 LLM = Decoder(layers=1, hidden=8, heads=8, ffn=8, vocab=8)
 
@@ -29,7 +30,7 @@ def cell(random, module, items):
     ranks = range(first, first + tp * ring * ulysses)
     dims = [("dp", ring * ulysses), ("tp", tp)]
     random.shuffle(dims)
-    return Layout(ranks=Ranks(ranks), mesh=dict(dims)), forward(module, ranks, items, ring * ulysses, ring)
+    return Layout(ranks=Ranks(ranks), **meshed(dict(dims))), forward(module, ranks, items, ring * ulysses, ring)
 
 
 def case(seed):

@@ -7,9 +7,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from planner.costs.static.activations import layer_bytes
-from planner.costs.static.layouts import SELECTIVE
-from planner.costs.static.setup import Setup
+from planner.costs.memory.activations import layer_bytes
+from planner.costs.columns import SELECTIVE
+from planner.costs.columns import Setup
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept

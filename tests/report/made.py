@@ -15,7 +15,7 @@ PLANS = {
     "demo": GOLDEN / "sequence_groups" / "demo" / "plan.yaml",
     "kinds": GOLDEN / "sequence_groups" / "two-kinds" / "plan.yaml",
     "encoder": GOLDEN / "by_hand" / "encoder-in-bubbles" / "plan.yaml",
-    "offload": GOLDEN / "data_ranks" / "offload-h100x8" / "plan.yaml",
+    "offload": GOLDEN / "data_ranks" / "offload-h200x8" / "plan.yaml",
     "static": GOLDEN / "parallel_search" / "llama-3-8b-h100x64" / "plan.yaml",
 }
 EVIL = "</script><img src=x onerror=alert(1)>\u2028&\u2029'\""

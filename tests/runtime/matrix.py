@@ -35,6 +35,7 @@ AXES: dict[str, tuple[object, ...]] = {
     "pp": (1, 2),
     "tp": (1, 2),
     "split": ("none", "ulysses", "ring", "both"),
+    "said": ("of groups", "of the layout"),  # the split
     "zero": (0, 1, 2, 3),
     "replica": (1, 2),
     "order": ("1f1b", "gpipe", "interleaved", "zb_h1"),
@@ -54,6 +55,10 @@ def degree(choice: Choice) -> int:
     return {"none": 1, "both": 4}.get(str(choice["split"]), 2)
 
 
+def cp(choice: Choice) -> int:
+    return degree(choice) if choice["said"] == "of the layout" else 1
+
+
 def possible(choice: Choice, size: int) -> bool:
     """Whether there is such a plan for this many ranks."""
     pp, tp, replica = choice["pp"], choice["tp"], choice["replica"]
@@ -62,7 +67,8 @@ def possible(choice: Choice, size: int) -> bool:
     return (
         not rest
         and data % degree(choice) == 0
-        and data % replica == 0  # type: ignore[operator]
+        and data % (replica * cp(choice)) == 0  # type: ignore[operator]
+        and (choice["said"] == "of groups" or choice["split"] != "none")
         and (moe or choice["experts"] == "alone")
         and (choice["experts"] != "ep and etp" or size // pp % 4 == 0)  # type: ignore[operator]
         and (staged or choice["order"] == "1f1b")
@@ -99,9 +105,10 @@ def plan_of_choice(choice: Choice, size: int) -> Plan:
     spec = MODELS[str(choice["model"])]
     pp, tp, replica = int(choice["pp"]), int(choice["tp"]), int(choice["replica"])  # type: ignore[call-overload]
     data = size // (pp * tp)
-    mesh = {"pp": pp, "replica": replica, "dp": data // replica, "tp": tp}
-    mesh = {dim: ways for dim, ways in mesh.items() if ways > 1 or dim == "dp"}
-    split = SPLITS[str(choice["split"])]
+    split, spread_over = SPLITS[str(choice["split"])], cp(choice)
+    degrees = {"pp": pp, "replica": replica, "dp": data // (replica * spread_over), "cp": spread_over, "tp": tp}
+    if spread_over > 1:
+        degrees["ulysses"], split = split.get("ulysses", 1), {}
     groups = [*groups_of(pp, data, tp, degree(choice))]
     rows = [groups] * 4
     if choice["rows"] == "unequal":
@@ -109,13 +116,13 @@ def plan_of_choice(choice: Choice, size: int) -> Plan:
     layout = {
         "zero": choice["zero"],
         "recompute": choice["recompute"],
-        "experts": EXPERTS[str(choice["experts"])](pp, size),
+        **EXPERTS[str(choice["experts"])](pp, size),
     }
     if choice["experts"] == "gathered":
         layout["dispatch"] = "all_gather"
     order = None if choice["order"] in ("1f1b", "interleaved") else choice["order"]
     vpp = 2 if choice["order"] == "interleaved" else 1
-    return spread(size, spec, mesh=mesh, rows=rows, order=order, splits=dict.fromkeys(groups, split), vpp=vpp, **layout)
+    return spread(size, spec, **degrees, rows=rows, order=order, splits=dict.fromkeys(groups, split), vpp=vpp, **layout)
 
 
 EXPERTS = {
@@ -127,7 +134,7 @@ EXPERTS = {
 
 
 def groups_of(pp: int, data: int, tp: int, degree: int) -> Iterator[tuple[int, ...]]:
-    """Blocks of `degree` data-parallel places, on every stage, with all their parts of tp. The mesh: pp, data, tp."""
+    """Blocks of `degree` data-parallel places, on every stage, with all their parts of tp. The ranks: pp, data, tp."""
     for first in range(0, data, degree):
         places = range(first, first + degree)
         yield tuple((stage * data + place) * tp + part for stage in range(pp) for place in places for part in range(tp))

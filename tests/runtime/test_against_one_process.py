@@ -72,7 +72,7 @@ def plan_for(size, name):
         order = {"llm": "gpipe"} if name == "gpipe" else {}
         sync = "micro_batch" if layout["zero"] == 3 else "step"
         made.append(Step(sync=sync, micro_batches=tuple(placed), order=order))
-    whole = Layout(ranks=Ranks(range(size)), mesh={"dp": size}, dtype=dtype, **layout)
+    whole = Layout(ranks=Ranks(range(size)), dp=size, dtype=dtype, **layout)
     plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, made[0])
     return changed(plan, steps=tuple(made))
 

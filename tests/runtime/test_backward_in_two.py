@@ -6,6 +6,7 @@ from planner.plan.expand import expand
 from planner.specs.base import changed
 from planner.specs.model import Decoder
 from planner.specs.parts import Experts
+from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
@@ -24,29 +25,29 @@ CHUNKS = (
 )
 UNEQUAL = [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]
 PLANS = {
-    "zb_h1": spread(4, mesh={"pp": 4}, zero=0, order="zb_h1", rows=[[(0, 1, 2, 3)]] * 5),
-    "zb_h2": spread(4, mesh={"pp": 4}, zero=1, order="zb_h2", rows=[[(0, 1, 2, 3)]] * 7),
-    "zero 0": spread(4, mesh=STAGED, zero=0, order="zb_h1", rows=UNEQUAL),
-    "zero 1": spread(4, mesh=STAGED, zero=1, order="zb_h2", rows=UNEQUAL),
-    "zero 3, idle ranks": spread(4, mesh=STAGED, zero=3, order="zb_h1", rows=UNEQUAL),
-    "zero 3, late": spread(4, mesh=STAGED, zero=3, order=LATE, rows=[[(0, 1, 2, 3)]] * 3),
-    "zero 3, mixed": spread(4, mesh=STAGED, zero=3, order=MIXED, rows=UNEQUAL),
-    "late": spread(4, mesh=STAGED, zero=2, order=LATE, rows=[[(0, 1, 2, 3)]] * 3),
-    "mixed": spread(4, mesh=STAGED, zero=1, order=MIXED, rows=UNEQUAL),
-    "chunks": spread(4, mesh=STAGED, zero=1, order=CHUNKS, vpp=2, rows=[[(0, 2), (1, 3)]] * 2),
-    "one stage": spread(4, mesh={"dp": 4}, zero=3, order=("F0 I0 F1 I1 W1 W0",), rows=[[(0, 1), (2, 3)], [(0, 1)]]),
-    "tied, biases": spread(4, GPT, mesh=STAGED, zero=1, order="zb_h1"),
-    "experts": spread(4, MOE, mesh=STAGED, zero=3, order="zb_h1", experts={"ep": 2}),
-    "tensor parallel": spread(4, mesh={"pp": 2, "tp": 2}, zero=0, order="zb_h2"),
+    "zb_h1": spread(4, pp=4, zero=0, order="zb_h1", rows=[[(0, 1, 2, 3)]] * 5),
+    "zb_h2": spread(4, pp=4, zero=1, order="zb_h2", rows=[[(0, 1, 2, 3)]] * 7),
+    "zero 0": spread(4, **meshed(STAGED), zero=0, order="zb_h1", rows=UNEQUAL),
+    "zero 1": spread(4, **meshed(STAGED), zero=1, order="zb_h2", rows=UNEQUAL),
+    "zero 3, idle ranks": spread(4, **meshed(STAGED), zero=3, order="zb_h1", rows=UNEQUAL),
+    "zero 3, late": spread(4, **meshed(STAGED), zero=3, order=LATE, rows=[[(0, 1, 2, 3)]] * 3),
+    "zero 3, mixed": spread(4, **meshed(STAGED), zero=3, order=MIXED, rows=UNEQUAL),
+    "late": spread(4, **meshed(STAGED), zero=2, order=LATE, rows=[[(0, 1, 2, 3)]] * 3),
+    "mixed": spread(4, **meshed(STAGED), zero=1, order=MIXED, rows=UNEQUAL),
+    "chunks": spread(4, **meshed(STAGED), zero=1, order=CHUNKS, vpp=2, rows=[[(0, 2), (1, 3)]] * 2),
+    "one stage": spread(4, dp=4, zero=3, order=("F0 I0 F1 I1 W1 W0",), rows=[[(0, 1), (2, 3)], [(0, 1)]]),
+    "tied, biases": spread(4, GPT, **meshed(STAGED), zero=1, order="zb_h1"),
+    "experts": spread(4, MOE, **meshed(STAGED), zero=3, order="zb_h1", ep=2),
+    "tensor parallel": spread(4, pp=2, tp=2, zero=0, order="zb_h2"),
 }
 ROUNDED = {
     dtype: {
-        order: spread(4, mesh=STAGED, zero=zero, dtype=dtype, order=order, rows=[[(0, 2), (1, 3)]] * 3)
+        order: spread(4, **meshed(STAGED), zero=zero, dtype=dtype, order=order, rows=[[(0, 2), (1, 3)]] * 3)
         for zero, order in ((1, "zb_h1"), (3, LATE), (3, MIXED), (1, "1f1b"))
     }
     for dtype in ("float32", "bf16")
 }
-FORWARD = {"forward_only": spread(4, mesh=STAGED, zero=1, order="forward_only", rows=[[(0, 2), (1, 3)], [(1, 3)]])}
+FORWARD = {"forward_only": spread(4, **meshed(STAGED), zero=1, order="forward_only", rows=[[(0, 2), (1, 3)], [(1, 3)]])}
 
 
 @pytest.fixture(scope="module")

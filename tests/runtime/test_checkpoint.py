@@ -25,7 +25,7 @@ from tests.runtime.test_resuming import PAIRS
 from tests.runtime.worlds import DECODER, spread
 
 PLAN = sharded_plan(2, [[(0, 2)], [(1, 2)]])
-OTHER = spread(2, PLAN.uses.models["llm"], mesh={"pp": 2}, zero=0, dtype="bf16", rows=[[(0, 1)]])
+OTHER = spread(2, PLAN.uses.models["llm"], pp=2, zero=0, dtype="bf16", rows=[[(0, 1)]])
 TRAINING = Training(0.002, "cosine", warmup=3, clip=1.0, betas=(0.8, 0.9), decay=0.1)
 OPTIONS = RunOptions(steps=20, seed=7, training=TRAINING)
 

@@ -42,7 +42,7 @@ def plan():
     return plan_of(
         2,
         uses(2, {"llm": SPEC}, {"llm": items}),
-        {"llm": Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=3, dtype="float64")},
+        {"llm": Layout(ranks=Ranks((0, 1)), dp=2, zero=3, dtype="float64")},
         {"both": both, **alone},
         Step(sync="micro_batch", micro_batches=rows),
     )

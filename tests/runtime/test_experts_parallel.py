@@ -31,52 +31,51 @@ BOTH = mixture(balance=0.2, capacity=0.75, shared_ffn=8)
 
 
 def data(spec, rows, **layout):
-    return spread(4, spec, mesh={"dp": 4}, rows=rows, **layout)
+    return spread(4, spec, dp=4, rows=rows, **layout)
 
 
 def staged(spec, **layout):
-    return spread(4, spec, mesh={"pp": 2, "dp": 2}, rows=STAGES, experts={"ep": 2}, **layout)
+    return spread(4, spec, pp=2, dp=2, rows=STAGES, ep=2, **layout)
 
 
 def blocks(spec, rows=BLOCKS, **layout):
-    return spread(4, spec, mesh={"dp": 2, "tp": 2}, rows=rows, **layout)
+    return spread(4, spec, dp=2, tp=2, rows=rows, **layout)
 
 
 PLANS = {
     4: {
-        "zero 0": data(BIASED, ALONE, experts={"ep": 4}, zero=0),
-        "zero 1, copies": data(SHARED, FOLDED, experts={"ep": 2}, zero=1),
-        "zero 3": data(SHARED, FOLDED, experts={"ep": 4}, zero=3),
-        "etp": data(GPT, ALONE, experts={"ep": 2, "etp": 2}, zero=1),
-        "etp alone": data(GPT, FOLDED, experts={"etp": 4}, zero=3, recompute="selective"),
-        "few experts on many ranks": data(mixture(experts=2), FOLDED, experts={"ep": 2}, zero=3),
+        "zero 0": data(BIASED, ALONE, ep=4, zero=0),
+        "zero 1, copies": data(SHARED, FOLDED, ep=2, zero=1),
+        "zero 3": data(SHARED, FOLDED, ep=4, zero=3),
+        "etp": data(GPT, ALONE, ep=2, etp=2, zero=1),
+        "etp alone": data(GPT, FOLDED, etp=4, zero=3, recompute="selective"),
+        "few experts on many ranks": data(mixture(experts=2), FOLDED, ep=2, zero=3),
         "all held, balance": data(BALANCED, FOLDED, zero=1, recompute="full"),
-        "capacity": data(FULL, FOLDED, experts={"ep": 4}, zero=1),
+        "capacity": data(FULL, FOLDED, ep=4, zero=1),
         "capacity, ring": data(
-            BOTH, [[(0, 1), (2, 3)], [(0, 1)]], experts={"ep": 4}, splits={(0, 1): {"ring": 2}, (2, 3): {"ulysses": 2}}
+            BOTH, [[(0, 1), (2, 3)], [(0, 1)]], ep=4, splits={(0, 1): {"ring": 2}, (2, 3): {"ulysses": 2}}
         ),
-        "all gather": data(BOTH, FOLDED, experts={"ep": 4}, zero=3, dispatch="all_gather", recompute="full"),
-        "all gather, etp first": data(GPT, FOLDED, experts={"etp": 2, "ep": 2}, dispatch="all_gather"),
-        "replicas": spread(4, BALANCED, mesh={"replica": 2, "dp": 2}, rows=ALONE, experts={"ep": 2}, zero=1),
+        "all gather": data(BOTH, FOLDED, ep=4, zero=3, dispatch="all_gather", recompute="full"),
+        "all gather, etp first": data(GPT, FOLDED, etp=2, ep=2, dispatch="all_gather"),
+        "replicas": spread(4, BALANCED, replica=2, dp=2, rows=ALONE, ep=2, zero=1),
         "stages, zero 3": staged(BOTH, zero=3, recompute="full"),
         "stages, backward in two": staged(BALANCED, zero=1, order="zb_h1"),
-        "stages last": spread(
-            4, BALANCED, mesh={"dp": 2, "pp": 2}, rows=[[(0, 1), (2, 3)], [(2, 3)]], experts={"etp": 2}
-        ),
-        "tp": blocks(SHARED, experts={"ep": 4}, zero=1),
-        "tp, zero 3": blocks(BOTH, experts={"ep": 4}, zero=3, recompute="full"),
+        "stages last": spread(4, BALANCED, dp=2, pp=2, rank_order="pp-dp", rows=[[(0, 1), (2, 3)], [(2, 3)]], etp=2),
+        "tp": blocks(SHARED, ep=4, zero=1),
+        "tp, zero 3": blocks(BOTH, ep=4, zero=3, recompute="full"),
         "tp, all held": blocks(BALANCED, zero=0),
-        "tp, etp": blocks(GPT, experts={"ep": 2, "etp": 2}, zero=2),
-        "tp, stages": spread(4, BOTH, mesh={"pp": 2, "tp": 2}, experts={"ep": 2}, zero=1),
+        "tp, etp": blocks(GPT, ep=2, etp=2, zero=2),
+        "tp, stages": spread(4, BOTH, pp=2, tp=2, ep=2, zero=1),
     },
     8: {
         # Experts over all ranks, where none of attention's dims is larger than 2 (arXiv 2504.14960).
         "folded": spread(
             8,
             mixture(shared_ffn=8),
-            mesh={"dp": 4, "tp": 2},
+            dp=4,
+            tp=2,
             rows=[[(0, 1, 2, 3), (4, 5, 6, 7)], [(4, 5, 6, 7)], [(0, 1, 2, 3), (4, 5), (6, 7)]],
-            experts={"ep": 8},
+            ep=8,
             zero=1,
         ),
     },
@@ -85,8 +84,8 @@ PLANS = {
 
 EVERY = mixture(experts=4, topk=4, ffn=16)  # no choice that could fall otherwise where numbers are rounded
 ROUNDED = {  # dtype → (layouts, how near their losses and gradients are)
-    "float32": ({"experts": {"ep": 4}, "zero": 3}, 1e-6, 1e-5),
-    "bf16": ({"experts": {"ep": 2, "etp": 2}, "zero": 1, "dispatch": "all_gather"}, 5e-3, 5e-2),
+    "float32": ({"ep": 4, "zero": 3}, 1e-6, 1e-5),
+    "bf16": ({"ep": 2, "etp": 2, "zero": 1, "dispatch": "all_gather"}, 5e-3, 5e-2),
 }
 LESS_EXACT = {dtype: data(EVERY, FOLDED, dtype=dtype, **layout) for dtype, (layout, _, _) in ROUNDED.items()}
 

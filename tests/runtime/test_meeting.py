@@ -24,7 +24,7 @@ PLANS = {
     "1f1b": staged_plan(3, 4),
     "zero bubble": staged_plan(2, 4, "zb_h1"),
     "groups": sharded_plan(4, [[(0, 4)], [(0, 2), (2, 1)]]),
-    "chunks": spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
+    "chunks": spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
     "an encoder": encoder_plan(),
     "an encoder, sharded": encoder_plan(zero=3),
     "an encoder, placed": encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)),

@@ -153,9 +153,9 @@ def watched(worker, plans, folder, options):
 
 
 PLANS = {
-    "ZeRO-3": spread(2, mesh={"dp": 2}, zero=3, dtype="float32"),
-    "stages": spread(2, mesh={"pp": 2}, zero=0, dtype="float32", order="1f1b"),
-    "tensor parallel": spread(2, mesh={"tp": 2}, zero=0, dtype="float32"),
+    "ZeRO-3": spread(2, dp=2, zero=3, dtype="float32"),
+    "stages": spread(2, pp=2, zero=0, dtype="float32", order="1f1b"),
+    "tensor parallel": spread(2, tp=2, zero=0, dtype="float32"),
 }
 
 
@@ -195,4 +195,4 @@ def test_where_time_may_end_a_run_every_step_is_recorded(tmp_path):
 
 
 def alone():
-    return spread(1, mesh={"dp": 1}, zero=0, dtype="float32")
+    return spread(1, dp=1, zero=0, dtype="float32")

@@ -28,18 +28,29 @@ def offloaded(plan, *ratios):
         {group: tuple(Piece(item, offload=next(given)) for item in items) for group, items in row.items()}
         for row in step.micro_batches
     )
+    return with_host(changed(plan, steps=(changed(step, micro_batches=rows),)))
+
+
+def by_layout(plan, ratio):
+    """With this share of every item that does not say its own."""
+    return with_host(changed(plan, layouts={"llm": changed(plan.layouts["llm"], offload=ratio)}))
+
+
+def with_host(plan):
     devices = {name: changed(device, host_gb_per_s=10.0) for name, device in plan.uses.devices.items()}
-    plan = changed(plan, steps=(changed(step, micro_batches=rows),), uses=changed(plan.uses, devices=devices))
+    plan = changed(plan, uses=changed(plan.uses, devices=devices))
     require_legal(plan, "made up")
     return plan
 
 
 PLANS = {
-    "pipeline": offloaded(spread(4, DEEP, mesh={"pp": 2, "dp": 2}, zero=1), 1.0, 0.5),
-    "zero 3": offloaded(spread(4, mesh={"dp": 4}, zero=3, rows=[[(0, 1), (2, 3)], [(0, 1, 2, 3)]]), 0.6),
-    "full": offloaded(spread(4, DEEP, mesh={"pp": 2, "dp": 2}, zero=0, recompute="full"), 1.0),
-    "selective": offloaded(spread(4, mesh={"dp": 4}, zero=3, recompute="selective"), 0.9, 0.0),
-    "by layers": offloaded(spread(4, mesh={"dp": 4}, zero=1, recompute={"0-1": "full", 2: "selective"}), 0.9),
+    "pipeline": offloaded(spread(4, DEEP, pp=2, dp=2, zero=1), 1.0, 0.5),
+    "zero 3": offloaded(spread(4, dp=4, zero=3, rows=[[(0, 1), (2, 3)], [(0, 1, 2, 3)]]), 0.6),
+    "full": offloaded(spread(4, DEEP, pp=2, dp=2, zero=0, recompute="full"), 1.0),
+    "selective": offloaded(spread(4, dp=4, zero=3, recompute="selective"), 0.9, 0.0),
+    "by the layout": by_layout(spread(4, dp=4, zero=1), 0.7),
+    "by the layout, cp": by_layout(spread(4, dp=2, cp=2, zero=3, rows=[[(0, 1), (2, 3)]]), 0.7),
+    "by layers": offloaded(spread(4, dp=4, zero=1, recompute={"0-1": "full", 2: "selective"}), 0.9),
 }
 
 
@@ -54,6 +65,12 @@ def test_loss_and_gradients_are_those_of_one_process(results, name):
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
 
 
+def test_what_the_layout_says_holds_for_items_that_say_nothing():
+    plain = spread(4, dp=4, zero=1)
+    assert expand(by_layout(plain, 0.7)) == expand(offloaded(plain, 0.7)) != expand(plain)
+    assert expand(by_layout(offloaded(plain, 0.2, 0.0), 0.7)) == expand(offloaded(plain, 0.2, 0.0))
+
+
 def moved(worker, plan, options):
     """Bytes that each micro-batch of this rank had on the host."""
     with joined(worker, timeout_s=60):
@@ -64,7 +81,7 @@ def moved(worker, plan, options):
 
 def test_what_moves_are_the_activations_alone_by_tokens():
     rows = [[(0,), (1,)]] * 2
-    plan = offloaded(spread(2, mesh={"dp": 2}, zero=3, rows=rows), 0.5, 0.25, 0.0, 0.0, 1.0, 1.0)
+    plan = offloaded(spread(2, dp=2, zero=3, rows=rows), 0.5, 0.25, 0.0, 0.0, 1.0, 1.0)
     found = launch(moved, 2, plan, RunOptions(steps=1, seed=5))
     want = []
     for task in expand(plan):

@@ -15,7 +15,7 @@ SPLITS = {(0, 1, 2, 3): {"ring": 2}, (0, 1, 2, 3, 4, 5, 6, 7): {"ulysses": 2, "r
 
 def packed(spec):
     """Packs of a plan whose groups share out tokens by ring, Ulysses and tp, and the forwards that they are of."""
-    plan = spread(8, spec, mesh={"dp": 4, "tp": 2}, rows=ROWS, splits=SPLITS, experts={"ep": 4} if spec.moe else {})
+    plan = spread(8, spec, dp=4, tp=2, rows=ROWS, splits=SPLITS, ep=4 if spec.moe else 1)
     forwards = [task for task in expand(plan) if task.phase == "F"]
     return plan, forwards, [*packs(spec, plan.layouts["llm"], forwards)]
 

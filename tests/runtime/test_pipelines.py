@@ -8,12 +8,14 @@ pytestmark = pytest.mark.slow
 
 PLANS = {
     4: {
-        "1f1b": spread(4, mesh={"pp": 4}, zero=1),
-        "gpipe, dp": spread(4, mesh={"dp": 2, "pp": 2}, zero=1, order="gpipe", rows=[[(0, 1), (2, 3)], [(0, 1, 2, 3)]]),
-        "pp first": spread(4, mesh={"pp": 2, "dp": 2}, zero=0, rows=[[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]),
-        "interleaved": spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
-        "zero 3": spread(4, mesh={"pp": 2, "dp": 2}, zero=3, rows=[[(0, 2), (1, 3)], [(0, 2)], [(0, 1, 2, 3)]]),
-        "recompute": spread(4, mesh={"pp": 2, "dp": 2}, zero=1, recompute="full"),
+        "1f1b": spread(4, pp=4, zero=1),
+        "gpipe, dp": spread(
+            4, dp=2, pp=2, rank_order="pp-dp", zero=1, order="gpipe", rows=[[(0, 1), (2, 3)], [(0, 1, 2, 3)]]
+        ),
+        "pp first": spread(4, pp=2, dp=2, zero=0, rows=[[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]),
+        "interleaved": spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
+        "zero 3": spread(4, pp=2, dp=2, zero=3, rows=[[(0, 2), (1, 3)], [(0, 2)], [(0, 1, 2, 3)]]),
+        "recompute": spread(4, pp=2, dp=2, zero=1, recompute="full"),
     },
 }
 

@@ -10,23 +10,21 @@ pytestmark = pytest.mark.slow
 
 MOE = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
 RANGES = {"0": "full", "1-2": "selective"}
-SHARED = {"mesh": {"dp": 4}, "rows": [[(0, 1), (2, 3)], [(0, 1, 2, 3)]]}
-BLOCKS = {"mesh": {"dp": 2, "tp": 2}, "rows": [[(0, 1, 2, 3)], [(0, 1), (2, 3)]]}
+SHARED = {"dp": 4, "rows": [[(0, 1), (2, 3)], [(0, 1, 2, 3)]]}
+BLOCKS = {"dp": 2, "tp": 2, "rows": [[(0, 1, 2, 3)], [(0, 1), (2, 3)]]}
 LAYOUTS = {
     "zero 3": {**SHARED, "zero": 3},
     "zero 1": {**SHARED, "zero": 1},
-    "staged": {"mesh": {"pp": 2, "dp": 2}, "zero": 1},
+    "staged": {"pp": 2, "dp": 2, "zero": 1},
     "tensor parallel": {**BLOCKS, "zero": 1},
 }
 FLOAT64 = 8  # bytes
 HOW = {"none": "none", "selective": "selective", "ranges": RANGES}
 PLANS = {
     **{(name, how): spread(4, **layout, recompute=HOW[how]) for name, layout in LAYOUTS.items() for how in HOW},
-    ("experts", "selective"): spread(4, MOE, **SHARED, zero=3, experts={"ep": 2}, recompute="selective"),
-    ("experts", "full"): spread(4, MOE, **SHARED, zero=3, experts={"ep": 2}, recompute="full"),
-    ("experts, tensor parallel", "selective"): spread(
-        4, MOE, **BLOCKS, zero=1, experts={"ep": 2, "etp": 2}, recompute="selective"
-    ),
+    ("experts", "selective"): spread(4, MOE, **SHARED, zero=3, ep=2, recompute="selective"),
+    ("experts", "full"): spread(4, MOE, **SHARED, zero=3, ep=2, recompute="full"),
+    ("experts, tensor parallel", "selective"): spread(4, MOE, **BLOCKS, zero=1, ep=2, etp=2, recompute="selective"),
 }
 
 

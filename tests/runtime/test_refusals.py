@@ -23,7 +23,7 @@ from tests.plan.schedules.made import ordered_plan
 from tests.plans import plan_of, sharded_plan, staged_plan, uses
 
 ROOT = Path(__file__).parents[2]
-WHOLE = Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=3)
+WHOLE = Layout(ranks=Ranks((0, 1)), dp=2, zero=3)
 PAIR = Group(ranks=Ranks((0, 1)), split={"ulysses": 2})
 DECODER = Decoder(layers=1, hidden=16, heads=8, ffn=16, vocab=16)
 
@@ -45,13 +45,16 @@ def on_gpus(plan, count):
 
 
 VIT = {"layers": 1, "hidden": 16, "heads": 8, "ffn": 16, "patch": 2, "out": 8}
+EXPERTS = changed(DECODER, moe=Experts(experts=2, topk=1, ffn=4))
 ODD_EXPERTS = changed(
     DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
 )  # the bias of their outputs is odd, too
 REFUSED = {
-    "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, experts={"etp": 2}), spec=ODD_EXPERTS),
+    "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, etp=2), spec=ODD_EXPERTS),
     "fp8 cannot be run": plan_with(layout=changed(WHOLE, dtype="fp8")),
-    "a share of 0.5": plan_with(group=changed(PAIR, share=0.5)),
+    "norms and residuals of all tokens": plan_with(layout=changed(WHOLE, dp=1, tp=2, sequence_parallel=False)),
+    "one copy of a token to each node": plan_with(layout=changed(WHOLE, ep=2, dispatch="node_level"), spec=EXPERTS),
+    "exchanges of tp and ep beside compute": plan_with(layout=changed(WHOLE, overlap=("tp", "ep"))),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
     "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),
 }  # fmt: skip
@@ -67,10 +70,12 @@ def test_it_is_refused(says):
 
 ACCEPTED = [
     plan_with(),
-    plan_with(changed(WHOLE, ranks=Ranks((0,)), mesh={"dp": 1}), Group(ranks=Ranks((0,)))),
+    plan_with(changed(WHOLE, ranks=Ranks((0,)), dp=1), Group(ranks=Ranks((0,)))),
     staged_plan(2, 2),
     plan_with(entry=Piece(item=0, offload=0.5)),
     plan_with(layout=changed(WHOLE, recompute="selective")),
+    plan_with(layout=changed(WHOLE, dp=1, cp=2), group=Group(ranks=Ranks((0, 1)))),
+    plan_with(layout=changed(WHOLE, sequence_parallel=False)),  # of one rank of tp there are no others
     ordered_plan(1, 2, ("F0 I0 F1 B1 W0",)),
     ordered_plan(1, 2, "forward_only"),
     sharded_plan(4, [[(0, 4)], [(0, 2), (2, 1)]]),
@@ -141,7 +146,7 @@ for options in (RunOptions(steps=0), RunOptions(training=Training(clip=0.0)), Ru
 """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"
-        write(path, REFUSED["a share of 0.5"])
+        write(path, REFUSED["exchanges of tp and ep beside compute"])
         done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

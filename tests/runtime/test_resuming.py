@@ -42,11 +42,11 @@ def two_steps(plan, rows):
 
 PARTED = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
 TOGETHER = [[(0, 1)]] * 4
-SHARDS = two_steps(spread(2, mesh={"dp": 2}, zero=3, rows=PARTED), 1)
-TIED_SHARDS = two_steps(spread(2, TIED, mesh={"dp": 2}, zero=2, rows=PARTED), 1)
+SHARDS = two_steps(spread(2, dp=2, zero=3, rows=PARTED), 1)
+TIED_SHARDS = two_steps(spread(2, TIED, dp=2, zero=2, rows=PARTED), 1)
 SEEING = two_steps(
     several(
-        {"llm": layout("llm", range(2), mesh={"dp": 2}), "vit": layout("vit", range(2), mesh={"pp": 2})},
+        {"llm": layout("llm", range(2), dp=2), "vit": layout("vit", range(2), pp=2)},
         [
             {"vit": {(0, 1): (0, 1, 2)}, "llm": {(0,): (0,), (1,): (1,)}},
             {"vit": {(0, 1): (3,)}, "llm": {(0, 1): (2, 3)}},
@@ -56,7 +56,7 @@ SEEING = two_steps(
 )
 SEEING_APART = two_steps(
     several(
-        {"llm": layout("llm", range(2), mesh={"tp": 2}), "vit": layout("vit", (1,), mesh={"dp": 1})},
+        {"llm": layout("llm", range(2), tp=2), "vit": layout("vit", (1,), dp=1)},
         [{"vit": {(1,): (0, 1, 2)}, "llm": {(0, 1): (0, 1)}}, {"vit": {(1,): (3,)}, "llm": {(0, 1): (2, 3)}}],
     ),
     1,
@@ -64,14 +64,14 @@ SEEING_APART = two_steps(
 PAIRS = {
     "the same plan": (SHARDS, SHARDS),
     "tensors": (
-        two_steps(spread(2, mesh={"dp": 2}, zero=1, rows=PARTED), 1),
-        two_steps(spread(2, mesh={"tp": 2}, zero=1, rows=TOGETHER), 2),
+        two_steps(spread(2, dp=2, zero=1, rows=PARTED), 1),
+        two_steps(spread(2, tp=2, zero=1, rows=TOGETHER), 2),
     ),
-    "stages": (SHARDS, two_steps(spread(2, mesh={"pp": 2}, zero=0, rows=TOGETHER), 2)),
-    "tied ends": (TIED_SHARDS, two_steps(spread(2, TIED, mesh={"pp": 2}, zero=1, rows=TOGETHER), 2)),
+    "stages": (SHARDS, two_steps(spread(2, pp=2, zero=0, rows=TOGETHER), 2)),
+    "tied ends": (TIED_SHARDS, two_steps(spread(2, TIED, pp=2, zero=1, rows=TOGETHER), 2)),
     "experts": (
-        two_steps(spread(2, MOE, mesh={"dp": 2}, zero=1, experts={"ep": 2}, rows=TOGETHER), 2),
-        two_steps(spread(2, MOE, mesh={"dp": 2}, zero=2, rows=TOGETHER), 2),
+        two_steps(spread(2, MOE, dp=2, zero=1, ep=2, rows=TOGETHER), 2),
+        two_steps(spread(2, MOE, dp=2, zero=2, rows=TOGETHER), 2),
     ),
     "an encoder": (SEEING, SEEING_APART),
 }
@@ -79,31 +79,31 @@ PAIRS = {
 # ---------------------------------------------------------------------------------------- several ways at once, on four
 
 ROWS = [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]  # of two stages
-REPLICAS = two_steps(spread(4, TIED, mesh={"replica": 2, "dp": 2}, zero=2, rows=[[ALL]] * 4), 2)
-CHUNKS = two_steps(spread(4, mesh={"dp": 2, "pp": 2}, vpp=2, zero=3, rows=[[ALL]] * 4), 2)
-EXPERT_PARTS = two_steps(spread(4, MOE, mesh={"tp": 4}, zero=1, experts={"ep": 2, "etp": 2}, rows=[[ALL]] * 4), 2)
+REPLICAS = two_steps(spread(4, TIED, replica=2, dp=2, zero=2, rows=[[ALL]] * 4), 2)
+CHUNKS = two_steps(spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=3, rows=[[ALL]] * 4), 2)
+EXPERT_PARTS = two_steps(spread(4, MOE, tp=4, zero=1, ep=2, etp=2, rows=[[ALL]] * 4), 2)
 FOUR = {
-    "from chunks": (CHUNKS, two_steps(spread(4, mesh={"dp": 2, "tp": 2}, zero=0, rows=[[ALL]] * 4), 2)),
+    "from chunks": (CHUNKS, two_steps(spread(4, dp=2, tp=2, zero=0, rows=[[ALL]] * 4), 2)),
     "from stages": (
-        two_steps(spread(4, mesh={"pp": 2, "dp": 2}, zero=1, rows=ROWS), 1),
-        two_steps(spread(4, mesh={"dp": 4}, zero=3, rows=[[LOW, HIGH], [ALL], [HIGH]]), 1),
+        two_steps(spread(4, pp=2, dp=2, zero=1, rows=ROWS), 1),
+        two_steps(spread(4, dp=4, zero=3, rows=[[LOW, HIGH], [ALL], [HIGH]]), 1),
     ),
-    "replicas": (REPLICAS, two_steps(spread(4, TIED, mesh={"pp": 2, "tp": 2}, zero=0, rows=[[ALL]] * 4), 2)),
+    "replicas": (REPLICAS, two_steps(spread(4, TIED, pp=2, tp=2, zero=0, rows=[[ALL]] * 4), 2)),
     "parts of experts": (
-        two_steps(spread(4, MOE, mesh={"dp": 4}, zero=1, experts={"ep": 2}, rows=[[ALL]] * 4), 2),
+        two_steps(spread(4, MOE, dp=4, zero=1, ep=2, rows=[[ALL]] * 4), 2),
         EXPERT_PARTS,
     ),
     "an encoder elsewhere": (
         two_steps(
             several(
-                {"llm": layout("llm", mesh={"pp": 2, "tp": 2}), "vit": layout("vit", HIGH, mesh={"dp": 2}, zero=2)},
+                {"llm": layout("llm", pp=2, tp=2), "vit": layout("vit", HIGH, dp=2, zero=2)},
                 [{"vit": {HIGH: (0, 1, 2)}, "llm": {ALL: (0, 1)}}, {"vit": {(2,): (3,)}, "llm": {ALL: (2, 3)}}],
             ),
             1,
         ),
         two_steps(
             several(
-                {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"pp": 2, "tp": 2})},
+                {"llm": layout("llm", dp=4), "vit": layout("vit", pp=2, tp=2)},
                 [{"vit": {ALL: (0, 1, 2)}, "llm": {LOW: (0,), HIGH: (1,)}}, {"vit": {ALL: (3,)}, "llm": {ALL: (2, 3)}}],
             ),
             1,
@@ -213,7 +213,7 @@ def apart(found, want):
 # ------------------------------------------------------------------------------------------------------- on one rank
 
 
-ALONE = two_steps(spread(1, changed(DECODER, layers=1), mesh={"dp": 1}, zero=1, rows=[[(0,)]] * 2), 1)
+ALONE = two_steps(spread(1, changed(DECODER, layers=1), dp=1, zero=1, rows=[[(0,)]] * 2), 1)
 
 
 def in_pieces(worker, folder):

@@ -26,9 +26,9 @@ from tests.runtime.worlds import DECODER, spread
 
 LLAMA = changed(DECODER, layers=2)
 PLANS = {
-    "stages": spread(2, LLAMA, mesh={"pp": 2}, zero=1, rows=[[(0, 1)]] * 2),
-    "matrices": spread(2, LLAMA, mesh={"tp": 2}, zero=1, rows=[[(0, 1)]] * 2),
-    "shards": spread(2, LLAMA, mesh={"dp": 2}, zero=3, rows=[[(0, 1)]] * 2),
+    "stages": spread(2, LLAMA, pp=2, zero=1, rows=[[(0, 1)]] * 2),
+    "matrices": spread(2, LLAMA, tp=2, zero=1, rows=[[(0, 1)]] * 2),
+    "shards": spread(2, LLAMA, dp=2, zero=3, rows=[[(0, 1)]] * 2),
 }
 PLAIN = Training(learning_rate=3e-3)
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_a_folder_is_refused_before_training(tmp_path):
 
 def test_of_one_decoder_alone_there_is_a_form_that_others_read():
     assert decoder_of(PLANS["stages"]) == decoder_of(encoder_plan()) == "llm"
-    assert decoder_of(spread(1, changed(LLAMA, sinks=True), mesh={"dp": 1}, rows=[[(0,)]])) is None
+    assert decoder_of(spread(1, changed(LLAMA, sinks=True), dp=1, rows=[[(0,)]])) is None
 
 
 def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):

@@ -29,19 +29,19 @@ TURNS = [[ALL], [LEFT, RIGHT]]
 
 
 def shared(spec=SMALL, rows=TURNS, splits=SPLITS, **layout):
-    return spread(4, spec, rows=rows, splits=splits, **{"mesh": {"dp": 4}, "zero": 3, **layout})
+    return spread(4, spec, rows=rows, splits=splits, **{"dp": 4, "zero": 3, **layout})
 
 
 def parted(spec, **layout):
     """Matrices over two ranks, sequences over two others."""
-    return spread(4, spec, mesh={"dp": 2, "tp": 2}, rows=[[ALL]] * 2, splits={ALL: {"ring": 2}}, zero=1, **layout)
+    return spread(4, spec, dp=2, tp=2, rows=[[ALL]] * 2, splits={ALL: {"ring": 2}}, zero=1, **layout)
 
 
 PLANS = {
     "mixed in one step": shared(rows=[[ALL], [(0, 1, 2), (3,)], [LEFT, RIGHT], [(1, 3), (0,)]]),
     "ring 4, recompute": shared(rows=[[ALL]] * 2, splits={ALL: RING}, zero=0, recompute="full"),
-    "hsdp": shared(mesh={"replica": 2, "dp": 2}, recompute="selective"),
-    "pp": shared(DECODER, mesh={"pp": 2, "dp": 2}, zero=1, rows=[[ALL]] * 3, splits={ALL: {"ring": 2}}),
+    "hsdp": shared(replica=2, dp=2, recompute="selective"),
+    "pp": shared(DECODER, pp=2, dp=2, zero=1, rows=[[ALL]] * 3, splits={ALL: {"ring": 2}}),
     "unequal counts": shared(
         zero=1, rows=[[(3,)], [(0, 1, 2), (3,)], [(3,)], [ALL], [(1,)], [(3,), (1,)]], splits=SPLITS | {ALL: RING}
     ),

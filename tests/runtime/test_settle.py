@@ -11,6 +11,7 @@ from planner.plan.model import Layout
 from planner.runtime.settle import LARGE_BYTES, add_up, ends, ties
 from planner.specs.base import Layers, Ranks
 from planner.specs.model import Decoder
+from tests.meshes import meshed
 
 TIED = Decoder(layers=4, hidden=8, heads=4, ffn=8, vocab=8, tied=True)
 SHAPES = [(3, 2), (0, 5), (LARGE_BYTES // 4 + 1,), (4,)]  # float32
@@ -33,7 +34,7 @@ def test_every_rank_has_the_sums():
 
 def layout(**mesh):
     stages = tuple(Layers(range(2 * s, 2 * s + 2)) for s in range(mesh.get("pp", 1))) if mesh.get("pp", 1) > 1 else ()
-    return Layout(ranks=Ranks(range(8)), mesh=mesh, stages=stages)
+    return Layout(ranks=Ranks(range(8)), **meshed(mesh), stages=stages)
 
 
 def test_ends_of_a_pipeline_that_share_a_table():

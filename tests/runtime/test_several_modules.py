@@ -8,9 +8,10 @@ from planner.plan.legal import require_legal
 from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Training
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Ranks
 from planner.specs.model import Audio, Decoder, Vit
-from tests.plans import plan_of, uses
+from tests.meshes import meshed
+from tests.plans import plan_of, stages_of, uses
 from tests.runtime.worlds import run_all
 from tests.several import legal
 
@@ -25,11 +26,10 @@ IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third
 
 
-def layout(module: str, ranks=range(4), vpp: int = 1, **said) -> Layout:
+def layout(module: str, ranks=range(4), **said) -> Layout:
     """Stages of equal size."""
-    pp, layers = said["mesh"].get("pp", 1), SPECS[module].layers
-    each = layers // (pp * vpp)
-    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp * vpp)) if pp > 1 else ()
+    pp, chunks = said.get("pp", 1), said.get("pp", 1) * said.get("vpp", 1)
+    stages = stages_of(SPECS[module].layers, chunks) if pp > 1 else ()
     return Layout(ranks=Ranks(ranks), stages=stages, **{"dtype": "float64", "zero": 1, **said})
 
 
@@ -40,9 +40,10 @@ def joined(layouts: dict[str, Layout], rows, *, order=None, places=(), splits=No
         placed.append({})
         for module, cells in row.items():
             for ranks, of_cell in cells.items():
-                mesh, name = layouts[module].mesh, f"{module}.{group_name(Ranks(ranks))}"
-                degree = len(ranks) // (mesh.get("pp", 1) * mesh.get("tp", 1))
-                split = (splits or {}).get((module, ranks), {"ulysses": degree} if degree > 1 else {})
+                spread, name = layouts[module], f"{module}.{group_name(Ranks(ranks))}"
+                degree = len(ranks) // (spread.pp * spread.tp)
+                usual = {"ulysses": degree} if degree > 1 and spread.cp == 1 else {}
+                split = (splits or {}).get((module, ranks), usual)
                 groups[name] = Group(ranks=Ranks(ranks), split=split)
                 placed[-1].setdefault(module, {})[name] = of_cell
     items = facts.get("items", {"llm": TEXTS, "vit": IMAGES})
@@ -65,14 +66,14 @@ TWO_ROWS = [
     {"vit": {(0,): (0,), (1,): (1,), (2,): (2,)}, "llm": {LOW: (0,), HIGH: (1,)}},
     {"vit": {(3,): (3,)}, "llm": {ALL: (2, 3)}},
 ]
-DP4 = {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"dp": 4})}
+DP4 = {"llm": layout("llm", dp=4), "vit": layout("vit", dp=4)}
 STAGED = [  # the second row has no work for the encoder, and the last image is read in the third
     {"vit": {LOW: (0, 1), HIGH: (2,)}, "llm": {(0, 2): (0,), (1, 3): (1,)}},
     {"llm": {ALL: (2,)}},
     {"vit": {LOW: (3,)}, "llm": {ALL: (3,)}},
 ]
-PIPELINE = layout("llm", mesh={"pp": 2, "dp": 2})
-STAGED_VIT = layout("vit", mesh={"dp": 2, "pp": 2})
+PIPELINE = layout("llm", pp=2, dp=2)
+STAGED_VIT = layout("vit", dp=2, pp=2, rank_order="pp-dp")
 BEFORE = Place(do="vit.F2", on="vit.g0-1", before="llm.F0@0")
 BESIDE = Place(do="vit.F2[0-1]", on="vit.g0-1", beside="llm.send.F1@0")
 CUT = (
@@ -90,7 +91,7 @@ SENSES = [
 PLANS = {
     "data parallel": joined(DP4, TWO_ROWS),
     "apart": joined(
-        {"vit": layout("vit", LOW, mesh={"dp": 2}), "llm": layout("llm", HIGH, mesh={"dp": 2})},
+        {"vit": layout("vit", LOW, dp=2), "llm": layout("llm", HIGH, dp=2)},
         [
             {"vit": {(0,): (0, 3), (1,): (1,)}, "llm": {(2,): (0,), (3,): (2,)}},
             {"vit": {LOW: (2,)}, "llm": {HIGH: (1, 3)}},
@@ -102,27 +103,27 @@ PLANS = {
     "stages": joined({"llm": PIPELINE, "vit": STAGED_VIT}, STAGED),
     "before": joined({"llm": PIPELINE, "vit": STAGED_VIT}, STAGED, places=(BEFORE,), order="gpipe"),
     "beside": joined({"llm": PIPELINE, "vit": STAGED_VIT}, STAGED, places=(BESIDE,)),
-    "cut": joined({"llm": PIPELINE, "vit": layout("vit", mesh={"dp": 4})}, STAGED, places=CUT),
+    "cut": joined({"llm": PIPELINE, "vit": layout("vit", dp=4)}, STAGED, places=CUT),
     "chunks": joined(
         {
-            name: layout(name, mesh=mesh, vpp=2)
+            name: layout(name, **meshed(mesh), vpp=2)
             for name, mesh in (("llm", {"pp": 2, "dp": 2}), ("vit", {"dp": 2, "pp": 2}))
         },
         [*STAGED[:2], {"vit": {HIGH: (3,)}, "llm": {(0, 2): (3,)}}, {"llm": {(1, 3): (4,)}}],
         items={"llm": {**TEXTS, 4: 6}, "vit": IMAGES},
     ),
-    "zero 3": joined({name: layout(name, mesh={"dp": 4}, zero=3) for name in DP4}, TWO_ROWS),
+    "zero 3": joined({name: layout(name, dp=4, zero=3) for name in DP4}, TWO_ROWS),
     "zero 3, stages": joined(
-        {"llm": layout("llm", mesh={"pp": 2, "dp": 2}, zero=3), "vit": layout("vit", mesh={"dp": 2, "pp": 2}, zero=3)},
+        {"llm": layout("llm", pp=2, dp=2, zero=3), "vit": layout("vit", dp=2, pp=2, rank_order="pp-dp", zero=3)},
         STAGED,
     ),
     "zero 3, cut": joined(
-        {"llm": PIPELINE, "vit": layout("vit", mesh={"dp": 4}, zero=3)},
+        {"llm": PIPELINE, "vit": layout("vit", dp=4, zero=3)},
         STAGED,
         places=CUT,
     ),
     "zero 3, cut around another micro-batch": joined(
-        {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"dp": 4}, zero=3)},
+        {"llm": layout("llm", dp=4), "vit": layout("vit", dp=4, zero=3)},
         [
             {"vit": {(0,): (0,), (1,): (1,)}, "llm": {ALL: (2,)}},
             {"vit": {(2,): (2,), (3,): (3,)}, "llm": {ALL: (3,)}},
@@ -133,7 +134,7 @@ PLANS = {
         places=(Place(do="vit.F0[0-1]", on="vit.g0", before="llm.F0@0"),),
     ),
     "zero 3, one group reads": joined(
-        {"llm": layout("llm", mesh={"dp": 4}, zero=3), "vit": layout("vit", mesh={"dp": 4})},
+        {"llm": layout("llm", dp=4, zero=3), "vit": layout("vit", dp=4)},
         [
             {"vit": {HIGH: (2,), (1,): (3,)}, "llm": {LOW: (0,), HIGH: (1, 3)}},
             {"vit": {(0,): (0, 1)}, "llm": {LOW: (2,)}},
@@ -143,7 +144,7 @@ PLANS = {
     ),
     "zero bubble": joined({"llm": PIPELINE, "vit": STAGED_VIT}, STAGED, order="zb_h1", places=(BESIDE,)),
     "zero bubble, sharded": joined(
-        {"llm": layout("llm", mesh={"pp": 2, "dp": 2}, zero=3), "vit": layout("vit", LOW, mesh={"dp": 2}, zero=2)},
+        {"llm": layout("llm", pp=2, dp=2, zero=3), "vit": layout("vit", LOW, dp=2, zero=2)},
         [
             {"vit": {LOW: (0, 1, 2)}, "llm": {ALL: (0, 1)}},
             {"llm": {ALL: (2,)}},
@@ -152,18 +153,18 @@ PLANS = {
         order="zb_h1",
     ),
     "tensors": joined(
-        {"llm": layout("llm", mesh={"dp": 2, "tp": 2}), "vit": layout("vit", mesh={"tp": 4})},
+        {"llm": layout("llm", dp=2, tp=2), "vit": layout("vit", tp=4)},
         [{"vit": {ALL: (0, 2)}, "llm": {LOW: (0,), HIGH: (1,)}}, {"vit": {ALL: (1, 3)}, "llm": {ALL: (2, 3)}}],
     ),
     "tensors of the decoder": joined(
-        {"llm": layout("llm", mesh={"pp": 2, "tp": 2}), "vit": layout("vit", mesh={"replica": 2, "dp": 2}, zero=2)},
+        {"llm": layout("llm", pp=2, tp=2), "vit": layout("vit", replica=2, dp=2, zero=2)},
         [
             {"vit": {(0,): (0,), (1,): (1,), (2,): (2,)}, "llm": {ALL: (0, 1)}},
             {"vit": {(3,): (3,)}, "llm": {ALL: (2, 3)}},
         ],
     ),
     "tensors of the encoder": joined(
-        {"llm": layout("llm", mesh={"dp": 4}), "vit": layout("vit", mesh={"pp": 2, "tp": 2})},
+        {"llm": layout("llm", dp=4), "vit": layout("vit", pp=2, tp=2)},
         [{"vit": {ALL: (0, 2)}, "llm": {LOW: (0,), HIGH: (1,)}}, {"vit": {ALL: (1, 3)}, "llm": {ALL: (2, 3)}}],
     ),
     "rings": joined(
@@ -171,13 +172,13 @@ PLANS = {
         [{"vit": {LOW: (0, 2), HIGH: (1, 3)}, "llm": {ALL: (0, 1)}}, {"llm": {HIGH: (2,), LOW: (3,)}}],
         splits={("llm", ALL): {"ulysses": 2, "ring": 2}, ("llm", HIGH): {"ring": 2}, ("vit", LOW): {"ring": 2}},
     ),
-    "two encoders": joined({**DP4, "ear": layout("ear", mesh={"dp": 4}, zero=0)}, SENSES, **TWO_SENSES),
+    "two encoders": joined({**DP4, "ear": layout("ear", dp=4, zero=0)}, SENSES, **TWO_SENSES),
     "texts of outputs alone": joined(DP4, TWO_ROWS, items={"llm": {**TEXTS, 1: 6, 3: 7}, "vit": IMAGES}),
-    "recompute": joined({name: layout(name, mesh={"dp": 4}, zero=2, recompute="full") for name in DP4}, TWO_ROWS),
+    "recompute": joined({name: layout(name, dp=4, zero=2, recompute="full") for name in DP4}, TWO_ROWS),
 }
 
 
-HALF = {"llm": layout("llm", mesh={"dp": 4}, dtype="bf16"), "vit": layout("vit", LOW, mesh={"dp": 2}, dtype="float32")}
+HALF = {"llm": layout("llm", dp=4, dtype="bf16"), "vit": layout("vit", LOW, dp=2, dtype="float32")}
 PLANS["two dtypes"] = joined(
     HALF,
     [
@@ -227,7 +228,7 @@ def test_tokens_that_encoders_make_are_no_targets(results):
 
 def test_a_rank_without_a_module_clips_with_the_others():
     plan = joined(
-        {"llm": layout("llm", LOW, mesh={"dp": 2}), "vit": layout("vit", (3,), mesh={"dp": 1})},
+        {"llm": layout("llm", LOW, dp=2), "vit": layout("vit", (3,), dp=1)},
         [{"vit": {(3,): (0, 1, 2, 3)}, "llm": {(0,): (0, 1), (1,): (2, 3)}}],
     )
     found = run_all(4, {"x": plan}, RunOptions(steps=2, verify=True, seed=5, training=Training(clip=0.01)))["x"]

@@ -8,6 +8,7 @@ from planner.runtime.clock import Clock
 from planner.runtime.stage import Stage
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.parts import Experts
+from tests.meshes import meshed
 from tests.runtime.worlds import DECODER
 
 MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16, dense_layers=2))
@@ -15,7 +16,7 @@ MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16, dense_layers=2))
 
 def stage(spec=DECODER, layers=range(4), dtype="float64", feeds=False, zero=1, **mesh):
     stages = (Layers(range(2)), Layers(range(2, 4))) if "pp" in mesh else ()
-    layout = Layout(ranks=Ranks(range(4)), mesh=mesh, stages=stages, zero=zero)
+    layout = Layout(ranks=Ranks(range(4)), **meshed(mesh), stages=stages, zero=zero)
     return Stage(spec, layout, Layers(layers), dtype, Clock(torch.device("cpu"), rank=0), feeds)
 
 

@@ -15,31 +15,45 @@ from tests.runtime.worlds import DECODER, run_all, spread
 pytestmark = pytest.mark.slow
 
 ALONE = [[(0,), (1,), (2,), (3,)]] * 2
+PAIRS = [[(0, 1), (2, 3)], [(2, 3)]]
+ALL_RANKS = [[(0, 1, 2, 3)]] * 2
 HYBRID = {"replica": 2, "dp": 2}
 STAGED = [[tuple(range(8))], [(0, 1, 4, 5), (2, 3, 6, 7)]]
 FLOAT64, FLOAT32, BF16 = 8, 4, 2
 
 
 def flat(zero, **more):
-    return spread(4, mesh={"dp": 4}, zero=zero, rows=ALONE, **more)
+    return spread(4, dp=4, zero=zero, rows=ALONE, **more)
+
+
+def shared(zero, rows=PAIRS, **said):
+    """Sequences over two ranks, that share their states with the other two, or have them again."""
+    return spread(4, cp=2, zero=zero, rows=rows, **said)
 
 
 EXACT = {
     **{f"zero {zero}": flat(zero) for zero in range(4)},
-    **{f"hybrid, zero {zero}": spread(4, mesh=HYBRID, zero=zero, rows=ALONE) for zero in (1, 2, 3)},
-    "replicas first in a group": spread(4, mesh=HYBRID, zero=3, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)]]),
-    "replicas alone": spread(4, mesh={"replica": 4}, zero=1, rows=ALONE),
-    "dp slower": spread(4, mesh={"dp": 2, "replica": 2}, zero=2, rows=ALONE),
-    "staged replicas": spread(4, mesh={"pp": 2, "replica": 2}, zero=2, rows=[[(0, 2), (1, 3)]] * 3),
+    **{f"hybrid, zero {zero}": spread(4, **HYBRID, zero=zero, rows=ALONE) for zero in (1, 2, 3)},
+    "replicas first in a group": spread(4, **HYBRID, zero=3, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)]]),
+    "replicas alone": spread(4, replica=4, zero=1, rows=ALONE),
+    "dp slower": spread(4, dp=2, replica=2, rank_order="replica-dp", zero=2, rows=ALONE),
+    "staged replicas": spread(4, pp=2, replica=2, zero=2, rows=[[(0, 2), (1, 3)]] * 3),
+    **{f"cp, zero {zero}": shared(zero, dp=2) for zero in range(4)},
+    **{f"cp by heads, zero {zero}": shared(zero, ulysses=2, dp=2) for zero in (0, 2, 3)},
+    **{f"cp and tp, zero {zero}": shared(zero, ALL_RANKS, tp=2) for zero in range(4)},
+    **{f"cp and replicas, zero {zero}": shared(zero, replica=2) for zero in (1, 2, 3)},
+    "cp slower": shared(3, [[(0, 2), (1, 3)], [(0, 2)]], dp=2, rank_order="dp-cp"),
+    "cp on stages": shared(1, ALL_RANKS, pp=2, ulysses=2),
+    "cp, split otherwise": shared(1, dp=2, splits={(2, 3): {"ulysses": 2}}),
 }
 ROUNDED = {
     "zero 0": flat(0, dtype="float32", gradients="bf16"),
     "zero 1": flat(1, dtype="float32", gradients="bf16"),
     "zero 3": flat(3, dtype="float32", gradients="bf16"),
-    "hybrid": spread(4, mesh=HYBRID, zero=1, rows=ALONE, dtype="float32", gradients="bf16"),
+    "hybrid": spread(4, **HYBRID, zero=1, rows=ALONE, dtype="float32", gradients="bf16"),
     "computed in bf16": flat(1, dtype="bf16", gradients="bf16"),
 }
-EIGHT = {f"staged, hybrid, zero {zero}": spread(8, mesh={"pp": 2, **HYBRID}, zero=zero, rows=STAGED) for zero in (1, 3)}
+EIGHT = {f"staged, hybrid, zero {zero}": spread(8, pp=2, **HYBRID, zero=zero, rows=STAGED) for zero in (1, 3)}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +94,9 @@ ALL, LAYERS = parameters(DECODER).total, DECODER.layers * layer_parameters(DECOD
         ("zero 2", 3 / 4 * ALL, 3 / 4 * ALL),
         ("hybrid, zero 1", 1 / 2 * ALL, 1 / 2 * ALL + 2 * 1 / 2 * ALL / 2),
         ("replicas alone", 0, 2 * 3 / 4 * ALL),
+        ("cp, zero 0", 0, 2 * 3 / 4 * ALL),
+        ("cp, zero 1", 3 / 4 * ALL, 3 / 4 * ALL),
+        ("cp and replicas, zero 1", 1 / 2 * ALL, 1 / 2 * ALL + 2 * 1 / 2 * ALL / 2),
     ],
 )
 def test_bytes_of_states_that_are_reduced_once_a_step(results, name, gathered, reduced):
@@ -89,7 +106,13 @@ def test_bytes_of_states_that_are_reduced_once_a_step(results, name, gathered, r
 
 
 @pytest.mark.parametrize(
-    ("name", "share", "reduced"), [("zero 3", 3 / 4, 3 / 4 * ALL), ("hybrid, zero 3", 1 / 2, (1 / 2 + 2 / 2 / 2) * ALL)]
+    ("name", "share", "reduced"),
+    [
+        ("zero 3", 3 / 4, 3 / 4 * ALL),
+        ("hybrid, zero 3", 1 / 2, (1 / 2 + 2 / 2 / 2) * ALL),
+        ("cp, zero 3", 3 / 4, 3 / 4 * ALL),
+        ("cp and replicas, zero 3", 1 / 2, (1 / 2 + 2 / 2 / 2) * ALL),
+    ],
 )
 def test_bytes_of_states_that_are_gathered_for_every_pass(results, name, share, reduced):
     """Layers twice; what is outside of them stays gathered from forward to backward."""

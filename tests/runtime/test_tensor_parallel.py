@@ -17,27 +17,27 @@ BLOCKS, BOTH = [(0, 1), (2, 3)], [(0, 1, 2, 3)]
 HALF, FLOAT = {"dtype": "bf16"}, {"dtype": "float32"}
 
 PLANS = {
-    "tp 4": spread(4, mesh={"tp": 4}),
-    "tp 4, one kv head": spread(4, Decoder(**SHAPE, kv_heads=1), mesh={"tp": 4}),
-    "tp 4, two kv heads": spread(4, Decoder(**SHAPE, kv_heads=2, bias="qkv"), mesh={"tp": 4}, recompute="full"),
-    "zero 0, blocks of unlike sizes": spread(4, mesh={"dp": 2, "tp": 2}, zero=0, rows=[BLOCKS, [(2, 3)], [(0, 1)]]),
-    "zero 1, ulysses": spread(4, mesh={"dp": 2, "tp": 2}, zero=1, rows=[BOTH, BLOCKS]),
-    "zero 2, replicas": spread(4, mesh={"replica": 2, "tp": 2}, zero=2, rows=[BLOCKS, BOTH]),
-    "zero 3, idle ranks": spread(4, mesh={"dp": 2, "tp": 2}, zero=3, rows=[BLOCKS, [(2, 3)], BOTH]),
-    "zero 3, kv and vocabulary whole": spread(4, ODD, mesh={"dp": 2, "tp": 2}, zero=3, rows=[BLOCKS, BOTH]),
-    "pipeline": spread(4, mesh={"pp": 2, "tp": 2}, zero=1),
-    "interleaved, tp slowest": spread(4, mesh={"tp": 2, "pp": 2}, vpp=2, rows=[BOTH] * 2),
-    "gpt": spread(4, GPT, mesh={"dp": 2, "tp": 2}, zero=2, rows=[BLOCKS, BOTH], recompute="full"),
-    "gpt, pipeline": spread(4, GPT, mesh={"pp": 2, "tp": 2}),
-    "gpt, tied over a pipeline": spread(4, GPT, mesh={"dp": 2, "pp": 2}, zero=3, rows=[BLOCKS, BOTH]),
-    "vit": spread(4, VIT, mesh={"dp": 2, "tp": 2}, zero=1, rows=[BLOCKS, BOTH]),
-    "vit, tp 4": spread(4, VIT, mesh={"tp": 4}),
-    "float32": spread(4, ODD, mesh={"dp": 2, "tp": 2}, zero=1, rows=[BOTH, BLOCKS], **FLOAT),
-    "bf16": spread(4, mesh={"dp": 2, "tp": 2}, zero=3, rows=[BOTH, BLOCKS], **HALF),
+    "tp 4": spread(4, tp=4),
+    "tp 4, one kv head": spread(4, Decoder(**SHAPE, kv_heads=1), tp=4),
+    "tp 4, two kv heads": spread(4, Decoder(**SHAPE, kv_heads=2, bias="qkv"), tp=4, recompute="full"),
+    "zero 0, blocks of unlike sizes": spread(4, dp=2, tp=2, zero=0, rows=[BLOCKS, [(2, 3)], [(0, 1)]]),
+    "zero 1, ulysses": spread(4, dp=2, tp=2, zero=1, rows=[BOTH, BLOCKS]),
+    "zero 2, replicas": spread(4, replica=2, tp=2, zero=2, rows=[BLOCKS, BOTH]),
+    "zero 3, idle ranks": spread(4, dp=2, tp=2, zero=3, rows=[BLOCKS, [(2, 3)], BOTH]),
+    "zero 3, kv and vocabulary whole": spread(4, ODD, dp=2, tp=2, zero=3, rows=[BLOCKS, BOTH]),
+    "pipeline": spread(4, pp=2, tp=2, zero=1),
+    "interleaved, tp slowest": spread(4, tp=2, pp=2, rank_order="pp-tp", vpp=2, rows=[BOTH] * 2),
+    "gpt": spread(4, GPT, dp=2, tp=2, zero=2, rows=[BLOCKS, BOTH], recompute="full"),
+    "gpt, pipeline": spread(4, GPT, pp=2, tp=2),
+    "gpt, tied over a pipeline": spread(4, GPT, dp=2, pp=2, rank_order="pp-dp", zero=3, rows=[BLOCKS, BOTH]),
+    "vit": spread(4, VIT, dp=2, tp=2, zero=1, rows=[BLOCKS, BOTH]),
+    "vit, tp 4": spread(4, VIT, tp=4),
+    "float32": spread(4, ODD, dp=2, tp=2, zero=1, rows=[BOTH, BLOCKS], **FLOAT),
+    "bf16": spread(4, dp=2, tp=2, zero=3, rows=[BOTH, BLOCKS], **HALF),
 }
 WITHOUT = {  # tensor parallelism: the same items
-    "llama, dp 4": spread(4, mesh={"dp": 4}),
-    "gpt, dp 4": spread(4, GPT, mesh={"dp": 4}),
+    "llama, dp 4": spread(4, dp=4),
+    "gpt, dp 4": spread(4, GPT, dp=4),
 }
 EXACT = (1e-12, 1e-12)  # of the loss, and of the worst gradient
 TOLERANCE = {"float32": (1e-6, 1e-5), "bf16": (1e-2, 5e-2)}

@@ -39,15 +39,15 @@ APART = [[(0, 1), (2, 3)], [(0, 1, 2, 3)], [(2, 3)]]
 TIED = changed(DECODER, tied=True)
 MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
 PLANS = {
-    "zero 3": spread(SIZE, mesh={"dp": 4}, zero=3, rows=APART),
-    "zero 0": spread(SIZE, mesh={"dp": 4}, zero=0, rows=APART),
-    "replicas": spread(SIZE, mesh={"replica": 2, "dp": 2}, zero=2, rows=APART),
-    "pp": spread(SIZE, mesh={"pp": 2, "dp": 2}, zero=1, rows=[[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]),
-    "pp, zero 3": spread(SIZE, mesh={"dp": 2, "pp": 2}, vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
-    "tied ends": spread(SIZE, TIED, mesh={"pp": 2, "tp": 2}, zero=0),
-    "tp": spread(SIZE, mesh={"dp": 2, "tp": 2}, zero=1),
-    "experts with biases": spread(SIZE, changed(MOE, bias="all"), mesh={"dp": 4}, zero=2, rows=APART),
-    "experts": spread(SIZE, MOE, mesh={"dp": 4}, zero=1, experts={"ep": 2}, rows=APART),
+    "zero 3": spread(SIZE, dp=4, zero=3, rows=APART),
+    "zero 0": spread(SIZE, dp=4, zero=0, rows=APART),
+    "replicas": spread(SIZE, replica=2, dp=2, zero=2, rows=APART),
+    "pp": spread(SIZE, pp=2, dp=2, zero=1, rows=[[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]),
+    "pp, zero 3": spread(SIZE, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
+    "tied ends": spread(SIZE, TIED, pp=2, tp=2, zero=0),
+    "tp": spread(SIZE, dp=2, tp=2, zero=1),
+    "experts with biases": spread(SIZE, changed(MOE, bias="all"), dp=4, zero=2, rows=APART),
+    "experts": spread(SIZE, MOE, dp=4, zero=1, ep=2, rows=APART),
 }
 
 
@@ -159,7 +159,7 @@ def test_weights_that_no_item_went_through_stay_whatever_the_zero_stage():
 
 def without_images(zero, size=2):
     """Steps with an image and without."""
-    layouts = {name: layout(name, range(size), mesh={"dp": size}, zero=zero) for name in ("llm", "vit")}
+    layouts = {name: layout(name, range(size), dp=size, zero=zero) for name in ("llm", "vit")}
     ranks = tuple(range(size))
     rows = [{"vit": {ranks: (0,)}, "llm": {ranks: (0,)}}, {"llm": {ranks: (1,)}}]
     plan = several(layouts, rows, items={"llm": {0: 23, 1: 17}, "vit": {0: 16}}, feeds={"vit": {0: 0}})
@@ -283,7 +283,7 @@ def test_records_of_the_last_steps_are_kept():
 
 
 def two_ranks():
-    return spread(2, mesh={"dp": 2}, zero=1, rows=[[(0, 1)]], dtype="float32")
+    return spread(2, dp=2, zero=1, rows=[[(0, 1)]], dtype="float32")
 
 
 # --------------------------------------------------------------------------------------------------- schedule, file

@@ -12,16 +12,16 @@ CASES = {  # the rows of the head, those of a step that comes later, and how bot
     "stages": (
         [[(0, 2, 4, 6), (1, 3, 5, 7)]] * 4,
         [[(0, 6), (1, 3, 4, 5)], [(2, 4), (1, 7)]],
-        {"mesh": {"pp": 2, "dp": 4}},
+        {"pp": 2, "dp": 4},
     ),
-    "chunks": ([[(0, 2, 4, 6)]] * 4, [[(1, 3, 5, 7)]] * 4, {"mesh": {"pp": 4, "dp": 2}, "vpp": 2}),
+    "chunks": ([[(0, 2, 4, 6)]] * 4, [[(1, 3, 5, 7)]] * 4, {"pp": 4, "dp": 2, "vpp": 2}),
 }
 
 
 def plans(name):
     """The head of a run, with groups that its own step does without; and a step that comes later."""
     own, later, how = CASES[name]
-    head, coming = (spread(8, changed(DECODER, layers=8), rows=rows, **{**how}) for rows in (own, later))
+    head, coming = (spread(8, changed(DECODER, layers=8), rows=rows, **how) for rows in (own, later))
     return changed(head, groups={**head.groups, **coming.groups}, then=Then(folder="steps")), coming
 
 

@@ -18,7 +18,7 @@ ITEMS = {0: 24, 1: 16}
 
 
 def plan(zero):
-    whole = Layout(ranks=Ranks((0, 1)), mesh={"dp": 2}, zero=zero, dtype="float64")
+    whole = Layout(ranks=Ranks((0, 1)), dp=2, zero=zero, dtype="float64")
     groups = {"both": Group(ranks=Ranks((0, 1)), split={"ulysses": 2})}
     sync = "micro_batch" if zero == 3 else "step"
     step = Step(sync=sync, micro_batches=({"both": (0,)}, {"both": (1,)}))

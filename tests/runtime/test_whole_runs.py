@@ -30,7 +30,7 @@ def alone():
     return plan_of(
         1,
         uses(1, {"llm": decoder()}, {"llm": {0: 24, 1: 16}}),
-        {"llm": Layout(ranks=Ranks((0,)), mesh={"dp": 1}, zero=0, dtype="float64")},
+        {"llm": Layout(ranks=Ranks((0,)), dp=1, zero=0, dtype="float64")},
         {"g": Group(ranks=Ranks((0,)))},
         Step(sync="step", micro_batches=({"g": (0,)}, {"g": (1,)})),
     )

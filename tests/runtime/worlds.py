@@ -5,41 +5,43 @@ from dataclasses import replace
 from planner.launch.processes import launch
 from planner.launch.worker import joined
 from planner.plan.legal import require_legal
+from planner.plan.mesh import groups_over
 from planner.plan.model import Group, Layout, Plan, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_runnable
 from planner.runtime.training import Training
 from planner.runtime.worker import train
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Ranks
 from planner.specs.model import Decoder
-from tests.plans import plan_of, uses
+from tests.plans import plan_of, stages_of, uses
 
 DECODER = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
 
 
-def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, vpp=1, **layout) -> Plan:
-    """A module over all ranks by `layout` (mesh and what else a Layout says).
+def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, **layout) -> Plan:
+    """A module over all ranks by `layout`: its degrees, and what else a Layout says.
 
-    `rows`: of each micro-batch, its groups as tuples of ranks; None: two micro-batches for each data-parallel block.
-    `splits`: group → its split; else Ulysses over its ranks on one stage, tp aside.
+    `rows`: of each micro-batch, its groups as tuples of ranks; None: three micro-batches, each of all
+    ranks together, or where the layout has cp, of all that share sequences.
+    `splits`: group → its split; else as a layout with cp has it, or Ulysses over its ranks on one stage, tp aside.
     """
-    mesh = layout.pop("mesh")
-    pp, tp = mesh.get("pp", 1), mesh.get("tp", 1)
-    rows = rows or [[tuple(range(size))]] * 3
+    pp, tp, chunks = layout.get("pp", 1), layout.get("tp", 1), layout.get("pp", 1) * layout.get("vpp", 1)
+    stages = stages_of(spec.layers, chunks) if pp > 1 else ()
+    whole = Layout(ranks=Ranks(range(size)), stages=stages, **{"dtype": "float64", **layout})
+    together = groups_over(whole, ("tp", "cp", "pp")).values() if whole.cp > 1 else [whole.ranks]
+    rows = rows or [[*dict.fromkeys(map(tuple, together))]] * 3
     groups, items, placed = {}, {}, []
     for row in rows:
         placed.append({})
         for ranks in map(Ranks, row):
             name = group_name(ranks)
             degree = len(ranks) // (pp * tp)
-            split = (splits or {}).get(tuple(ranks), {"ulysses": degree} if degree > 1 else {})
+            usual = {"ulysses": degree} if degree > 1 and whole.cp == 1 else {}
+            split = (splits or {}).get(tuple(ranks), usual)
             groups[name] = Group(ranks=ranks, split=split)
             new = range(len(items), len(items) + 2)
             items |= {item: 4 * (2 + item * 5 % 11) for item in new}
             placed[-1][name] = (*new,)
-    each = spec.layers // (pp * vpp)
-    stages = tuple(Layers(range(s * each, (s + 1) * each)) for s in range(pp * vpp)) if pp > 1 else ()
-    whole = Layout(ranks=Ranks(range(size)), mesh=mesh, stages=stages, **{"dtype": "float64", **layout})
     sync = "micro_batch" if whole.zero == 3 else "step"
     step = Step(sync=sync, micro_batches=tuple(placed), order={"llm": order} if order else {})
     plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, step)

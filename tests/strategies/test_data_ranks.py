@@ -7,7 +7,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import Sequences, sequences
+from planner.costs.step.sequences import Sequences, sequences
 from planner.errors import Infeasible, InputError
 from planner.packing.packed import worth
 from planner.plan.legal import violations
@@ -17,9 +17,10 @@ from planner.specs.inputs import Options, load
 from planner.strategies import data_ranks
 from planner.strategies.base import row_of
 from planner.verify.score import score
+from tests.plans import degrees_of
 from tests.step_groupings import require_possible, warm_start
 
-GOLDEN = Path(__file__).parents[1] / "golden/data_ranks/offload-h100x8"
+GOLDEN = Path(__file__).parents[1] / "golden/data_ranks/offload-h200x8"
 SMALL = """\
 format: planner.job/1
 name: small
@@ -69,7 +70,7 @@ def problem_of(plan: Plan) -> Sequences:
 def pieces(plan: Plan) -> list[tuple[Piece, int]]:
     """What is offloaded, and on how many ranks."""
     groups = [(name, items) for step in plan.steps for row in step.micro_batches for name, items in row.items()]
-    return [(e, plan.groups[name].degree) for name, items in groups for e in items if isinstance(e, Piece)]
+    return [(e, degrees_of(plan)[name]) for name, items in groups for e in items if isinstance(e, Piece)]
 
 
 @pytest.mark.parametrize(("sync", "zero", "can"), [("step", 0, True), ("step", 2, True), ("step", 3, False)])
@@ -151,7 +152,7 @@ def test_degrees_are_the_jobs_or_any_within_a_node_and_any_number_of_nodes(small
 
 def test_fixed_items_are_kept(small):
     plan = pipeline.solve(small("fix: {items: {3: {degree: 3}, 5: {degree: 1}}}\n")).plan
-    degree = {i: plan.groups[name].degree for row in plan.steps[0].micro_batches for name in row for i in row[name]}
+    degree = {i: degrees_of(plan)[name] for row in plan.steps[0].micro_batches for name in row for i in row[name]}
     assert (degree[3], degree[5]) == (3, 1)
     assert plan.outcome.bound <= plan.outcome.value
 

@@ -12,7 +12,7 @@ from planner.plan.legal import violations
 from planner.plan.model import Plan, assignments
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
-from planner.specs.job import StaticLayout
+from planner.specs.parallelism import Parallelism
 from planner.strategies import parallel_search
 from planner.strategies.static.best import simulated, unlike
 from planner.strategies.static.choice import RECOMPUTE, Choice, layout_of
@@ -78,7 +78,7 @@ def brute_space(trained, degrees=(1, 2, 4, 8)):
 
 def test_no_layout_that_comes_out_even_is_left_out(made):
     trained = problem_of(made()).trained
-    fixed = StaticLayout(zero=1, recompute="none")
+    fixed = Parallelism(zero=1, recompute="none")
     found = space(trained, 8, fixed)
     names = ("tp", "cp", "pp", "vpp", "micro_batch")
     rows = sorted(zip(*(found[name].tolist() for name in names), strict=True))
@@ -189,7 +189,7 @@ def test_what_is_fixed_is_kept(made):
     (layout,) = parallel_search.plan(
         made(fixed="tp: 4, pp: 2, vpp: 2, zero: 1, recompute: full"), None
     ).layouts.values()
-    assert layout.mesh == {"pp": 2, "dp": 1, "tp": 4} and len(layout.stages) == 4
+    assert (layout.pp, layout.vpp, layout.dp, layout.tp) == (2, 2, 1, 4) and len(layout.stages) == 4
     assert (layout.zero, layout.recompute) == (1, "full")
 
 
@@ -222,7 +222,7 @@ def test_the_same_job_gives_the_same_bytes(made):
 def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
     inputs = made(8, (8192,) * 16)
     problem = problem_of(inputs)
-    found = space(problem.trained, 8, StaticLayout())
+    found = space(problem.trained, 8, Parallelism())
     fits = screen(problem, found).fits(problem)
     for place in range(0, len(fits), 41):
         choice = choice_at(found, place)
@@ -305,7 +305,8 @@ def test_experts_have_a_mesh_of_their_own(made):
     trained = problem_of(made(model="qwen3-30b-a3b")).trained
     assert uneven(Choice(tp=2, ep=4, etp=2), trained) is None
     assert "does not divide the 8 ranks" in uneven(Choice(ep=16), trained)[0]
-    assert layout_of(Choice(tp=2, ep=4, etp=2), trained).experts == {"ep": 4, "etp": 2}
+    layout = layout_of(Choice(tp=2, ep=4, etp=2), trained)
+    assert (layout.ep, layout.etp) == (4, 2)
 
 
 def test_a_choice_says_itself():

@@ -7,7 +7,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.sequences import sequences
+from planner.costs.step.sequences import sequences
 from planner.errors import Infeasible, InputError
 from planner.packing.balanced import best_balanced
 from planner.packing.packed import worth
@@ -19,6 +19,7 @@ from planner.strategies import STRATEGIES, strategy
 from planner.strategies.base import row_of
 from planner.verify.score import score, scored
 from tests.groupings import any_packing, require_lies_well, require_possible
+from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
 PLANS = {path.parent.name: files.read(path, Plan) for path in sorted(GOLDEN.glob("*/plan.yaml"))}
@@ -98,7 +99,7 @@ def test_rows_that_are_too_long_are_dropped_and_named(tmp_path):
 def test_degrees_and_fixed_items_are_kept(tmp_path):
     job = write(tmp_path, "degrees: [4, 1]\nfix: {items: {3: {degree: 4}, 5: {degree: 1}, 99: {degree: 7}}}\n")
     plan = pipeline.solve(job, Options()).plan
-    degree = {i: plan.groups[name].degree for row in plan.steps[0].micro_batches for name in row for i in row[name]}
+    degree = {i: degrees_of(plan)[name] for row in plan.steps[0].micro_batches for name in row for i in row[name]}
     assert set(degree.values()) <= {1, 4} and (degree[3], degree[5]) == (4, 1)
 
 
@@ -161,8 +162,8 @@ def test_never_worse_than_balanced_where_degrees_do_not_divide_nodes(degrees, tm
     path.write_text(job.replace("tiny-decoder", "llama-3-8b") + f"degrees: {[*degrees]}\n")
     plan = pipeline.solve(str(path)).plan
     problem, groups = problem_of(plan), {}
-    for group in plan.groups.values():
-        require_lies_well(problem, degrees.index(group.degree), group.ranks[0])
+    for name, degree in degrees_of(plan).items():
+        require_lies_well(problem, degrees.index(degree), plan.groups[name].ranks[0])
     rows = tuple(row_of(row, problem, plan.uses.models["llm"], groups) for row in best_balanced(problem))
     (step,) = plan.steps
     placed = scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), "")

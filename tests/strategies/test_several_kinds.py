@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory import memory_cap
+from planner.costs.memory.caps import memory_cap
 from planner.costs.pricing import Pricing
-from planner.costs.sequences import Sequences, allowed_degrees, sequences
+from planner.costs.step.sequences import Sequences, allowed_degrees, sequences
 from planner.errors import Infeasible
 from planner.packing.one_pool import only_pool
 from planner.packing.packed import worth

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.table import Table, make_table
+from planner.costs.step.table import Table, make_table
 from planner.packing.packed import Packed, worth
 from planner.verify.cases import MICRO_BATCHES, Case, Held, left, room, roots, split
 from planner.verify.coupled import Whole, seconds

@@ -10,10 +10,11 @@ from planner.plan.model import Group, Piece, Plan
 from planner.specs.base import Ranks, changed
 from planner.verify.covered import usual_groups
 from planner.verify.score import score
+from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = {case: files.read(GOLDEN / case / "plan.yaml", Plan) for case in (
-    "sequence_groups/demo", "sequence_groups/two-kinds", "data_ranks/offload-h100x8", "by_hand/mixed-groups",
+    "sequence_groups/demo", "sequence_groups/two-kinds", "data_ranks/offload-h200x8", "by_hand/mixed-groups",
 )}  # fmt: skip
 
 
@@ -35,7 +36,8 @@ def test_plans_of_strategies_are_bounded_over_all_packings(case):
 
 
 def as_rings(plan: Plan) -> Plan:
-    rings = {name: changed(group, split={"ring": group.degree}) for name, group in plan.groups.items()}
+    degrees = degrees_of(plan)
+    rings = {name: changed(group, split={"ring": degrees[name]}) for name, group in plan.groups.items()}
     return changed(plan, groups=rings)
 
 
@@ -51,7 +53,7 @@ def test_all_rings_can_be_shorter_than_the_bound_for_the_split_that_strategies_p
 
 def test_a_split_of_one_is_said_in_any_way():
     plan = PLANS["sequence_groups/demo"]
-    alone = next(name for name, group in plan.groups.items() if group.degree == 1)
+    alone = next(name for name, degree in degrees_of(plan).items() if degree == 1)
     for split in ({}, {"ulysses": 1}, {"ring": 1}):
         assert usual_groups(with_group(plan, alone, changed(plan.groups[alone], split=split)), 0)
 
@@ -73,7 +75,7 @@ def test_shared_devices_and_groups_that_no_step_uses():
 
 def test_offloading_what_a_rank_holds_is_not():
     """The shortest item is offloaded by a little, which hides and takes no time."""
-    plan = PLANS["data_ranks/offload-h100x8"]
+    plan = PLANS["data_ranks/offload-h200x8"]
     sizes = plan.uses.items["llm"]
     short = min(sizes, key=lambda item: (sizes[item], item))
     rows = tuple(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
-from planner.costs.sequences import Pool, Sequences, Shape
+from planner.costs.compute.lines import Line
+from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import PackedGroup, worth
 from planner.solve import BACKENDS
 from planner.strategies.sequence_groups import pack

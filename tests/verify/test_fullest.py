@@ -6,7 +6,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.cli.tables import memory_text
-from planner.costs.memory import memory_cap
+from planner.costs.memory.caps import memory_cap
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.cluster import kind_of

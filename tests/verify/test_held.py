@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.costs.memory import memory_cap
+from planner.costs.memory.caps import memory_cap
 from planner.costs.pricing import pricing_of
 from planner.orders import even
 from planner.orders.timing import fits, held_peak

@@ -4,7 +4,7 @@ import pytest
 
 from planner.check.verified import price
 from planner.costs.analytic import analytic_costs
-from planner.costs.memory import activation_bytes, state_bytes
+from planner.costs.memory.caps import activation_bytes, state_bytes
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
@@ -34,7 +34,7 @@ def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
     return plan_of(
         3,
         facts,
-        {"llm": Layout(ranks=ranks, mesh={"dp": 3}, zero=1)},
+        {"llm": Layout(ranks=ranks, dp=3, zero=1)},
         {"g": Group(ranks=ranks, split={"ring": 3})},
         Step(sync="step", micro_batches=({"g": (Piece(item=0, offload=ratio), 1)},)),
     )

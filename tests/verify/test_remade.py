@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.memory import activation_bytes, memory_cap, remade_bytes, state_bytes, token_bytes, token_cap
+from planner.costs.memory.caps import activation_bytes, memory_cap, remade_bytes, state_bytes, token_bytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
 from planner.orders.timing import fits

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory import activation_bytes, state_bytes
+from planner.costs.memory.caps import activation_bytes, state_bytes
 from planner.errors import Infeasible, InputError
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.job import Limits
 from planner.units import GIB
 from planner.verify.score import outcome, prediction, require_memory, score, scored
+from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLAN = files.read(GOLDEN / "sequence_groups/demo/plan.yaml", Plan)
@@ -38,7 +39,7 @@ def test_the_peak_is_states_and_the_fullest_micro_batch():
     costs, module, layout = PLAN.uses.prices.modules["llm"], PLAN.uses.models["llm"], PLAN.layouts["llm"]
     sizes = PLAN.uses.items["llm"]
     fullest = max(
-        sum(sizes[item] for item in items) / PLAN.groups[name].degree
+        sum(sizes[item] for item in items) / degrees_of(PLAN)[name]
         for row in PLAN.steps[0].micro_batches
         for name, items in row.items()
     )

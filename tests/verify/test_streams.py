@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.lines import Line
+from planner.costs.compute.lines import Line
 from planner.packing.packed import worth
 from planner.packing.stream_search import stream_search
 from planner.verify.streams import stream_seconds

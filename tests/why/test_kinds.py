@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory import activation_bytes
+from planner.costs.memory.caps import activation_bytes
 from planner.errors import InputError
 from planner.plan.model import Plan, assignments
 from planner.specs.base import Ranks, changed

@@ -118,7 +118,7 @@ def test_a_rank_without_any_group_waits_for_nobody(plan):
 
 
 def test_what_is_said_to_be_held_is_on_the_devices():
-    made = pipeline.read_plan(GOLDEN / "data_ranks/offload-h100x8/plan.yaml")
+    made = pipeline.read_plan(GOLDEN / "data_ranks/offload-h200x8/plan.yaml")
     offloaded = [load for load in loads(made, score(made)) if load.held < load.tokens]
     assert offloaded
     for load in offloaded:

@@ -18,6 +18,7 @@ from planner.verify.score import score
 from planner.why import static
 from planner.why.deferral import candidates, defer, first_of
 from planner.why.static import quantile
+from tests.plans import degrees_of
 
 OPTIONS = Options(batches=3, effort=1)
 
@@ -29,7 +30,7 @@ def found():
 
 def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert violations(found.plan) == []
-    assert {group.degree for group in found.plan.groups.values()} == {found.beside.degree}
+    assert set(degrees_of(found.plan).values()) == {found.beside.degree}
     assert tuple(score(found.plan, n).value for n in range(3)) == pytest.approx(found.beside.static_seconds)
 
 

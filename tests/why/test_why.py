@@ -14,6 +14,7 @@ from planner.why import WhyGroup, WhyItem, WhyPlan
 from planner.why.loads import loads
 from planner.why.machine import crosses, node_of, with_faster_links, with_memory, with_ranks
 from planner.why.problem import inputs_of, of_step
+from tests.plans import degrees_of
 
 
 def test_slowest_groups_and_constants_make_the_step(wide):
@@ -35,7 +36,7 @@ def test_an_item_is_where_the_plan_has_it(wide):
     assert answer.load.group == placed.group
     assert answer.value == pytest.approx(wide.outcome.value)
     (chosen,) = [c for c in answer.choices if c.chosen]
-    assert chosen.degree == wide.groups[placed.group].degree
+    assert chosen.degree == degrees_of(wide)[placed.group]
     assert chosen.step_seconds == answer.value
     assert [c.degree for c in answer.choices] == sorted(wide.uses.degrees)
 

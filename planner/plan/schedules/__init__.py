@@ -19,6 +19,7 @@ SCHEDULES = {
     "zb_h2": "planner.plan.schedules.zb_h2",
     "forward_only": "planner.plan.schedules.forward_only",
 }
+ONE_BY_ONE = "1f1b"  # what is done where nothing else is said
 CHUNKED = "interleaved"  # the one that knows chunks
 FORWARD_ONLY = "forward_only"  # the one that trains nothing
 

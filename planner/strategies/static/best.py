@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from planner.plan.join import tidy
-from planner.plan.model import Instead, Plan
+from planner.plan.model import Instead, Layout, Plan
+from planner.plan.words import spoken
 from planner.specs.inputs import Inputs
-from planner.strategies.static.choice import Choice
 from planner.strategies.static.laid import laid, step_seconds
+from planner.strategies.static.layouts import SEARCHED
 from planner.strategies.static.screen import Places, Problem, Screened, first_fitting, parts_of
-from planner.strategies.static.space import Space, choice_at
+from planner.strategies.static.space import Space, layout_at
 from planner.units import percent
 
 SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts, by effort
@@ -33,7 +34,7 @@ WORDS = {
 class Tried:
     """A layout that was simulated."""
 
-    choice: Choice
+    layout: Layout
     plan: Plan
     seconds: float
 
@@ -45,8 +46,8 @@ def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) 
         quick = first_fitting(problem, found, screened, order, count)
     else:
         quick = unlike(found, first_fitting(problem, found, screened, order, len(order)))[:count]
-    tried = [simulated(inputs, problem, choice_at(found, int(place))) for place in quick]
-    return sorted(tried, key=lambda each: (tidy(each.seconds), each.choice))
+    tried = [simulated(inputs, problem, layout_at(problem.trained, found, int(place))) for place in quick]
+    return sorted(tried, key=lambda each: (tidy(each.seconds), said_numbers(each.layout)))
 
 
 def unlike(found: Space, order: Places) -> Places:
@@ -56,54 +57,70 @@ def unlike(found: Space, order: Places) -> Places:
     return order[np.sort(first)]
 
 
-def simulated(inputs: Inputs, problem: Problem, choice: Choice) -> Tried:
-    plan = laid(inputs, problem, choice)
-    return Tried(choice, plan, step_seconds(plan, choice, problem.trained))
+def said_numbers(layout: Layout) -> tuple[object, ...]:
+    """Of ties, the layout with smaller degrees first."""
+    return tuple(str(each) if name == "recompute" else each for name, each in numbers_of(layout).items())
 
 
-def instead(problem: Problem, tried: list[Tried], found: Space, screened: Screened) -> tuple[Instead, ...]:
+def numbers_of(layout: Layout) -> dict[str, object]:
+    return {name: getattr(layout, name) for name in SEARCHED}
+
+
+def simulated(inputs: Inputs, problem: Problem, layout: Layout) -> Tried:
+    plan = laid(inputs, problem, layout)
+    return Tried(layout, plan, step_seconds(plan, layout, problem.trained))
+
+
+def instead(module: str, problem: Problem, tried: list[Tried], found: Space, screened: Screened) -> tuple[Instead, ...]:
     """The next best ways to part the ranks; and the quickest layout of all that does not fit."""
     chosen, *others = tried
     shown: list[Instead] = []
-    meshes = {mesh(chosen.choice)}
+    meshes = {mesh(chosen.layout)}
     for each in others:
-        if mesh(each.choice) not in meshes and len(shown) < SHOWN:
-            meshes.add(mesh(each.choice))
-            shown.append(slower(problem, each, chosen))
-    return (*shown, *too_large(problem, chosen, found, screened))
+        if mesh(each.layout) not in meshes and len(shown) < SHOWN:
+            meshes.add(mesh(each.layout))
+            shown.append(slower(module, problem, each, chosen))
+    return (*shown, *too_large(module, problem, chosen, found, screened))
 
 
-def mesh(choice: Choice) -> tuple[int, ...]:
-    return choice.tp, choice.cp, choice.pp, choice.ep, choice.etp
+def mesh(layout: Layout) -> tuple[int, ...]:
+    return layout.tp, layout.cp, layout.pp, layout.ep, layout.etp
 
 
-def slower(problem: Problem, tried: Tried, chosen: Tried) -> Instead:
+def slower(module: str, problem: Problem, tried: Tried, chosen: Tried) -> Instead:
     """What it takes, and which part of it has grown most."""
-    mine, best = parts_of(problem, tried.choice), parts_of(problem, chosen.choice)
+    mine, best = parts_of(problem, tried.layout), parts_of(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))
     share = percent(more[worst] / chosen.seconds)
     because = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {WORDS[worst]}"
-    return said(problem, tried.choice, tidy(tried.seconds), because)
+    return said(module, tried.layout, tidy(tried.seconds), because)
 
 
-def too_large(problem: Problem, chosen: Tried, found: Space, screened: Screened) -> list[Instead]:
+def too_large(module: str, problem: Problem, chosen: Tried, found: Space, screened: Screened) -> list[Instead]:
     """Of layouts that would be quicker than the chosen one, the quickest."""
     quicker = (screened.seconds < chosen.seconds) & screened.looked & ~screened.fits(problem)
     if not quicker.any():
         return []
     place = int(np.argmin(np.where(quicker, screened.seconds, np.inf)))
     chance = f"would run out of memory with probability {screened.chance[place]:.2f}"
-    return [said(problem, choice_at(found, place), None, f"{chance}, and take {screened.seconds[place]:.3g} s")]
+    return [
+        said(
+            module,
+            layout_at(problem.trained, found, place),
+            None,
+            f"{chance}, and take {screened.seconds[place]:.3g} s",
+        )
+    ]
 
 
-def said(problem: Problem, choice: Choice, seconds: float | None, because: str) -> Instead:
+def said(module: str, layout: Layout, seconds: float | None, because: str) -> Instead:
     return Instead(
         strategy="parallel_search",
-        zero=choice.zero,
-        sync="micro_batch" if choice.zero == 3 else "step",
+        zero=layout.zero,
+        sync="micro_batch" if layout.zero == 3 else "step",
         value=seconds,
         because=because,
-        layout=choice.text(problem.trained.ranks),
+        layouts={module: spoken(layout)},
     )

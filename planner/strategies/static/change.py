@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import Infeasible
-from planner.specs.job import StaticLayout
-from planner.strategies.static.choice import RECOMPUTE, Choice, fixed_text
+from planner.plan.model import Layout
+from planner.plan.words import layout_text
+from planner.specs.parallelism import Parallelism
+from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, fixed_text
 from planner.strategies.static.screen import Floats, Problem, Screened, first_fitting, timed
-from planner.strategies.static.space import NAMES, Space, choice_at, space
+from planner.strategies.static.space import Space, layout_at, space
 from planner.units import GIB
 
 
@@ -16,7 +18,7 @@ from planner.units import GIB
 class Change:
     """Another layout that fits, and what it has otherwise."""
 
-    choice: Choice
+    layout: Layout
     what: tuple[str, ...]  # tp 4
     seconds: float  # of a step, by the closed form
     taken: float  # bytes on the fullest rank
@@ -24,7 +26,7 @@ class Change:
 
 def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
     """Of all layouts that fit, one that has fewest of these fields otherwise, and these by least; None: none fits."""
-    found = space(problem.trained, problem.machine.wires.per_node, StaticLayout())
+    found = space(problem.trained, problem.machine.network.per_node, Parallelism())
     if not len(found["tp"]):
         return None
     screened = timed(problem, found)
@@ -34,7 +36,7 @@ def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
         np.zeros(len(screened.seconds)),
     )
     place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, far, away)), 1)
-    return made(found, screened, int(place[0]), wanted) if len(place) else None
+    return made(problem, found, screened, int(place[0]), wanted) if len(place) else None
 
 
 def distance(sizes: Floats, wanted: int) -> Floats:
@@ -43,24 +45,25 @@ def distance(sizes: Floats, wanted: int) -> Floats:
     return doublings
 
 
-def made(found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
-    choice = choice_at(found, place)
-    names = [name for name, value in wanted.items() if getattr(choice, name) != value]
-    what = tuple(f"{name} {said(name, getattr(choice, name))}" for name in names)
-    return Change(choice, what, float(screened.seconds[place]), float(screened.taken[place]))
+def made(problem: Problem, found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
+    names = [name for name, value in wanted.items() if int(found[name][place]) != value]
+    what = tuple(f"{name} {said(name, int(found[name][place]))}" for name in names)
+    layout = layout_at(problem.trained, found, place)
+    return Change(layout, what, float(screened.seconds[place]), float(screened.taken[place]))
 
 
 def said(name: str, value: int) -> str:
     return RECOMPUTE[value] if name == "recompute" else str(value)
 
 
-def fields_of(fixed: StaticLayout) -> dict[str, int]:
+def fields_of(fixed: Parallelism) -> dict[str, int]:
     """What a job fixes, as numbers of a choice."""
-    given = {name: getattr(fixed, name) for name in NAMES if getattr(fixed, name) is not None}
-    return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in given.items()}
+    given = {name: getattr(fixed, name) for name in SEARCHED if getattr(fixed, name) is not None}
+    whole = {name: value for name, value in given.items() if not isinstance(value, dict)}
+    return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in whole.items()}
 
 
-def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixed: StaticLayout) -> Infeasible:
+def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixed: Parallelism) -> Infeasible:
     """What binds: that there is no such layout, or what the leanest of them takes; and what would free it."""
     change = smallest(problem, fields_of(fixed))
     ranks, batch = problem.trained.ranks, len(problem.trained.sizes)
@@ -73,11 +76,11 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     if screened is None:
         message = f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
         return Infeasible(message, where="layouts", fix=fix)
-    if problem.tokens_per_rank is not None:
+    if problem.limits.tokens_per_rank is not None:
         return too_many_tokens(problem, found, held, fix)
     place = int(np.nanargmin(screened.taken))
     least, allowed = screened.taken[place] / GIB, problem.allowed / GIB
-    leanest = choice_at(found, place).text(ranks)
+    leanest = layout_text(layout_at(problem.trained, found, place))
     message = f"no layout{held} fits: the leanest ({leanest}) takes {least:.1f} GiB of a rank's {allowed:.1f} GiB"
     return Infeasible(message, where="memory", fix=fix)
 
@@ -87,9 +90,9 @@ def too_many_tokens(problem: Problem, found: Space, held: str, fix: str) -> Infe
     longest = max(problem.trained.sizes)
     tokens = found["micro_batch"] * longest / (found["tp"] * found["cp"])
     place = int(np.argmin(tokens))
-    leanest = choice_at(found, place).text(problem.trained.ranks)
+    leanest = layout_text(layout_at(problem.trained, found, place))
     message = (
-        f"no layout{held} keeps to {problem.tokens_per_rank:,} tokens a rank: the leanest ({leanest}) "
+        f"no layout{held} keeps to {problem.limits.tokens_per_rank:,} tokens a rank: the leanest ({leanest}) "
         f"has {tokens[place]:,.0f} of the longest sequence, {longest:,}"
     )
     return Infeasible(message, where="limits.tokens_per_rank", fix=fix)

@@ -1,21 +1,29 @@
-"""Whether one static layout fits into memory: who uses what on each stage, how sure it is, and what would fit."""
+"""Whether a plan fits into memory: who uses what on each stage, how sure it is, and what would fit."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
-from planner.costs.static.footprint import Footprint
+from planner.costs.memory.footprint import Footprint
+from planner.plan.mesh import stage_ranks
+from planner.plan.model import Plan
+from planner.specs.cluster import kind_of
 from planner.specs.inputs import Inputs
-from planner.strategies.static.change import Change, smallest
-from planner.strategies.static.fixed import fixed_choice
-from planner.strategies.static.predicted import fullest_stage
-from planner.strategies.static.screen import RISK, chance_of, footprint_of, problem_of
+from planner.strategies.static.change import Change, fields_of, smallest
+from planner.strategies.static.fixed import fixed_layout
+from planner.strategies.static.laid import laid
+from planner.strategies.static.screen import problem_of
+from planner.units import GIB
+from planner.verify.held import exceeds
+from planner.verify.score import Score, score
 
 
 @dataclass(frozen=True, slots=True)
 class StageUse:
-    """One rank of a pipeline stage at its fullest."""
+    """The fullest rank of a pipeline stage at its fullest."""
 
     stage: int
+    rank: int
     taken: Footprint
+    allowed: float  # bytes
     chance: float  # of running out of memory
 
 
@@ -23,41 +31,46 @@ class StageUse:
 class Fits:
     """Of all stages; the answer is the fullest one's."""
 
-    layout: str
+    plan: Plan
+    scores: tuple[Score, ...]
     device: str
     device_bytes: float
-    margin_bytes: float  # never planned on
     stages: tuple[StageUse, ...]
-    fullest: int
-    change: Change | None  # what would fit, if this does not
+    change: Change | None  # what would fit, if this does not; None: nothing, or nobody looked
 
     @property
-    def chance(self) -> float:
-        return self.stages[self.fullest].chance
-
-    @property
-    def allowed(self) -> float:
-        return self.device_bytes - self.margin_bytes
+    def fullest(self) -> StageUse:
+        return max(self.stages, key=lambda use: (use.chance, -use.stage))
 
     @property
     def yes(self) -> bool:
-        return self.chance <= RISK and float(self.stages[self.fullest].taken.total) <= self.allowed
+        return not any(exceeds(float(use.taken.total), use.allowed) for use in self.stages)
 
 
 def fitting(inputs: Inputs) -> Fits:
     """Of the layout that the job fixes. Raises InputError."""
-    problem, choice = problem_of(inputs), fixed_choice(inputs, runs=False)
-    taken = [footprint_of(problem, choice, stage) for stage in range(choice.pp)]
-    stages = tuple(StageUse(stage, each, chance_of(problem, each)) for stage, each in enumerate(taken))
-    found = Fits(
-        layout=choice.text(problem.trained.ranks),
-        device=inputs.cluster.ranks[0].kind,
-        device_bytes=problem.device_bytes,
-        margin_bytes=problem.device_bytes - problem.allowed,
-        stages=stages,
-        fullest=fullest_stage(problem, taken)[0],
-        change=None,
-    )
-    if found.yes:
-        return found
-    return replace(found, change=smallest(problem, asdict(choice)))
+    problem, layout = problem_of(inputs), fixed_layout(inputs, runs=False)
+    plan = laid(inputs, problem, layout)
+    scores = (score(plan),)
+    found = of_plan(plan, scores)
+    return found if found.yes else of_plan(plan, scores, smallest(problem, fields_of(layout)))
+
+
+def of_plan(plan: Plan, scores: tuple[Score, ...], change: Change | None = None) -> Fits:
+    """Of a plan that there is."""
+    worst = max(scores, key=lambda each: each.chance)
+    stages = stage_uses(plan, worst)
+    kind = kind_of(plan.uses.cluster, worst.fullest)
+    return Fits(plan, scores, kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
+
+
+def stage_uses(plan: Plan, found: Score) -> tuple[StageUse, ...]:
+    """Of each pipeline stage of the module with most of them."""
+    layout = max(plan.layouts.values(), key=lambda each: each.pp)
+    holding, peaks = found.holding, found.memory.peaks
+    uses = []
+    for stage in range(layout.pp):
+        rank = max(stage_ranks(layout, stage), key=lambda each: (holding.chance(each, peaks[each]), -each))
+        taken = holding.taken(rank, peaks[rank], found.tasks)
+        uses.append(StageUse(stage, rank, taken, holding.allowed(rank), holding.chance(rank, peaks[rank])))
+    return tuple(uses)

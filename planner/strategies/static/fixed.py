@@ -1,70 +1,73 @@
 """The one layout that a job fixes, with what it leaves unsaid: degrees of 1, and the usual of states."""
 
 from planner.errors import InputError
+from planner.plan.model import Layout
 from planner.specs.inputs import Inputs
-from planner.specs.job import StaticLayout
 from planner.specs.layers import experts_of
-from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
-from planner.strategies.static.screen import fixed_of, problem_of
+from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
+from planner.strategies.static.screen import problem_of
 
 
-def fixed_choice(inputs: Inputs, runs: bool = True) -> Choice:
+def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
     """The layout. Raises InputError when it does not come out even, nor, if it is to run, does the batch over it."""
-    fixed, usual = fixed_of(inputs), inputs.job.layout
-    choice = Choice(
-        tp=fixed.tp or 1,
-        cp=fixed.cp or 1,
-        pp=fixed.pp or 1,
-        vpp=fixed.vpp or 1,
-        ep=fixed.ep or 1,
-        etp=fixed.etp or 1,
-        zero=usual.zero_used if fixed.zero is None else fixed.zero,
-        recompute=RECOMPUTE.index(fixed.recompute or usual.recompute_used),
-        micro_batch=fixed.micro_batch or 1,
-    )
     trained = problem_of(inputs).trained
-    wrong = uneven(choice, trained) or (uneven_batch(choice, trained, fixed) if runs else None)
-    if wrong:
-        message, fix = wrong
+    fixed = trained.said
+    degrees = {name: getattr(fixed, name) or 1 for name in SEARCHED if name not in ("zero", "recompute")}
+    how = fixed.recompute or "none"
+    recompute = BY_RANGES if isinstance(how, dict) else RECOMPUTE.index(how)
+    numbers = {**degrees, "zero": 3 if fixed.zero is None else fixed.zero, "recompute": recompute}
+    wrong = uneven(numbers, trained)
+    layout = None if wrong else layout_of(trained, numbers)
+    if layout and runs:
+        wrong = uneven_batch(layout, trained)
+    if wrong or layout is None:
+        message, fix = wrong or ("", "")
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
-    return choice
+    return layout
 
 
-def uneven(choice: Choice, trained: Trained) -> tuple[str, str] | None:
+def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     """What of the ranks, the heads, the layers or the experts is not shared out; and what would be."""
-    module, ranks, moe = trained.module, trained.ranks, experts_of(trained.module)
-    model = choice.tp * choice.cp * choice.pp
-    if ranks % model:
-        return f"tp · cp · pp = {model} does not divide {ranks} ranks", "degrees whose product does"
-    if module.heads % choice.tp:
-        return f"{module.heads} heads do not spread over tp = {choice.tp}", "a tp that divides the heads"
-    if choice.vpp > 1 and choice.pp == 1:
-        return f"vpp = {choice.vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
-    if choice.pp * choice.vpp > module.layers:
-        return f"pp · vpp = {choice.pp * choice.vpp} is more than {module.layers} layers", "fewer chunks"
-    if choice.ep * choice.etp == 1:
+    module, ranks, fixed = trained.module, trained.ranks, trained.said
+    tp, cp, pp, vpp = (numbers[name] for name in ("tp", "cp", "pp", "vpp"))
+    model, copies = tp * cp * pp, fixed.replica or 1
+    if ranks % (model * copies):
+        name = "tp · cp · pp" + (" · replica" if copies > 1 else "")
+        return f"{name} = {model * copies} does not divide {ranks} ranks", "degrees whose product does"
+    if fixed.dp and fixed.dp * model * copies != ranks:
+        product = f"tp {tp} · cp {cp} · pp {pp} · dp {fixed.dp}" + (f" · replica {copies}" if copies > 1 else "")
+        return f"{product} makes {fixed.dp * model * copies} ranks, and there are {ranks}", "leave dp out"
+    if module.heads % (tp * (fixed.ulysses or 1)):
+        name = f"tp = {tp}" + (f", ulysses = {fixed.ulysses}" if (fixed.ulysses or 1) > 1 else "")
+        return f"{module.heads} heads do not spread over {name}", "a tp that divides the heads"
+    if vpp > 1 and pp == 1:
+        return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
+    if pp * vpp > module.layers:
+        return f"pp · vpp = {pp * vpp} is more than {module.layers} layers", "fewer chunks"
+    return uneven_experts(numbers, trained)
+
+
+def uneven_experts(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
+    """The same of experts, over the ranks of a stage."""
+    ep, etp, held, moe = numbers["ep"], numbers["etp"], trained.ranks // numbers["pp"], experts_of(trained.module)
+    if ep * etp == 1:
         return None
     if moe is None:
-        return f"ep · etp = {choice.ep * choice.etp}, and the model has no experts", "ep: 1, etp: 1"
-    if moe.experts % choice.ep or moe.ffn % choice.etp:
-        return (
-            f"{moe.experts} experts do not spread over ep = {choice.ep}, etp = {choice.etp}",
-            "degrees that divide them",
-        )
-    if ranks // choice.pp % (choice.ep * choice.etp):
-        message = f"ep · etp = {choice.ep * choice.etp} does not divide the {ranks // choice.pp} ranks of a stage"
-        return message, "degrees whose product does"
+        return f"ep · etp = {ep * etp}, and the model has no experts", "ep: 1, etp: 1"
+    if moe.experts % ep or moe.ffn % etp:
+        return f"{moe.experts} experts do not spread over ep = {ep}, etp = {etp}", "degrees that divide them"
+    if held % (ep * etp):
+        return f"ep · etp = {ep * etp} does not divide the {held} ranks of a stage", "degrees whose product does"
     return None
 
 
-def uneven_batch(choice: Choice, trained: Trained, fixed: StaticLayout) -> tuple[str, str] | None:
+def uneven_batch(layout: Layout, trained: Trained) -> tuple[str, str] | None:
     """Equal sequences come out even over replicas and micro-batches."""
-    dp, count = choice.dp(trained.ranks), len(trained.sizes)
-    at_once = dp * choice.micro_batch
+    count, at_once = len(trained.sizes), layout.dp * layout.replica * layout.micro_batch
     if trained.equal and count % at_once:
         return f"{count} sequences do not come out even over dp · micro-batch = {at_once}", "batch_rows that do"
-    if trained.equal and choice.vpp > 1 and count // at_once % choice.pp:
-        return f"interleaving needs a multiple of pp = {choice.pp} micro-batches, not {count // at_once}", "vpp: 1"
-    if fixed.schedule == "interleaved" and choice.vpp == 1 < choice.pp:
+    if trained.equal and layout.vpp > 1 and count // at_once % layout.pp:
+        return f"interleaving needs a multiple of pp = {layout.pp} micro-batches, not {count // at_once}", "vpp: 1"
+    if trained.said.schedule == "interleaved" and layout.vpp == 1 < layout.pp:
         return "interleaving needs several chunks of layers a rank, and vpp is 1", "vpp: 2, or schedule: 1f1b"
     return None

@@ -8,17 +8,17 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.specs.job import ZERO_BUBBLE, StaticLayout
+from planner.plan.model import Layout
 from planner.specs.layers import experts_of
 from planner.specs.model import kv_heads
-from planner.strategies.static.choice import RECOMPUTE, Choice, Trained
+from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
+from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
-NAMES = tuple(Choice.__dataclass_fields__)
-WIDTH = len(NAMES)
-Space = dict[str, NDArray[np.int64]]  # by field of Choice, each as long as there are layouts
+WIDTH = len(SEARCHED)
+Space = dict[str, NDArray[np.int64]]  # by name of SEARCHED, each as long as there are layouts
 
 
-def space(trained: Trained, per_node: int, fixed: StaticLayout) -> Space:
+def space(trained: Trained, per_node: int, fixed: Parallelism) -> Space:
     """All layouts that keep what is fixed. May be empty."""
     names = ("tp", "cp", "pp", "ep", "etp", "vpp", "micro_batch", "zero", "recompute")
     tables = [np.zeros((0, WIDTH), dtype=np.int64)]
@@ -26,7 +26,7 @@ def space(trained: Trained, per_node: int, fixed: StaticLayout) -> Space:
         rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
         tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(mesh, fixed))))
     table = np.concatenate(tables)
-    return {name: table[:, names.index(name)] for name in NAMES}
+    return {name: table[:, names.index(name)] for name in SEARCHED}
 
 
 def crossed(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
@@ -42,21 +42,23 @@ def singles(values: Sequence[int]) -> list[tuple[int]]:
     return [(value,) for value in values]
 
 
-def choice_at(found: Space, place: int) -> Choice:
-    return Choice(**{name: int(column[place]) for name, column in found.items()})
+def layout_at(trained: Trained, found: Space, place: int) -> Layout:
+    return layout_of(trained, {name: int(column[place]) for name, column in found.items()})
 
 
 Mesh = tuple[int, int, int]  # tp, cp, pp
 
 
-def meshes(trained: Trained, per_node: int, fixed: StaticLayout) -> Iterator[Mesh]:
+def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh]:
     """tp within a node, dividing the heads; each rank of a pipeline has a layer, each of a ring some of a sequence."""
-    module, ranks = trained.module, trained.ranks
+    module, ranks, copies = trained.module, trained.ranks, fixed.replica or 1
     widths = [fixed.tp] if fixed.tp else [n for n in powers(min(ranks, per_node)) if splits_heads(trained, n)]
     rings = [fixed.cp] if fixed.cp else powers(min(ranks, max(1, max(trained.sizes) // 2)))
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
-        if ranks % (tp * cp * pp) == 0 and module.heads % tp == 0 and pp <= module.layers:
+        if ranks % (tp * cp * pp * copies) or (fixed.dp and tp * cp * pp * copies * fixed.dp != ranks):
+            continue
+        if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
 
 
@@ -73,7 +75,7 @@ def splits_heads(trained: Trained, tp: int) -> bool:
     return trained.module.heads % tp == 0 and (groups % tp == 0 or tp % groups == 0)
 
 
-def expert_meshes(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tuple[int, int]]:
+def expert_meshes(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
     """Over the ranks of a stage; an expert is split as far as the dense part is, or not at all."""
     moe, held = experts_of(trained.module), trained.ranks // mesh[2]
     if moe is None:
@@ -86,7 +88,7 @@ def expert_meshes(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator
             yield ep, etp
 
 
-def pipelines(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tuple[int, int]]:
+def pipelines(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
     """Chunks on a rank, and sequences in a micro-batch. Interleaving needs rounds of as many micro-batches as ranks."""
     tp, cp, pp = mesh
     dp, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
@@ -101,7 +103,7 @@ def pipelines(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> Iterator[tup
                 yield vpp, micro_batch
 
 
-def chunk_counts(layers: int, pp: int, fixed: StaticLayout) -> list[int]:
+def chunk_counts(layers: int, pp: int, fixed: Parallelism) -> list[int]:
     """Chunks of a rank that come out even: all alike, or with embedding and head for a layer each."""
     if pp == 1 or fixed.schedule not in (None, "interleaved"):
         return [1]
@@ -109,7 +111,7 @@ def chunk_counts(layers: int, pp: int, fixed: StaticLayout) -> list[int]:
     return [n for n in even if n == 1 or (layers + 2) // (pp * n) > 1 or layers % (pp * n) == 0] or [1]
 
 
-def zeros(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> list[int]:
+def zeros(trained: Trained, mesh: Mesh, fixed: Parallelism) -> list[int]:
     """Without replicas there is nothing to shard. Behind stage 1 gradients are reduced, or weights gathered, in each
     micro-batch, which a pipeline does not pay for.
     """
@@ -121,10 +123,12 @@ def zeros(trained: Trained, mesh: Mesh, fixed: StaticLayout) -> list[int]:
     return [0, 1] if pp > 1 else [0, 1, 2, 3]
 
 
-def recomputes(mesh: Mesh, fixed: StaticLayout) -> list[int]:
+def recomputes(mesh: Mesh, fixed: Parallelism) -> list[int]:
     """Where gradients of weights are made apart, what went into them is kept until then."""
     if fixed.schedule in ZERO_BUBBLE and mesh[2] > 1:
         return [RECOMPUTE.index("none")]
+    if isinstance(fixed.recompute, dict):
+        return [BY_RANGES]
     return [RECOMPUTE.index(fixed.recompute)] if fixed.recompute else [*range(len(RECOMPUTE))]
 
 

@@ -1,7 +1,7 @@
 """Machines for tests: a device whose kernels have no launches and reach what is asked, and the shipped ones."""
 
-from planner.costs.static.assumed import complete
-from planner.costs.static.machine import Machine
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.machine import Machine
 from planner.costs.static.wires import Wires
 from planner.specs.library import read
 from planner.specs.model import Decoder

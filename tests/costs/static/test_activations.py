@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.static.activations import all_bytes, input_bytes, layer_bytes
-from planner.costs.static.setup import Setup, arrays
+from planner.costs.memory.activations import all_bytes, input_bytes, layer_bytes
+from planner.costs.columns import Setup, arrays
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.model import Decoder

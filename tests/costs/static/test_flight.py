@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.costs.static.flight import in_flight
-from planner.costs.static.setup import Setup, arrays
+from planner.costs.memory.flight import in_flight
+from planner.costs.columns import Setup, arrays
 
 
 def setup(pp, batches, vpp=1, scheme="1f1b"):

@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from planner.costs.static.footprint import Footprint, footprint, peak, probability
-from planner.costs.static.setup import Setup, arrays
-from planner.costs.static.states import states
+from planner.costs.memory.footprint import Footprint, footprint, peak, probability
+from planner.costs.columns import Setup, arrays
+from planner.costs.memory.states import states
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.model import Decoder

@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.costs.static.setup import Setup
-from planner.costs.static.work import Matmul, layer_work
+from planner.costs.columns import Setup
+from planner.costs.compute.work import Matmul, layer_work
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, PEAK, ideal, shipped
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from planner.costs.static.assumed import complete
-from planner.costs.static.machine import Machine
-from planner.costs.static.setup import Setup
-from planner.costs.static.stage import layer
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.machine import Machine
+from planner.costs.columns import Setup
+from planner.costs.step.stage import layer
 from planner.costs.static.wires import Wires
 from planner.specs import library
 from planner.specs.model import Model

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.costs.static.replicas import exchanged, held, unhidden, update
-from planner.costs.static.setup import Setup
+from planner.costs.network.replicas import exchanged, held, unhidden, update
+from planner.costs.columns import Setup
 from planner.specs.parameters import parameters
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped

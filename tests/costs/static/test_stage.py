@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.static.setup import Setup
-from planner.costs.static.stage import Pass, launched, layers_of, mean_layer, stages
+from planner.costs.columns import Setup
+from planner.costs.step.stage import Pass, launched, layers_of, mean_layer, stages
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.static.setup import Setup, arrays
-from planner.costs.static.states import (
+from planner.costs.columns import Setup, arrays
+from planner.costs.memory.states import (
     States,
     gathered_bytes,
     held_layers,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.costs.static.setup import Setup, arrays
-from planner.costs.static.step import step_seconds
+from planner.costs.columns import Setup, arrays
+from planner.costs.step.step import step_seconds
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
 from tests.plan.schedules.made import ordered_plan, timeline

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.static.setup import Setup
-from planner.costs.static.traffic import experts, ring, stage_send, tensor, to_nodes
+from planner.costs.columns import Setup
+from planner.costs.network.traffic import experts, ring, stage_send, tensor, to_nodes
 from planner.specs.base import changed
 from planner.specs.timing import Timing
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal

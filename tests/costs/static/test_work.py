@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.static.setup import Setup
-from planner.costs.static.work import head_work, layer_work
+from planner.costs.columns import Setup
+from planner.costs.compute.work import head_work, layer_work
 from planner.specs.shapes import end_flops, layer_flops
 from tests.costs.static.machines import GPT, LLAMA, MIXTRAL
 

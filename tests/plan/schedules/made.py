@@ -22,11 +22,14 @@ def ordered_plan(pp: int, micro_batches: int, order: Order, vpp: int = 1, dp: in
     ranks, layers = Ranks(range(pp * dp)), pp * vpp
     groups = {f"dp{n}": Group(ranks=Ranks(range(n, pp * dp, dp))) for n in range(dp)}
     rows = tuple({f"dp{n}": (i * dp + n,) for n in range(dp)} for i in range(micro_batches))
-    mesh = {"pp": pp, "dp": dp}
     return plan_of(
         pp * dp,
         uses(pp * dp, {"llm": decoder(layers)}, {"llm": {i: 8 for i in range(micro_batches * dp)}}),
-        {"llm": Layout(ranks=ranks, mesh=mesh, stages=stages_of(layers, layers) if pp > 1 else (), **layout)},
+        {
+            "llm": Layout(
+                ranks=ranks, pp=pp, vpp=vpp, dp=dp, stages=stages_of(layers, layers) if pp > 1 else (), **layout
+            )
+        },
         groups,
         Step(
             sync="micro_batch" if layout.get("zero") == 3 else "step",

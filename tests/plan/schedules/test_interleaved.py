@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from planner.costs.cost import FREE, Cost
-from planner.costs.static.flight import in_flight
-from planner.costs.static.setup import Setup
+from planner.costs.memory.flight import in_flight
+from planner.costs.columns import Setup
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
@@ -26,7 +26,7 @@ def chunked_plan(pp: int, micro_batches: int, vpp: int, order: str = "interleave
     return plan_of(
         pp,
         uses(pp, {"llm": decoder(layers)}, {"llm": {i: 8 for i in range(micro_batches)}}),
-        {"llm": Layout(ranks=ranks, mesh={"pp": pp}, stages=stages_of(layers, layers))},
+        {"llm": Layout(ranks=ranks, pp=pp, vpp=vpp, stages=stages_of(layers, layers))},
         {"all": Group(ranks=ranks)},
         Step(sync="step", micro_batches=tuple({"all": (i,)} for i in range(micro_batches)), order={"llm": order}),
     )

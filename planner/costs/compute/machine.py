@@ -1,0 +1,161 @@
+"""Where a static strategy runs: how fast its kernels are, how wide its wires, and the framework that launches them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.columns import Number, Precision
+from planner.costs.compute.assumed import complete
+from planner.costs.compute.work import Attention, Matmul, Work
+from planner.costs.network.network import Network, network_of
+from planner.specs.accounting import Accounting
+from planner.specs.cluster import Cluster
+from planner.specs.profile import Device
+from planner.specs.rates import AttentionCurve, Rates
+from planner.specs.timing import Timing
+from planner.units import GB, US
+
+TERA = 1e12
+MEGATRON = Accounting()
+# Of the traffic of gradients that add up over micro-batches, what a product's end does not hide behind other tiles: of
+# 0, 0.3, 0.5 and 1, what left the least error over published rows.
+UNHIDDEN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device's rates, its network, and a framework's traits."""
+
+    device: Device
+    rates: Rates
+    network: Network
+    timing: Timing
+    accounting: Accounting = MEGATRON
+
+    def matmul(self, product: Matmul, precision: Precision) -> Number:
+        """Seconds, with what it takes to start and to fill the device: each of m, n, k costs a few more of its kind."""
+        dtype = precision if product.wide or precision != "fp8" else "bf16"
+        dtype = "float32" if dtype == "float64" else dtype
+        curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
+        share = curve.share * self.sustained(dtype) * (self.grouped if product.grouped else 1.0)
+        n0 = curve.n0 * (self.timing.cast if dtype == "fp8" else 1.0)
+        filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
+        return filled / (share * self.peak(dtype)) + curve.launch_us * US
+
+    @property
+    def grouped(self) -> Number:
+        """Of the rate of one product by itself, what those of several experts reach; no more than that one's."""
+        return np.minimum(1.0, (self.rates.grouped_share or 1.0) * self.timing.experts)
+
+    def attention(self, core: Attention, forward: bool) -> Number:
+        """Seconds of flash attention, and one launch."""
+        per_pair, fill = self.attention_terms(core, forward)
+        pairs = core.pairs * core.heads * core.width * (1.0 + fill / core.length)
+        return per_pair * pairs + self.attention_launch(core)
+
+    def attention_launch(self, core: Attention) -> float:
+        return self.attention_curve(core).launch_us * US
+
+    def attention_curve(self, core: Attention) -> AttentionCurve:
+        return self.rates.attention.get(str(core.head_dim)) or self.rates.attention["any"]
+
+    def attention_terms(self, core: Attention, forward: bool) -> tuple[Number, float]:
+        """Seconds for each pair of tokens, head, and element of its width; and the tokens that a kernel's start stands
+        for. Backward has 2.5 times the work (arXiv 2307.08691).
+        """
+        curve = self.attention_curve(core)
+        share = (curve.share if forward else curve.backward_share) * self.sustained("bf16")
+        share *= self.timing.attention if "fp8" in self.device.tflops else 1.0  # Ampere has no newer kernels
+        return 4.0 * (1.0 if forward else 2.5) / (share * self.peak(core.dtype)), curve.s0
+
+    def scores(self, core: Attention) -> Number:
+        """Seconds of writing and reading attention's matrix, where it exists."""
+        return core.pairs * core.heads * self.timing.score_bytes / self.bandwidth
+
+    def moved(self, work: Work) -> Number:
+        """Seconds of what is bound by memory."""
+        return work.moved * self.timing.passes / self.bandwidth
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second of the device's memory, as kernels reach it."""
+        return self.device.memory_gb_per_s * GB * (self.rates.memory_share or 1.0)
+
+    def sustained(self, dtype: str) -> float:
+        """Of the rate of a kernel timed alone, what it keeps in training: clocks fall, and others run beside it."""
+        return self.rates.sustained.get(dtype, self.rates.sustained.get("bf16", 1.0)) * self.timing.kernels
+
+    def peak(self, dtype: str) -> float:
+        return peak_flops(self.device, dtype)
+
+    def forward(self, work: Work, precision: Precision) -> Number:
+        """Seconds of one forward pass over this work, without its attention."""
+        seconds = self.moved(work) + self.launches(work)
+        for product in work.matmuls:
+            seconds = seconds + self.matmul(product, precision)
+        return seconds
+
+    def backward(self, work: Work, precision: Precision, products: int = 2) -> Number:
+        """Seconds of one backward pass: for each product one with the weights and one for their gradients, if these are
+        trained, and twice the passes over memory.
+        """
+        seconds = 2.0 * self.moved(work) + self.launches(work)
+        for product in work.matmuls:
+            seconds = seconds + self.matmul(product, precision)
+        return seconds + self.weights(work, precision) if products > 1 else seconds
+
+    def weights(self, work: Work, precision: Precision) -> Number:
+        """Of it, what makes the gradients of weights: attention has none."""
+        seconds: Number = 0.0
+        for product in work.matmuls:
+            seconds = seconds + self.matmul(product, precision) + self.accumulated(product)
+        return seconds
+
+    def attended(self, core: Attention, forward: bool) -> Number:
+        """Seconds of attention with its matrix, where that exists: written and read twice as often in backward."""
+        return self.attention(core, forward) + (1.0 if forward else 2.0) * self.scores(core)
+
+    def accumulated(self, product: Matmul) -> Number:
+        """Seconds of reading gradients that earlier micro-batches left and writing the sum, however few the tokens."""
+        return UNHIDDEN * 2.0 * self.timing.gradient_bytes * product.weights / self.bandwidth
+
+    def launches(self, work: Work) -> Number:
+        """Seconds between kernels, on the device."""
+        return np.asarray(work.kernels * self.rates.launch_us * US)
+
+    def host(self, work: Work, tp: Number) -> Number:
+        """Seconds in which the host launches one pass over a layer, whatever its size: the device waits for it where
+        it is quicker.
+        """
+        experts = self.timing.expert_us if any(p.grouped for p in work.matmuls) else 0.0
+        return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)
+
+    @property
+    def window(self) -> float:
+        """Of the compute beside them, the share in which replicas can exchange: on a CPU the same cores do both."""
+        return self.timing.dp_window if self.device.kind == "cuda" else 0.0
+
+    @property
+    def sent(self) -> float:
+        """Of what stages send each other, the share that is waited for."""
+        return self.timing.pp_exposed if self.device.kind == "cuda" else 1.0
+
+    def jitter(self, ranks: Number) -> Number:
+        """Of everything, what is added because the slowest of many ranks sets the pace."""
+        return self.timing.jitter * np.log2(np.maximum(1.0, ranks / self.network.per_node))
+
+
+def peak_flops(device: Device, dtype: str) -> float:
+    """FLOP/s of a dtype, or of the next one that the device has."""
+    tflops = device.tflops
+    half = tflops.get("bf16") or tflops.get("fp16")
+    found = tflops.get(dtype) or (half if dtype in ("fp8", "fp16", "bf16") else None)
+    return (found or max(tflops.values())) * TERA
+
+
+def machine_of(
+    cluster: Cluster, device: Device, rates: Rates | None, timing: Timing, accounting: Accounting | None = None
+) -> Machine:
+    """Ranks of one kind in a cluster."""
+    known = complete(rates, device.kind)
+    return Machine(device, known, network_of(cluster, known), timing, accounting or MEGATRON)

@@ -1,0 +1,61 @@
+"""Measured costs of layers by what they make again in backward: of layers alike each one's, else sums over them.
+
+A plan's layout says it for all layers, or by ranges of them. Fits of a module are of one layer as the layout has them
+(`layer`). Where fits of layers that make something again stand beside it (`recomputing`), it makes nothing again: so it
+is in a profile that was measured here.
+"""
+
+from collections.abc import Sequence
+
+from planner.costs.compute.measured import pass_fit
+from planner.costs.part import Mixed
+from planner.errors import InputError
+from planner.plan.model import Layout
+from planner.specs.base import changed
+from planner.specs.parallelism import Recompute
+from planner.specs.profile import Fit, ModuleCosts, Passes
+
+
+def costs_of_layers(costs: ModuleCosts, each: Mixed) -> ModuleCosts:
+    """The costs of a module that has these layers only."""
+    if not any(how in costs.recomputing for how, _ in each):
+        return costs
+    parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
+    return changed(costs, layer=parts[0][0] if len(parts) == 1 else together(parts))
+
+
+def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
+    """What some of these layers make again, where the costs were measured of layers that do not.
+
+    Costs that somebody published, without others beside them, are of whatever layers they were published of.
+    """
+    if not (costs.recomputing or costs.source == "fitted"):
+        return []
+    return [how for how in layout.recomputes(layers) if how != "none" and how not in costs.recomputing]
+
+
+def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str) -> None:
+    """Raises InputError when the costs called `name` would be taken as if these layers made nothing again."""
+    for how in untold(costs, layout, layers):
+        raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
+
+
+def together(parts: Sequence[tuple[Passes, int]]) -> Passes:
+    """So many layers of each kind, one after another."""
+    times = [(passes, count / passes.layers) for passes, count in parts]
+    return Passes(
+        layers=sum(count for _, count in parts),
+        forward=added([(pass_fit(passes, True), each) for passes, each in times]),
+        backward=added([(pass_fit(passes, False), each) for passes, each in times]),
+        activation_kib_per_token=sum(passes.activation_kib_per_token * each for passes, each in times),
+        working_kib_per_token=max(passes.working_kib_per_token for passes, _ in parts),
+    )
+
+
+def added(fits: Sequence[tuple[Fit, float]]) -> Fit:
+    """Each so many times."""
+    return Fit(
+        ms_per_token2=sum(fit.ms_per_token2 * times for fit, times in fits),
+        ms_per_token=sum(fit.ms_per_token * times for fit, times in fits),
+        ms=sum(fit.ms * times for fit, times in fits),
+    )

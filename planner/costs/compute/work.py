@@ -1,0 +1,157 @@
+"""What one rank computes of one layer in one forward pass: its matrix products, its attention, its passes over memory.
+
+Shapes follow Megatron's split (arXiv 1909.08053, 2205.05198): heads and the MLP's width over tp, tokens over cp, and
+norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) lie on a mesh of their own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.columns import Columns, Number
+from planner.specs.layers import LayerKind
+from planner.specs.model import Decoder, Module, head_dim, kv_heads, latent_of
+from planner.specs.shapes import end_flops, key_width, query_width
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`count` products of m×k with k×n."""
+
+    m: Number
+    n: Number
+    k: Number
+    count: Number = 1
+    grouped: bool = False  # one of several experts'
+    wide: bool = True  # in the layer's own precision; else not in fp8
+
+    @property
+    def flops(self) -> Number:
+        return 2.0 * self.m * self.n * self.k * self.count
+
+    @property
+    def weights(self) -> Number:
+        return self.n * self.k * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The core: scores, softmax, weighted sum."""
+
+    pairs: Number  # query-key pairs of one head, on this rank
+    heads: Number  # on this rank
+    width: Number  # of a head, mean of keys' and values'
+    length: Number  # of the sequence that a kernel sees
+    head_dim: int
+    dtype: str = "bf16"
+
+    @property
+    def flops(self) -> Number:
+        return 4.0 * self.pairs * self.heads * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of one layer, or of what stands at a model's ends."""
+
+    matmuls: tuple[Matmul, ...]
+    attention: Attention | None
+    moved: Number  # bytes read and written by what is bound by memory: norms, residuals, activations
+    kernels: int  # that one pass launches
+
+
+def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None = None) -> Work:
+    """Forward work of one layer on one rank, for one micro-batch."""
+    tokens = at.tokens
+    spread = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
+    inner, moved, kernels = attention_part(module, at, tokens)
+    moved = moved + at.element * tokens * module.hidden * 10.0 / spread  # two norms in and out, two residual sums
+    if kind == "moe" and isinstance(module, Decoder) and module.moe:
+        mlp, more, launched = expert_part(module, at, tokens)
+    else:
+        mlp, more, launched = mlp_part(module, module.ffn, at)
+    return Work((*inner, *mlp), core(module, at, window), moved + more, kernels + launched + 6)
+
+
+def attention_part(module: Module, at: Columns, tokens: Number) -> tuple[list[Matmul], Number, int]:
+    """The projections around attention, and the rotation of its heads."""
+    queries, keys = query_width(module), key_width(module)
+    latent = latent_of(module)
+    moved = at.element * tokens * 2.0 * (queries + keys) / at.tp
+    if latent is None:
+        qkv = Matmul(
+            tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
+        )
+        return [qkv, Matmul(tokens, module.hidden, queries / at.tp)], moved, 4
+    narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
+    heads = module.heads / at.tp
+    down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
+    if latent.q_rank:
+        down.append(Matmul(narrow, latent.q_rank, module.hidden))
+    up = [
+        Matmul(tokens, heads * (latent.nope_dim + latent.rope_dim), latent.q_rank or module.hidden),
+        Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
+        Matmul(tokens, module.hidden, heads * latent.value_dim),
+    ]
+    return down + up, moved * 2.0, 10
+
+
+def keys_held(module: Module, at: Columns) -> Number:
+    """Width of one rank's keys: where more ranks share out heads than there are key heads, each is repeated."""
+    return np.maximum(kv_heads(module) / (at.tp * at.ulysses), 1.0) * head_dim(module)
+
+
+def core(module: Module, at: Columns, window: int | None) -> Attention:
+    """Causal attention has half of all pairs, a window at most its width for each query."""
+    length = at.seq
+    pairs = length * (length / 2.0 if isinstance(module, Decoder) else length)
+    if window is not None:
+        seen = np.minimum(length, float(window))
+        pairs = seen * (length - seen / 2.0 if isinstance(module, Decoder) else length)
+    latent = latent_of(module)
+    size = head_dim(module)
+    width = (size + latent.value_dim) / 2.0 if latent else size
+    heads = module.heads / (at.tp * at.ulysses)
+    dtype = "float32" if at.wide else "bf16"
+    return Attention(at.micro_batch * pairs / at.ring, heads, width, length / at.ring, size, dtype)
+
+
+def mlp_part(module: Module, width: Number, at: Columns) -> tuple[list[Matmul], Number, int]:
+    """Up (and gate), the activation, down."""
+    ways, tokens, held = 2 if module.gated else 1, at.tokens, width / at.tp
+    products = [Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)]
+    return products, at.element * tokens * (ways + 1.0) * held, 3
+
+
+def expert_part(module: Decoder, at: Columns, tokens: Number) -> tuple[list[Matmul], Number, int]:
+    """Router, permutation, the experts of this rank, and those that every token has.
+
+    Each rank dispatches its own tokens; what reaches it is as much in the mean, times etp, whose ranks share experts.
+    """
+    moe = module.moe
+    assert moe is not None
+    own = np.where(at.sequence_parallel, tokens / at.tp, tokens)
+    copies = own * moe.topk * at.etp
+    local = moe.experts / at.ep
+    ways = 2 if module.gated else 1
+    each = copies / local
+    products = [
+        Matmul(own, moe.experts, module.hidden, wide=False),
+        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True),
+        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True),
+    ]
+    moved = at.element * copies * ((ways + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
+    kernels = 14
+    if moe.shared_ffn:
+        shared, more, launched = mlp_part(module, moe.shared_ffn, at)
+        products, moved, kernels = products + shared, moved + more, kernels + launched
+    return products, moved, kernels
+
+
+def head_work(module: Module, at: Columns) -> Work:
+    """Logits over this rank's part of the vocabulary, and their loss in float32; or what an encoder has at its ends."""
+    share = end_flops(module) / (2.0 * module.hidden) / at.tp
+    product = Matmul(at.tokens, share, module.hidden, wide=False)
+    if not isinstance(module, Decoder):
+        return Work((product,), None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return Work((product,), None, at.tokens * share * (at.element + 4.0 * 4), 8)

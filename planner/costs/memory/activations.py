@@ -1,0 +1,136 @@
+"""Bytes that a layer keeps from forward to backward for one token of a rank's share of the sequence.
+
+For a plain GPT this is equation 2 of Korthikanti et al. (arXiv 2205.05198): 34·h and 5·a·s; tensor parallelism splits
+what is between the products, sequence parallelism the rest too (equations 3 and 4). A product keeps its input, in one
+byte under fp8.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.columns import Columns, Number
+from planner.specs.accounting import Accounting
+from planner.specs.layers import LayerKind, experts_of
+from planner.specs.model import Decoder, Module, head_dim, kv_heads, latent_of, value_dim
+from planner.specs.parts import Experts
+
+SINGLE = 4.0  # bytes of a float32
+MASK = 1.0  # of an element that may be dropped
+
+
+class Kept(NamedTuple):
+    """Bytes per token: of a layer that is not recomputed whole, and of the same with nothing recomputed."""
+
+    partly: Number
+    whole: Number
+
+
+class Split(NamedTuple):
+    """How many bytes an element takes, and the share of a rank."""
+
+    plain: float
+    product: float  # of a product's input
+    inside: Number  # between products: 1/tp
+    outside: Number  # norms and residuals: 1/tp with sequence parallelism
+
+
+def split(at: Columns) -> Split:
+    plain = at.element
+    inside = 1.0 / np.asarray(at.tp)
+    outside = np.where(np.asarray(at.sequence_parallel, dtype=bool), inside, 1.0)
+    return Split(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
+
+
+def layer_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> Kept:
+    """Of one layer of a kind, per token of `at.tokens`."""
+    nothing: frozenset[str] = frozenset()
+    whole = all_bytes(module, kind, at, accounting, nothing)
+    if at.parts and accounting.selective == "ops":
+        return Kept(alternate_bytes(module, kind, split(at)), whole)
+    return Kept(all_bytes(module, kind, at, accounting, at.parts), whole)
+
+
+def all_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of one layer, without what is made again in backward."""
+    ways = split(at)
+    total = input_bytes(module, at) + attention_bytes(module, at, accounting, again)
+    total = total + module.hidden * ways.plain * ways.outside  # what is added to the residual, the second norm's input
+    normed = 0.0 if "norm" in again else module.hidden * ways.product * ways.outside  # of each norm: a product's input
+    masks = 2 * module.hidden * MASK * ways.outside if accounting.dropout else 0.0
+    total = total + normed + masks
+    moe = experts_of(module)
+    if kind == "moe" and moe:
+        return total + normed + moe_bytes(module, moe, at, accounting, again)
+    return total if "mlp" in again else total + normed + mlp_bytes(module, module.ffn, ways, accounting)
+
+
+def input_bytes(module: Module, at: Columns) -> Number:
+    """Of the layer's input, which is all that a layer keeps that is recomputed whole."""
+    ways = split(at)
+    return module.hidden * ways.plain * ways.outside
+
+
+def attention_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of queries, keys, values and output; and of the matrix of weights, where it exists."""
+    ways = split(at)
+    queries, values = module.heads * head_dim(module), module.heads * value_dim(module)
+    latent = latent_of(module)
+    groups = module.heads if latent else kv_heads(module)
+    projected = queries + groups * (head_dim(module) + value_dim(module))
+    total = projected * ways.plain * ways.inside
+    if latent:  # narrow vectors as they come down, and as their norms give them to the way up
+        narrow = latent.q_rank + latent.kv_rank
+        total = total + ((narrow + latent.rope_dim) * ways.plain + narrow * ways.product) * ways.outside
+    if ways.product < ways.plain:
+        total = total + values * ways.product * ways.inside  # what the output's product keeps, beside attention's own
+    if not ("attention" in again and ways.product < ways.plain):
+        total = total + values * ways.plain * ways.inside
+    if "attention" in again:
+        return total
+    return total + module.heads * ways.inside * (SINGLE if accounting.flash else scores(module, at, accounting))
+
+
+def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
+    """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
+    plain = split(at).plain
+    window = module.window if isinstance(module, Decoder) else getattr(module, "window", None)
+    keys = np.minimum(at.seq, window) if window and not getattr(module, "full_every", 0) else at.seq
+    return keys * ((2 * plain + MASK) if accounting.dropout else plain)
+
+
+def mlp_bytes(module: Module, width: int, ways: Split, accounting: Accounting, inside: Number | None = None) -> Number:
+    """Of an MLP of this width, but for its own input: what its pointwise function and its way out keep."""
+    entering = ways.product if accounting.fp8_pointwise else ways.plain
+    unfused = ways.plain if module.gated and not accounting.fused else 0.0  # the activated gate
+    each = (2 if module.gated else 1) * entering + unfused + ways.product
+    return width * each * (ways.inside if inside is None else inside)
+
+
+def moe_bytes(module: Module, moe: Experts, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of router and experts. A rank sends its tokens' copies to the experts' ranks, and gets as many; where etp ranks
+    split an expert, each of them gets all copies of the others and a part of the width.
+    """
+    ways = split(at)
+    total = 2 * moe.experts * SINGLE * ways.outside  # logits and probabilities
+    shared = mlp_bytes(module, moe.shared_ffn, ways, accounting) if moe.shared_ffn and "mlp" not in again else 0.0
+    total = total + shared
+    if "moe" in again:
+        return total
+    rows = moe.topk * ways.outside * accounting.imbalance
+    total = total + rows * np.asarray(at.etp) * module.hidden * ways.product  # experts' input
+    total = total + rows * mlp_bytes(module, moe.ffn, ways, accounting, 1.0)  # etp times the rows, 1/etp of the width
+    return total + rows * module.hidden * ways.plain  # their output, which the router's weights multiply
+
+
+def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:
+    """Where each second product's output is kept, from the first on, and attention's: of q, k, v, output, and of the
+    MLP's products, q, v, the gate and the MLP's output.
+    """
+    values = kv_heads(module) * value_dim(module)
+    moe = experts_of(module)
+    routed = kind == "moe" and moe
+    width = moe.topk * moe.ffn + moe.shared_ffn if moe and routed else module.ffn
+    outputs = module.heads * (head_dim(module) + value_dim(module)) + values + width
+    copies = moe.topk if moe and routed else 1
+    return ways.plain * (outputs * ways.inside + (1 + copies) * module.hidden * ways.outside)

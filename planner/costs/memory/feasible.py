@@ -1,0 +1,107 @@
+"""What binds when nothing satisfies a job, and the smallest change that would free it."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from planner.costs.memory.allowed import allowed_bytes
+from planner.costs.memory.caps import room, without_activations
+from planner.errors import Infeasible
+from planner.plan.model import Layout
+from planner.specs.accounting import Accounting
+from planner.specs.base import Ranks, changed
+from planner.specs.job import Limits
+from planner.specs.model import Module
+from planner.specs.profile import Device
+from planner.units import GIB
+
+MOST_RANKS = 2**17  # more than any cluster: where looking for enough ranks ends
+
+
+def require_states_fit(
+    module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting, kind: str = ""
+) -> None:
+    """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token.
+
+    `kind`: of the ranks with this device, where there are others.
+    """
+    if room(module, layout, device, limits, accounting) > 0:
+        return
+    taken = max(
+        float(without_activations(module, layout, device, accounting, stage).total) for stage in range(layout.pp)
+    )
+    most = allowed_bytes(device, limits, accounting)
+    changes = [f"a device with {device.memory_gib * taken / most:.0f} GiB"] if most > 0 else []
+    ranks = enough_ranks(module, layout, device, limits, accounting)
+    if ranks:
+        changes.insert(0, f"{ranks} ranks")
+    if layout.zero < 3:
+        changes.insert(0, f"zero: {layout.zero + 1}")
+    raise Infeasible(
+        f"the model's states take {taken / GIB:.1f} GiB of each rank, {f'and one of {kind}' if kind else 'which'} "
+        f"may use {max(most, 0.0) / GIB:.1f} GiB",
+        where="memory (what binds)",
+        fix=", or ".join(changes) or "a smaller memory_margin",
+    )
+
+
+def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> int | None:
+    """The next doubling of the ranks over which the states fit; None when sharding does not help."""
+    count = len(layout.ranks)
+    while count < MOST_RANKS:
+        count *= 2
+        wider = changed(layout, ranks=Ranks(range(count)), dp=count)
+        if room(module, wider, device, limits, accounting) > 0:
+            return count
+    return None
+
+
+class Allowed(NamedTuple):
+    """What groups of one pool of ranks can be."""
+
+    kind: str
+    ranks: int
+    degrees: tuple[int, ...]
+    cap: int  # tokens that a rank can hold
+
+    def widest(self, degree: int | None) -> int:
+        """Of the groups that an item may have, when it is fixed to a degree or to none; 0: none."""
+        return max((each for each in self.degrees if degree in (None, each)), default=0)
+
+
+def require_places(
+    sizes: dict[int, int], choices: Callable[[int], list[int]], fixed: dict[int, int], pools: Sequence[Allowed]
+) -> None:
+    """Raises Infeasible when a sequence fits on no group that it may have."""
+    degrees = sorted({degree for pool in pools for degree in pool.degrees})
+    if not degrees:
+        raise Infeasible(
+            "no allowed degree fits on the ranks", where="degrees (what binds)", fix="allow smaller degrees"
+        )
+    for item in sorted(sizes, key=lambda i: (-sizes[i], i)):
+        if choices(item):
+            continue
+        if item in fixed and fixed[item] not in degrees:
+            message = f"item {item} is fixed to degree {fixed[item]}, and {', '.join(map(str, degrees))} are allowed"
+            raise Infeasible(message, where="fix.items (what binds)", fix="allow that degree, or fix another")
+        raise too_long(item, sizes[item], fixed.get(item), pools)
+
+
+def too_long(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
+    """A sequence beside the roomiest group that it may have. Groups lie within one pool."""
+    pool = max((pool for pool in pools if pool.widest(degree)), key=lambda pool: pool.widest(degree) * pool.cap)
+    widest, needed = pool.widest(degree), -(-size // pool.cap) if pool.cap > 0 else 0
+    message = f"item {item} has {size} tokens, and {widest} ranks"
+    change = f"a degree of {needed}" if needed <= pool.ranks else f"{needed} ranks"
+    if len(pools) > 1:
+        message += f" of {pool.kind}"
+        change += f" {'on' if needed <= pool.ranks else 'of'} {pool.kind}"
+    message += f" hold {max(0, widest * pool.cap)}"
+    if len(pools) > 1 and size <= min(each.cap for each in pools) * sum(each.ranks for each in pools):
+        message += "; all ranks together would hold it, but a group lies within one kind of them"
+    return Infeasible(
+        message,
+        where="tokens a rank can hold (what binds)",
+        fix=f"{-(-size // widest)} tokens per rank, {change}, or workload.max_tokens: {widest * pool.cap}"
+        if pool.cap > 0
+        else "more memory per rank, or less model",
+    )

@@ -1,0 +1,180 @@
+"""Bytes of weights, gradients and optimizer states on one rank of a pipeline stage, and of what ZeRO-3 gathers.
+
+ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 everything (Rajbhandari et al., arXiv 1910.02054). The
+dense part has dp·cp·replica copies, experts have ranks / (pp·ep·etp).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.columns import Columns, Number
+from planner.specs.accounting import Accounting
+from planner.specs.layers import LayerKind, kind_counts, layer_kinds
+from planner.specs.model import Decoder, Module, head_dim, latent_of
+from planner.specs.parameters import (
+    end_parameters,
+    expert_parameters,
+    layer_parameters,
+    norm_parameters,
+    router_parameters,
+)
+
+CAST = 2.0  # bytes of a gathered weight
+
+
+class Held(NamedTuple):
+    """Parameters on one rank."""
+
+    layers: Number  # the layers' dense part
+    ends: Number  # embedding, learned positions, final norm, head
+    experts: Number
+
+
+class States(NamedTuple):
+    """Bytes on one rank."""
+
+    weights: Number
+    gradients: Number
+    optimizer: Number
+
+    @property
+    def total(self) -> Number:
+        return self.weights + self.gradients + self.optimizer
+
+
+def layers_before(layers: int, at: Columns, chunk: Number) -> Number:
+    """Layers in front of a chunk, of pp·vpp. Where they do not come out even, embedding and head stand for one each;
+    where neither does, chunks differ by one.
+    """
+    chunks = at.pp * at.vpp
+    ends = (np.mod(layers, chunks) != 0) & (np.mod(layers + 2, chunks) == 0)
+    plain = np.floor(layers * chunk / chunks + 0.5)
+    return np.where(ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
+
+
+def held_layers(module: Module, at: Columns, stage: Number) -> dict[LayerKind, Number]:
+    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
+    kinds = layer_kinds(module)
+    before = {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
+    held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
+    for index in range(int(np.max(at.vpp))):
+        chunk = index * at.pp + stage
+        first, last = (layers_before(module.layers, at, end).astype(int) for end in (chunk, chunk + 1))
+        first, last = (np.minimum(end, module.layers) for end in (first, last))
+        for kind, count in before.items():
+            held[kind] = held[kind] + np.where(index < at.vpp, count[last] - count[first], 0)
+    return held
+
+
+def replicated(module: Module, kind: LayerKind) -> int:
+    """Parameters of a layer that each tensor-parallel rank has whole: norms, the router, latent attention's way down,
+    and biases of what is summed over these ranks.
+    """
+    count = 2 * norm_parameters(module, module.hidden) + (router_parameters(module) if kind == "moe" else 0)
+    latent = latent_of(module)
+    if latent:
+        narrow = latent.q_rank + latent.kv_rank
+        count += module.hidden * (narrow + latent.rope_dim) + norm_parameters(module, narrow)
+    elif isinstance(module, Decoder) and module.qk_norm:
+        count += 2 * norm_parameters(module, head_dim(module))
+    if module.bias not in ("none", "qkv"):
+        count += module.hidden
+    if module.bias in ("all", "all_but_key") and kind != "moe":
+        count += module.hidden
+    return count
+
+
+def layer_held(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
+    """Parameters of one layer on one rank: of its dense part, and of its experts."""
+    whole, experts = replicated(module, kind), expert_parameters(module) if kind == "moe" else 0
+    split = layer_parameters(module, kind) - experts - whole
+    return whole + split / at.tp, experts / (at.ep * at.etp)
+
+
+def table(module: Module) -> int:
+    """Parameters of an embedding, or of a head."""
+    return module.vocab * module.hidden if isinstance(module, Decoder) else 0
+
+
+def ends_held(module: Module, at: Columns, stage: Number) -> Number:
+    """Of what is outside the layers: the embedding is on the first stage, the head on the last, even if it is tied."""
+    if not isinstance(module, Decoder):
+        return np.where(stage == at.pp - 1, end_parameters(module), 0.0)
+    positions = module.max_positions * module.hidden if module.positions == "learned" else 0
+    norm = norm_parameters(module, module.hidden)
+    split = table(module) / at.tp
+    one = module.tied & (at.pp == 1)
+    first = np.where(stage == 0, split + positions, 0.0)
+    return first + np.where(stage == at.pp - 1, np.where(one, 0.0, split) + norm, 0.0)
+
+
+def held(module: Module, at: Columns, stage: Number) -> Held:
+    """Parameters on one rank of a stage."""
+    layers: Number = 0.0
+    experts: Number = 0.0
+    for kind, count in held_layers(module, at, stage).items():
+        dense, sparse = layer_held(module, kind, at)
+        layers, experts = layers + count * dense, experts + count * sparse
+    return Held(layers, ends_held(module, at, stage), experts)
+
+
+def per_parameter(at: Columns, accounting: Accounting) -> States:
+    """Bytes of an unsharded parameter of a layer."""
+    if at.wide:
+        return States(at.element, at.element, 2.0 * at.element)
+    if accounting.own_master:  # below ZeRO-3, what is computed with stays gathered beside it
+        whole = np.asarray(at.zero) < 3
+        extra = np.where(whole, 4.0, 0.0)
+        return States(np.where(whole, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra)
+    weight = accounting.fp8_weight_bytes if at.dtype == "fp8" else 2.0
+    return States(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
+
+
+def shards(at: Columns, replicas: Number) -> Number:
+    """Ranks over which ZeRO spreads what has so many replicas."""
+    return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
+
+
+def sharded(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
+    """Bytes of `count` parameters on one of their replicas."""
+    over, first = shards(at, replicas), 3 if accounting.holds_gradients else 2
+    ways = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
+    return States(*(count * size / way for size, way in zip(each, ways, strict=True)))
+
+
+def states(module: Module, at: Columns, accounting: Accounting, stage: Number) -> States:
+    """Weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
+    part, each = held(module, at, stage), per_parameter(at, accounting)
+    ends = each if at.wide or accounting.own_master else each._replace(weights=CAST)  # ends are never in fp8
+    replicas = at.data_ranks
+    parts = (
+        sharded(part.layers, each, at, accounting, replicas),
+        sharded(part.ends, ends, at, accounting, replicas),
+        sharded(part.experts, each, at, accounting, at.edp),
+    )
+    whole = States(*(sum(sizes) for sizes in zip(*parts, strict=True)))
+    return States(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
+
+
+def update_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
+    """Made for the optimizer's step only: a float32 copy of the gradients of its shard, where they are narrower."""
+    if accounting.gradient_bytes >= 4.0 or at.wide or at.adapters:
+        return 0.0
+    part, copy = held(module, at, stage), States(0.0, 0.0, 4.0)
+    dense = sharded(part.layers + part.ends, copy, at, accounting, at.data_ranks)
+    return dense.optimizer + sharded(part.experts, copy, at, accounting, at.edp).optimizer
+
+
+def gathered_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
+    """Under ZeRO-3, whole on each rank: the layer in use and the next, the head, and the gradients of the largest of
+    these as they are computed and as they are reduced; or the whole stage, where it stays gathered.
+    """
+    part, cast = held(module, at, stage), at.element
+    layer = np.maximum.reduce([sum(layer_held(module, kind, at)) for kind in held_layers(module, at, stage)])
+    end, gradient = np.minimum(part.ends, table(module) / at.tp), max(cast, accounting.gradient_bytes)
+    once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
+    if accounting.keeps_gathered:
+        stays = (cast + gradient) * (part.layers + part.ends + part.experts)
+        once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
+    return np.where(np.asarray(at.zero) >= 3, once, 0.0)

@@ -1,0 +1,41 @@
+"""What ranks of a stage have of its parameters, and who has the same: of a task that gathers, reduces, updates."""
+
+from planner.costs.network.network import Group, among
+from planner.costs.network.replicas import Held
+from planner.plan.mesh import blocks, expert_groups_over, own_stage, stage_size
+from planner.plan.model import Layout
+from planner.plan.task import Task
+from planner.specs.base import Ranks
+from planner.specs.cluster import Cluster
+from planner.specs.layers import kind_counts
+from planner.specs.model import Module
+from planner.specs.parameters import end_parameters, expert_parameters, of_layers
+
+
+def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tuple[Held, Held]:
+    """The dense part and the experts, among the ranks that are farthest from each other."""
+    ends = end_parameters(module) if task.layers[-1] == module.layers - 1 else 0
+    sparse = expert_parameters(module) * kind_counts(module, task.layers).get("moe", 0)
+    calls, tp = len(task.layers) + (1 if ends else 0), layout.tp
+    shard = farthest(blocks_of(task.ranks, layout, ("cp", "dp")), cluster)
+    copies = farthest(blocks_of(task.ranks, layout, ("replica",)), cluster)
+    dense = Held((of_layers(module, task.layers) - sparse + ends) / tp, ends / tp, shard, copies, calls)
+    spread = layout.ep * layout.etp
+    edp = stage_size(layout) // spread
+    over = min(layout.sharding, edp) if layout.replica > 1 else edp
+    of_experts = expert_groups_over(layout, ("edp",)) if sparse else {}
+    same = farthest([*dict.fromkeys(of_experts[rank] for rank in task.ranks)], cluster) if sparse else Group(1)
+    shared, others = same._replace(size=over), same._replace(size=edp // over)
+    return dense, Held(sparse / spread, 0.0, shared, others, calls)
+
+
+def farthest(groups: list[Ranks], cluster: Cluster) -> Group:
+    """Of groups of one size, the one that reaches farthest and has fewest neighbours in a node."""
+    return max((among(cluster, ranks) for ranks in groups), key=lambda each: (each.span, each.stride))
+
+
+def blocks_of(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
+    """These ranks of a stage in blocks that differ in these dims only."""
+    mesh = {dim: size for dim, size in layout.mesh.items() if dim != "pp"}
+    groups = blocks(own_stage(layout, ranks[0]), mesh, dims)
+    return [*dict.fromkeys(groups[rank] for rank in ranks)]

@@ -1,0 +1,56 @@
+"""What the ranks of a group send each other within a pass: Ulysses' all-to-alls, and the ring of key/value blocks.
+
+A degree of u·r is Ulysses (arXiv 2309.14509) inside r sub-groups of u consecutive ranks, and a ring (arXiv 2310.01889)
+through these: rank j of each sub-group sends to rank j of the next, and the last ones to the first. A sequence of s
+tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a rank computes attention with the block of
+keys and values that it has, it receives the next, r − 1 times.
+"""
+
+from collections.abc import Sequence
+
+from planner.costs.compute.lines import Line, Ring
+from planner.costs.cost import Cost
+from planner.costs.network.network import Group, Network
+from planner.costs.part import Part, sent_again
+from planner.specs.model import Module
+from planner.specs.parallelism import Dtype
+from planner.specs.profile import ModuleCosts
+from planner.specs.shapes import BYTES, exchange_elements, ring_elements
+
+
+def exchange_line(
+    part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, groups: Sequence[Group], network: Network
+) -> tuple[Line, Cost]:
+    """The all-to-alls of one pass, in the slowest of these sub-groups; and one token's cost, for its source."""
+    passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks share out the heads
+    if costs.a2a_mb_per_token is not None:  # of both passes, over all layers, with what was made again
+        passed = part.layers
+        per_token = costs.a2a_mb_per_token * 1e6 / 2 * passed / module.layers
+    else:
+        per_token = float(exchange_elements(module, holding) * passed * BYTES[dtype])
+    calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2 * passed / module.layers
+    size = per_token / len(part.ranks)
+    each = [(network.cost("all_to_all", size, g, 0), network.cost("all_to_all", 0.0, g, round(calls))) for g in groups]
+    moved, fixed = max(each, key=lambda pair: (pair[0].value, pair[1].value))
+    return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
+
+
+def ring_line(
+    part: Part, module: Module, dtype: Dtype, network: Network, around: Group, hidden: float
+) -> tuple[Line, Cost]:
+    """The ring of one pass, and one token's cost, for its source. `hidden`: seconds of the pass's attention per token².
+
+    Backward takes the blocks around again, and their gradients with them. Latencies count in full: a block that is
+    late delays all behind it.
+
+    The slowest link is the level that joins all ranks of the group. For if each link lay within one block of a nearer
+    level, the first ranks of all sub-groups would be in the same block, with all ranks that are numbered between them;
+    and these are linked to the rest, the last sub-group's.
+    """
+    ring = part.split.ring
+    again = sent_again(part)
+    elements = ring_elements(module, len(part.ranks) // ring, ring)
+    times = part.layers * (1 if part.forward else 2) + again
+    moved = network.cost("p2p", elements * BYTES[dtype] * times, around, 0)
+    fixed = network.cost("p2p", 0.0, around, (ring - 1) * (part.layers + again))
+    return Line(const=fixed.value, comm_const=fixed.value, rings=(Ring(moved.value, hidden),)), moved

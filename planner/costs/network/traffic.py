@@ -1,0 +1,141 @@
+"""What ranks exchange within a layer (tp, cp, ep) and between stages (pp), in seconds and unhidden."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.columns import Columns, Number
+from planner.costs.compute.machine import Machine
+from planner.costs.compute.work import Attention, keys_held
+from planner.costs.network.network import Group, group
+from planner.specs.layers import LayerKind, experts_of
+from planner.specs.model import Decoder, Module, head_dim, value_dim
+from planner.specs.shapes import exchange_elements
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Seconds in which a rank waits, of one layer, forward and backward."""
+
+    tp: tuple[Number, Number]
+    cp: tuple[Number, Number]
+    ep: tuple[Number, Number]
+
+
+class Places(NamedTuple):
+    """Where the ranks lie that exchange something in a layer: of tp, of those that share out heads, of a ring."""
+
+    tensor: Group
+    heads: Group
+    ring: Group
+
+
+def places(at: Columns) -> Places:
+    """In the usual order of ranks."""
+    return Places(group(at.tp), group(at.ulysses, at.tp), Group(at.ring, at.tp * at.ulysses, at.tp * at.cp))
+
+
+def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention) -> Traffic:
+    """Of one layer and micro-batch. `core`: the attention that hides cp's ring."""
+    there = places(at)
+    heads = ulysses(module, at, machine, there)
+    rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, there).exposed(at), 0.0) for f in (True, False))
+    forward, backward = (heads + each for each in rings)
+    return Traffic(tensor(module, kind, at, machine, there), (forward, backward), experts(module, kind, at, machine))
+
+
+def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, there: Places) -> tuple[Number, Number]:
+    """Around attention, and around a dense MLP or the experts that every token has: an all-gather before and a
+    reduce-scatter behind, or an all-reduce, of the same volume. Backward does both again, and gathers once more what
+    sequence parallelism did not keep whole.
+    """
+    moe = experts_of(module) if kind == "moe" else None
+    blocks = 1.0 if moe and not moe.shared_ffn else 2.0
+    once = machine.network.gather(at.tokens * module.hidden * at.element, there.tensor)
+    again = np.where(at.sequence_parallel, 1.0, 0.0)
+    timing = machine.timing
+    shown = timing.overlapped if "tp" in at.overlap else 1.0
+    forward, backward = timing.tp_exposed * shown, timing.tp_exposed_backward * shown
+    return 2.0 * blocks * once * forward, (2.0 + again) * blocks * once * backward
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Of one layer and pass: seconds of sending per token of an item, and once; and what of attention hides it, per
+    token and per token². Latencies count in full: a block that is late delays all behind it.
+    """
+
+    moved: Number
+    once: Number
+    linear: Number
+    squared: Number
+
+    def exposed(self, at: Columns) -> Number:
+        """Of equal sequences."""
+        waited = (self.moved - self.linear) * at.seq - self.squared * at.seq * at.seq
+        return at.micro_batch * np.maximum(0.0, waited) + self.once
+
+
+def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, there: Places) -> Ring:
+    """Keys and values go around while attention runs on what is there; backward sends their gradients too. What windows
+    leave of attention hides the less.
+    """
+    values, times = value_dim(module) / head_dim(module), 1.0 if forward else 2.0  # a value's width over a key's
+    block = keys_held(module, at) * (1.0 + values) * at.element / at.ring  # of a token of an item
+    around, steps = there.ring, at.ring - 1.0
+    moved = machine.network.p2p(block * steps * times, around, 0.0)
+    once = machine.network.p2p(0.0, around, steps)
+    per_pair, fill = machine.attention_terms(core, forward)
+    squared = per_pair * core.heads * core.width * core.pairs / (at.micro_batch * at.seq * at.seq)
+    return Ring(moved, once, squared * fill * at.ring, squared)
+
+
+def ulysses(module: Module, at: Columns, machine: Machine, there: Places) -> Number:
+    """Heads for tokens and back: queries, keys, values in, the output out (arXiv 2309.14509); the same in each pass."""
+    if np.all(np.asarray(at.ulysses) == 1):
+        return 0.0
+    elements = np.vectorize(lambda ranks: exchange_elements(module, int(ranks)), otypes=[float])(at.ulysses * at.tp)
+    size = at.micro_batch * at.seq / at.cp * elements / at.tp * at.element
+    return machine.network.all_to_all(size, there.heads, 2.0)
+
+
+def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> tuple[Number, Number]:
+    """Tokens to their experts and back, by all-to-all over ep; gathered and reduced over etp.
+
+    Or all tokens gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts a
+    token has, nor which (arXiv 2505.11432).
+    """
+    if kind != "moe" or not isinstance(module, Decoder) or module.moe is None:
+        return 0.0, 0.0
+    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
+    timing, each, network = machine.timing, module.hidden * at.element, machine.network
+    size = own * module.moe.topk * each
+    far = to_nodes(module.moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
+    spread = network.all_to_all(size, group(at.ep, at.etp), far=far)
+    shared = network.gather(size * at.etp, group(at.etp))
+    shown = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
+    if at.dispatch == "all_gather":
+        ways = at.ep * at.etp
+        once = 2.0 * network.gather(own * ways * each, group(ways)) * shown
+        return once, once
+    local = np.maximum(1.0, module.moe.experts / at.ep)
+    fullest = 1.0 if at.balanced else 1.0 + timing.imbalance / np.sqrt(local)
+    once = 2.0 * (spread + shared) * shown * fullest
+    return once, once
+
+
+def to_nodes(topk: int, at: Columns, machine: Machine) -> Number:
+    """Of the copies that leave a node, how many are left when each node gets one: in the mean over equal choices."""
+    nodes = np.maximum(1.0, at.ep * at.etp / machine.network.per_node)
+    reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
+    copies = topk * (nodes - 1.0) / nodes
+    return np.where(nodes > 1, reached / np.maximum(copies, 1e-9), 1.0)
+
+
+def stage_send(module: Module, at: Columns, machine: Machine, over: Group | None = None) -> Number:
+    """Activations of one micro-batch to the next stage; `over`: the ranks at both ends, else as far as any are."""
+    split = np.where(at.sequence_parallel, at.tp, 1)
+    size = at.tokens * module.hidden * at.element / split
+    sent = machine.network.p2p(size, over or Group(2, 1, at.ranks))
+    return np.where(at.pp > 1, sent * machine.sent, 0.0)

@@ -1,0 +1,288 @@
+"""The problem of placing sequences on groups of ranks: sizes, degrees, one time line per degree, the cap.
+
+Built from a job before solving and from a plan's `uses` when verifying, by the same function: what is bounded is what
+was solved.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from planner.costs.compute.lines import Line
+from planner.costs.memory.caps import token_cap
+from planner.costs.memory.feasible import Allowed, require_places, require_states_fit
+from planner.costs.memory.offload import Offloading
+from planner.costs.pricing import Pricing
+from planner.plan.meets import reduces
+from planner.plan.model import Split, Uses
+from planner.plan.task import Phase, Task
+from planner.specs.base import Layers, Ranks
+from planner.specs.cluster import Cluster, kind_of
+from planner.specs.model import Module
+from planner.specs.parallelism import Sync
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Consecutive ranks of one kind, node by node."""
+
+    first: int  # rank
+    ranks: int
+    per_node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a group can be: so many ranks of one pool. It takes line(Σs², Σs) seconds, both passes together."""
+
+    degree: int
+    pool: int
+    cap: int  # tokens that one rank can hold in a micro-batch
+    line: Line
+
+    @property
+    def room(self) -> int:
+        """Tokens that the group can hold."""
+        return self.degree * self.cap
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """Items to place on groups of these shapes, in micro-batches of these pools of ranks."""
+
+    sizes: dict[int, int]  # item → tokens
+    pools: tuple[Pool, ...]
+    shapes: tuple[Shape, ...]  # by rising degree, then by pool
+    row_seconds: float  # every micro-batch costs this at least besides its slowest group
+    step_seconds: float  # every step costs this once
+    fixed: dict[int, int]  # item → the degree it must have
+    sync: Sync = "micro_batch"  # where all ranks meet
+    offload: Offloading | None = None  # of activations to the host; None: there is none
+    row_typical: float = 0.0  # what a full micro-batch costs besides its slowest group
+
+    @property
+    def as_packed(self) -> "Sequences":
+        """The problem with what micro-batches cost besides if they are full: what packing reckons with."""
+        return replace(self, row_seconds=max(self.row_seconds, self.row_typical))
+
+    def choices(self, item: int) -> list[int]:
+        """The shapes that can hold an item."""
+        needed, degree = self.least_tokens(self.sizes[item]), self.fixed.get(item)
+        return [i for i, s in enumerate(self.shapes) if needed <= s.room and (degree is None or s.degree == degree)]
+
+    def least_tokens(self, size: int) -> float:
+        """What an item takes of a group's room if as much as hides is offloaded: of items that no rank holds alone."""
+        if self.offload is None or size <= min(shape.cap for shape in self.shapes):
+            return size
+        return self.offload.kept(self.offload.most(size)) * size
+
+    def offloaded(self, size: int, shape: int) -> float:
+        """The share of its activations that an item must offload on a group of this shape."""
+        if self.offload is None or size <= self.shapes[shape].room:
+            return 0.0
+        return self.offload.least(size, self.shapes[shape].room, self.offload.most(size))
+
+    def seconds(self, shape: int, items: tuple[int, ...]) -> float:
+        """What a group of this shape takes for these items, forward and backward."""
+        line = self.shapes[shape].line
+        return line.const + sum(line.of(self.sizes[item]) for item in items)
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.sizes.values())
+
+    @property
+    def ranks(self) -> int:
+        return sum(pool.ranks for pool in self.pools)
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens that a micro-batch can hold at most."""
+        caps = [max((shape.cap for shape in self.shapes if shape.pool == i), default=0) for i in range(len(self.pools))]
+        return sum(pool.ranks * cap for pool, cap in zip(self.pools, caps, strict=True))
+
+    @property
+    def fewest_rows(self) -> int:
+        """Micro-batches that the tokens need at least, where all ranks meet in each."""
+        return max(1, -(-self.tokens // self.row_tokens))
+
+    @property
+    def row_constant(self) -> float:
+        """Seconds of a micro-batch however little it holds."""
+        return min(shape.line.const for shape in self.shapes) + self.row_seconds
+
+
+def sequences(
+    pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int], sync: Sync = "micro_batch"
+) -> Sequences:
+    """The problem for `sizes` (one step's items) under what the plan uses. Raises Infeasible, naming what binds."""
+    layout = pricing.layouts[module]
+    found = pools(uses.cluster, layout.ranks)
+    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in found]
+    problem = Sequences(
+        sizes=dict(sorted(sizes.items())),
+        pools=found,
+        shapes=tuple(
+            Shape(degree, number, caps[number], degree_line(pricing, module, degree, pool.first))
+            for degree in sorted(set(uses.degrees))
+            for number, pool in enumerate(found)
+            if degree <= pool.ranks
+        ),
+        row_seconds=row_seconds(pricing, module, (inf, inf)),
+        step_seconds=step_seconds(pricing, module),
+        fixed={item: fixed.degree for item, fixed in uses.fix.items.items() if item in sizes},
+        sync=sync,
+        offload=host_offload(pricing, module, uses) if sync == "step" else None,
+    )
+    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(found))]
+    allowed = [
+        Allowed(kind_of(uses.cluster, pool.first), pool.ranks, those, cap)
+        for pool, those, cap in zip(found, degrees, caps, strict=True)
+    ]
+    require_places(problem.sizes, problem.choices, problem.fixed, allowed)
+    return replace(problem, row_typical=typical_row(pricing, module, problem))
+
+
+def pools(cluster: Cluster, ranks: Ranks) -> tuple[Pool, ...]:
+    """The pools among consecutive ranks: neighbours of one kind, on nodes of one size, are one."""
+    found: list[Pool] = []
+    first, before = 0, ""
+    for entry in cluster.ranks:
+        begin, end = max(first, ranks[0]), min(first + entry.count, ranks[-1] + 1)
+        first += entry.count
+        if begin >= end:
+            continue
+        last = found[-1] if found else None
+        if last and before == entry.kind and last.per_node == entry.per_node and last.ranks % last.per_node == 0:
+            found[-1] = Pool(last.first, last.ranks + end - begin, last.per_node)
+        else:
+            found.append(Pool(begin, end - begin, entry.per_node))
+        before = entry.kind
+    return tuple(found)
+
+
+def pool_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
+    """Tokens that a rank of a kind can hold in a micro-batch. Raises Infeasible when it cannot hold the states."""
+    layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
+    accounting = uses.prices.accounting
+    if uses.limits.tokens_per_rank is None:
+        several = len(pricing.kinds(layout.ranks)) > 1
+        require_states_fit(spec, layout, device, uses.limits, accounting, kind if several else "")
+    return held_cap(pricing, module, uses, kind)
+
+
+def held_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
+    """The same; may be ≤ 0."""
+    layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
+    held = pricing.basis(module, kind).held(Layers(range(spec.layers)), True, Split(), (1,))
+    return token_cap(spec, held, layout, device, uses.limits, uses.prices.accounting)
+
+
+def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None:
+    """To the hosts of all ranks, if they are of one kind that has a way there."""
+    kinds = {kind_of(uses.cluster, rank) for rank in pricing.layouts[module].ranks}
+    device = uses.devices[min(kinds)]
+    if len(kinds) > 1 or not device.host_gb_per_s:
+        return None
+    return pricing.offloading(module, min(kinds), Layers(range(pricing.models[module].layers)))
+
+
+def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
+    """Both passes."""
+    forward, backward = pass_lines(pricing, module, degree, first)
+    return forward + backward
+
+
+def row_seconds(pricing: Pricing, module: str, computed: tuple[float, float]) -> float:
+    """What ZeRO-3 adds to every micro-batch beside so many seconds of forward and of backward: gathers in both passes,
+    one reduction, as far as these do not hide them.
+    """
+    layout = pricing.layouts[module]
+    if layout.zero < 3:
+        return 0.0
+    layers = Layers(range(pricing.models[module].layers))
+    phases: tuple[Phase, ...] = ("gather", "sync")
+    exchanges = (Task(module, layers, phase, 0, "all", layout.ranks) for phase in phases)
+    return sum(pricing.left(task, beside) for task, beside in zip(exchanges, computed, strict=True))
+
+
+def step_seconds(pricing: Pricing, module: str) -> float:
+    """What every step adds once at least: the update, and below ZeRO-3 the one reduction and the gather after the
+    update, as far as nothing can hide them.
+    """
+    layout = pricing.layouts[module]
+    layers = Layers(range(pricing.models[module].layers))
+    updated = pricing.price(Task(module, layers, "update", None, "all", layout.ranks)).value
+    if layout.zero == 3 or not reduces(layout, pricing.models[module]):
+        return updated
+    phases: tuple[Phase, ...] = ("sync", "gather") if layout.zero else ("sync",)
+    exchanges = (Task(module, layers, phase, None, "all", layout.ranks) for phase in phases)
+    return updated + sum(pricing.left(task, inf) for task in exchanges)
+
+
+def typical_row(pricing: Pricing, module: str, problem: Sequences) -> float:
+    """What ZeRO-3 adds to a micro-batch that is as full as it can be: what packing reckons with."""
+    layout = pricing.layouts[module]
+    if layout.zero < 3 or not problem.shapes:
+        return problem.row_seconds
+    ranks = Ranks(range(problem.pools[0].first, problem.pools[0].first + 1))
+    forward, backward = (pricing.line(module, ranks, Split(), first)[0] for first in (True, False))
+    each = [sum(line.of(size) for size in problem.sizes.values()) for line in (forward, backward)]
+    share = 1.0 / problem.ranks / problem.fewest_rows
+    return row_seconds(pricing, module, (each[0] * share, each[1] * share))
+
+
+def bound_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Sequences | None:
+    """A problem that no plan of this one takes less than, for micro-batches whose exchanges outlast their compute.
+
+    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange of which compute hides a share w of itself;
+    its longest forward F and backward B are at most φC and βC, where φ and β are the largest shares of any group. So
+    it takes (1 − w(φ + β))·C + G at least. None where there is nothing to hide, or nothing that could hide it.
+    """
+    whole = row_seconds(pricing, module, (0.0, 0.0))
+    kinds = pricing.kinds(pricing.layouts[module].ranks)
+    window = max(pricing.basis(module, kind).machine.window for kind in kinds)
+    window *= 1.0 - 1.0 / pricing.models[module].layers
+    if whole <= problem.row_seconds or any(shape.line.rings for shape in problem.shapes):
+        return None
+    passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
+    forward, backward = (max(largest_share(each[which], each[0] + each[1]) for each in passes) for which in (0, 1))
+    least = 1.0 - window * (forward + backward)
+    if least <= 0.0:
+        return None
+    shapes = tuple(replace(shape, line=shape.line * least) for shape in problem.shapes)
+    return replace(problem, shapes=shapes, row_seconds=whole)
+
+
+def largest_share(one: Line, both: Line) -> float:
+    """Of a pass in both, whatever the items."""
+    parts = [(getattr(one, name), getattr(both, name)) for name in ("quad", "lin", "const")]
+    parts += [(each.seconds, 2.0 * each.seconds) for each in one.windows]  # backward's are longer
+    parts += [(1.0, 2.0)] if one.launches else []  # the host takes as long for either pass
+    return max((mine / whole for mine, whole in parts if whole > 0), default=1.0)
+
+
+def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[Line, Line]:
+    """Forward and backward on an aligned block of `degree` ranks, from `first` on."""
+    block = Ranks(range(first, first + degree))
+    parts = Split(**split(pricing.models[module], degree))
+    return pricing.line(module, block, parts, True)[0], pricing.line(module, block, parts, False)[0]
+
+
+def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
+    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none."""
+    if wished:
+        return tuple(sorted({degree for degree in wished if degree <= ranks}))
+    powers = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
+    return tuple(degree for degree in powers if ulysses_part(module, degree) == degree)
+
+
+def split(module: Module, degree: int) -> dict[str, int]:
+    """How a degree is split: Ulysses as far as the heads go, a ring for the rest."""
+    ulysses = ulysses_part(module, degree)
+    parts = {"ulysses": ulysses, "ring": degree // ulysses}
+    return {name: size for name, size in parts.items() if size > 1} or {"ulysses": 1}
+
+
+def ulysses_part(module: Module, degree: int) -> int:
+    """The largest divisor of `degree` over which the heads spread evenly."""
+    return next(d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0)

@@ -1,0 +1,175 @@
+"""Seconds of one micro-batch on one pipeline stage, forward and backward, by what they go to."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.costs.columns import Columns, Number
+from planner.costs.compute.lines import rounded_max
+from planner.costs.compute.machine import Machine
+from planner.costs.compute.work import Matmul, Work, head_work, layer_work
+from planner.costs.network.traffic import layer_traffic
+from planner.specs.layers import LayerKind, experts_of, layer_kinds, windowed
+from planner.specs.model import Module
+from planner.units import MS
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Seconds of one pass, by cause; `compute` has what is recomputed in it."""
+
+    compute: Number = 0.0
+    tp: Number = 0.0
+    cp: Number = 0.0
+    ep: Number = 0.0
+
+    @property
+    def seconds(self) -> Number:
+        return self.compute + self.tp + self.cp + self.ep
+
+    def __add__(self, other: "Pass") -> "Pass":
+        return Pass(self.compute + other.compute, self.tp + other.tp, self.cp + other.cp, self.ep + other.ep)
+
+    def __mul__(self, times: Number) -> "Pass":
+        return Pass(self.compute * times, self.tp * times, self.cp * times, self.ep * times)
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward of one micro-batch."""
+
+    forward: Pass
+    backward: Pass
+
+    @property
+    def seconds(self) -> Number:
+        return self.forward.seconds + self.backward.seconds
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def __mul__(self, times: Number) -> "Passes":
+        return Passes(self.forward * times, self.backward * times)
+
+
+NOTHING = Passes(Pass(), Pass())
+
+
+def mean_layer(module: Module, at: Columns, machine: Machine) -> Passes:
+    """The mean of all layers: kinds and windows alternate over the stages."""
+    kinds = Counter((kind, windowed(module, index)) for index, kind in enumerate(layer_kinds(module)))
+    total = NOTHING
+    for (kind, window), count in sorted(kinds.items(), key=str):
+        total += layer(module, kind, window, at, machine) * (count / module.layers)
+    return total
+
+
+def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, machine: Machine) -> Passes:
+    """One layer, with what of it is computed again in backward."""
+    work = layer_work(module, kind, at, window)
+    core = work.attention
+    assert core
+    traffic = layer_traffic(module, kind, at, machine, core)
+    if kind == "moe" and not at.balanced:
+        fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
+        work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
+    forward = Pass(
+        machine.forward(work, at.dtype) + machine.attended(core, True), traffic.tp[0], traffic.cp[0], traffic.ep[0]
+    )
+    attended = machine.attended(core, True) if "attention" in at.parts else 0.0
+    again = (remade(work, at, machine) + attended) * (1.0 - at.full)
+    compute = machine.backward(work, at.dtype, trained(at)) + machine.attended(core, False) + again
+    backward = Pass(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
+    host = machine.host(work, at.tp)
+    forward, backward = launched(forward, host), launched(backward, host)
+    return Passes(forward, backward + forward * at.full)
+
+
+def launched(done: Pass, host: Number) -> Pass:
+    """No sooner than the host has launched it: of device and host, the slower one sets the pace. What a ring sends
+    waits for neither.
+    """
+    device = done.seconds - done.cp
+    return replace(done, compute=done.compute + (rounded_max(device, host) - device))
+
+
+def trained(at: Columns) -> int:
+    """Products that backward computes for one of forward's."""
+    return 1 if at.adapters else 2
+
+
+def local_experts(module: Module, at: Columns) -> Number:
+    """Of one rank. Choices of experts differ by chance: n of them together are off their mean by 1/√n of one alone."""
+    moe = experts_of(module)
+    return np.maximum(1.0, moe.experts / at.ep) if moe else 1.0
+
+
+def unbalanced(product: Matmul, fullest: Number) -> Matmul:
+    """Of the rank whose experts have most tokens."""
+    return replace(product, m=product.m * fullest) if product.grouped else product
+
+
+def remade(work: Work, at: Columns, machine: Machine) -> Number:
+    """Seconds of what recomputation of parts makes again in one layer, but for attention."""
+    seconds: Number = 0.0
+    if "norm" in at.parts:
+        seconds = seconds + 0.4 * machine.moved(work)  # two norms of the passes over memory
+    mlp = [p for p in work.matmuls if p.grouped] if "moe" in at.parts else []
+    if "mlp" in at.parts:
+        mlp += [p for p in work.matmuls[-2:] if not p.grouped]
+    for product in mlp:
+        seconds = seconds + machine.matmul(product, at.dtype)
+    return seconds
+
+
+def head(module: Module, at: Columns, machine: Machine) -> Passes:
+    """What the last stage computes beside its layers: logits and loss."""
+    work = head_work(module, at)
+    return Passes(
+        Pass(compute=machine.forward(work, at.dtype)),
+        Pass(compute=machine.backward(work, at.dtype, trained(at))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """One micro-batch on the slowest stage and through all of them, of all chunks of a rank together; and on a stage in
+    the mean.
+    """
+
+    slowest: Pass
+    through: Number  # seconds
+    mean: Passes
+
+
+def stages(module: Module, at: Columns, machine: Machine) -> Stages:
+    """Layers as they are shared out over the stages; the last one has the head besides."""
+    per_layer, behind = mean_layer(module, at, machine), head(module, at, machine)
+    pause = machine.timing.micro_batch_ms * MS
+    most, last = fullest_and_last(module.layers, at)
+    each, end = per_layer.forward + per_layer.backward, behind.forward + behind.backward
+    constant = Pass(compute=2.0 * pause)
+    slowest = larger(each * most + constant, each * last + end + constant)
+    through = each.seconds * module.layers + end.seconds + at.pp * constant.seconds
+    mean = per_layer * (module.layers / at.pp) + Passes(Pass(compute=pause), Pass(compute=pause))
+    return Stages(slowest, through, mean)
+
+
+def fullest_and_last(layers: int, at: Columns) -> tuple[Number, Number]:
+    """Layers of the pipeline rank with most of them, the last one aside, and of the last: as plans share them out
+    (costs/memory/states.py, layers_before).
+    """
+    chunks = at.pp * at.vpp
+    even, ends = np.mod(layers, chunks) == 0, np.mod(layers + 2, chunks) == 0
+    each, with_ends = layers / at.pp, (layers + 2) / at.pp
+    most = np.where(even, each, np.where(ends, with_ends - (at.pp <= 2), np.ceil(each)))
+    rest = np.where(np.asarray(at.vpp) > 1, each, layers - np.floor(layers * (at.pp - 1.0) / at.pp + 0.5))
+    last = np.where(even, each, np.where(ends, with_ends - 1.0, rest))
+    return np.where(at.pp > 1, most, 0.0), np.where(at.pp > 1, last, layers)
+
+
+def larger(one: Pass, other: Pass) -> Pass:
+    """Element by element."""
+    which = one.seconds >= other.seconds
+    return Pass(*(np.where(which, getattr(one, n), getattr(other, n)) for n in ("compute", "tp", "cp", "ep")))

@@ -1,0 +1,58 @@
+"""A problem of sequences as arrays, longest first: what fills and bounds run over, made once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.step.sequences import Sequences
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of arrays are items, columns are shapes."""
+
+    problem: Sequences
+    items: Ints
+    sizes: Ints  # tokens, falling
+    seconds: Floats  # (items, shapes): alone on a group, without the constant; inf: not allowed
+    degrees: Ints  # (shapes,)
+    rooms: Ints  # (shapes,): tokens that a group holds
+    constants: Floats  # (shapes,): seconds of a group however little it holds
+
+    @cached_property
+    def areas(self) -> Floats:
+        """(items, shapes): rank-seconds."""
+        return self.seconds * self.degrees
+
+    @property
+    def work(self) -> float:
+        """Rank-seconds of all items, each on its cheapest shape."""
+        return float(self.areas.min(axis=1).sum())
+
+
+def make_table(problem: Sequences) -> Table:
+    """Sizes that are equal are priced once."""
+    items = sorted(problem.sizes, key=lambda item: (-problem.sizes[item], item))
+    sizes = np.array([problem.sizes[item] for item in items], dtype=np.int64)
+    kinds, where = np.unique(sizes, return_inverse=True)
+    least = [(size, problem.least_tokens(size)) for size in kinds.tolist()]
+    priced = [[s.line.of(size) if tokens <= s.room else np.inf for s in problem.shapes] for size, tokens in least]
+    seconds = np.array(priced)[where.reshape(-1)]
+    degrees = np.array([shape.degree for shape in problem.shapes], dtype=np.int64)
+    for number, item in enumerate(items if problem.fixed else ()):
+        if item in problem.fixed:
+            seconds[number, degrees != problem.fixed[item]] = np.inf
+    return Table(
+        problem=problem,
+        items=np.array(items, dtype=np.int64),
+        sizes=sizes,
+        seconds=np.ascontiguousarray(seconds),
+        degrees=degrees,
+        rooms=np.array([shape.room for shape in problem.shapes], dtype=np.int64),
+        constants=np.array([shape.line.const for shape in problem.shapes]),
+    )

@@ -1,0 +1,87 @@
+"""What is said of a plan, in one form for every verb that says it: time, bound, memory, pace, and what else there was.
+
+`solve`, `show`, `predict` and `fits` print these keys with `--json`; names here are promises to other people's scripts.
+"""
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+import msgspec
+
+from planner.costs.compute.machine import peak_flops
+from planner.plan.model import Instead, Layout, Plan, assignments
+from planner.plan.words import decided
+from planner.specs.cluster import kind_of
+from planner.specs.shapes import step_flops
+from planner.units import GIB
+from planner.verify.bounds import OF_SAME_WORK
+from planner.verify.score import Score
+
+Answer = dict[str, Any]
+
+
+def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
+    """Of the mean step."""
+    seconds = sum(score.value for score in scores) / len(scores)
+    bound = sum(min(score.bound.seconds, score.value) for score in scores) / len(scores)
+    spread = max(score.timeline.spread for score in scores)
+    return {
+        "layouts": {name: whole(layout) for name, layout in plan.layouts.items()},
+        "step_seconds": seconds,
+        "interval_seconds": [seconds * exp(-spread), seconds * exp(spread)],
+        "bound": bound,
+        "gap": (seconds - bound) / bound if bound > 0 else 0.0,
+        "bound_by": "+".join(sorted({score.bound.by for score in scores})),
+        "bound_of": "layout" if any(score.bound.by in OF_SAME_WORK for score in scores) else "space",
+        "memory": memory(scores),
+        "tokens_per_second": tokens(plan) / len(scores) / seconds if seconds else 0.0,
+        "mfu": flops(plan) / len(scores) / (seconds * peak(plan)) if seconds else 0.0,
+        "alternatives": [alternative(each) for each in plan.instead],
+    }
+
+
+def whole(layout: Layout) -> Answer:
+    """Every field decided: of a static layout what a job's `fix.layouts` takes."""
+    said: Answer = msgspec.to_builtins(decided(layout))
+    return {name: said.get(name) for name in type(decided(layout)).__struct_fields__}
+
+
+def memory(scores: Sequence[Score]) -> Answer:
+    """Of the rank that most likely runs out, in the step in which it does."""
+    score = max(scores, key=lambda each: each.chance)
+    rank = score.fullest
+    return {
+        "peak_gib": score.memory.peaks[rank] / GIB,
+        "allowed_gib": score.holding.allowed(rank) / GIB,
+        "chance": score.chance,
+    }
+
+
+def alternative(tried: Instead) -> Answer:
+    said = {name: msgspec.to_builtins(each) for name, each in tried.layouts.items()}
+    return {"strategy": tried.strategy, "layouts": said, "step_seconds": tried.value, "because": tried.because}
+
+
+def tokens(plan: Plan) -> int:
+    """Of all steps, of modules that feed no other."""
+    feeding = {edge.source for edge in plan.edges}
+    return sum(sum(sizes_of(plan, name)) for name in plan.layouts if name not in feeding)
+
+
+def flops(plan: Plan) -> float:
+    """Of all steps and modules, without what is computed again."""
+    return sum(step_flops(plan.uses.models[name], tuple(sizes_of(plan, name))) for name in plan.layouts)
+
+
+def peak(plan: Plan) -> float:
+    """FLOP/s of all ranks, in the precision of the first module's products."""
+    dtype = next(iter(plan.layouts.values())).dtype
+    kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
+    return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)
+
+
+def sizes_of(plan: Plan, module: str) -> list[int]:
+    """Tokens of the items that the plan's steps work on."""
+    placed = (a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row))
+    return [plan.uses.items[module][item] for a in placed if a.module == module for item in a.items]
