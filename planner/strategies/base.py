@@ -42,8 +42,14 @@ UNPRICED = Prediction(
 )
 
 
-def no_static_layout(inputs: Inputs, name: str) -> str | None:
-    """Why groups that change with every micro-batch cannot keep what a job fixes; None when it fixes no layout."""
+def unplannable(inputs: Inputs, name: str) -> str | None:
+    """Why groups that change with every micro-batch cannot be of this job: it has several modules, or fixes a layout
+    that groups cannot keep; None where they can.
+    """
+    if len(inputs.model.modules) > 1:
+        others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
+        what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
+        return f"{what} | plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
     if not inputs.job.fix.layouts:
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"

@@ -21,7 +21,7 @@ from planner.packing.search import search
 from planner.packing.stream_search import stream_search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, no_static_layout, row_of, uses
+from planner.strategies.base import data_parallel, draft, unplannable, row_of, uses
 from planner.verify.score import scored
 
 SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of micro-batches per rank"
@@ -31,7 +31,7 @@ def supports(inputs: Inputs) -> str | None:
     """Ranks that meet once a step, and no layout that is fixed for all micro-batches."""
     if inputs.job.sync != "step" or inputs.job.zero == 3:
         return "data_ranks lets ranks meet once a step: it needs sync: step, and zero: 0, 1 or 2"
-    return no_static_layout(inputs, "data_ranks")
+    return unplannable(inputs, "data_ranks")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:

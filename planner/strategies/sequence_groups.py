@@ -19,7 +19,7 @@ from planner.packing.places import placed
 from planner.packing.search import search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, no_static_layout, row_of, uses
+from planner.strategies.base import data_parallel, draft, unplannable, row_of, uses
 from planner.verify.exact import prove, small_enough
 from planner.verify.score import scored
 
@@ -30,7 +30,7 @@ def supports(inputs: Inputs) -> str | None:
     """Ranks that meet in every micro-batch, and no layout that is fixed for all of them."""
     if inputs.job.sync != "micro_batch" or inputs.job.zero != 3:
         return "sequence_groups lets all ranks meet in every micro-batch: it needs sync: micro_batch and zero: 3"
-    return no_static_layout(inputs, "sequence_groups")
+    return unplannable(inputs, "sequence_groups")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
