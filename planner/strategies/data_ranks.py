@@ -21,7 +21,7 @@ from planner.packing.search import search
 from planner.packing.stream_search import stream_search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, unplannable, row_of, uses
+from planner.strategies.base import data_parallel, draft, row_of, unplannable, uses
 from planner.verify.score import scored
 
 SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of micro-batches per rank"

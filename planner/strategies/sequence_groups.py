@@ -19,7 +19,7 @@ from planner.packing.places import placed
 from planner.packing.search import search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, unplannable, row_of, uses
+from planner.strategies.base import data_parallel, draft, row_of, unplannable, uses
 from planner.verify.exact import prove, small_enough
 from planner.verify.score import scored
 

@@ -72,7 +72,7 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
         if busiest.seconds >= value:  # nothing can be above it
             return busiest
         return max(busiest, ordered(plan, number, pricing, tasks), key=lambda bound: bound.seconds)
-    if not (usual_order(step, module) and usual_groups(plan, number)):
+    if not (usual_order(plan, step, module) and usual_groups(plan, number)):
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
     if not usual_offload(problem, tasks):

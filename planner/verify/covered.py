@@ -28,7 +28,7 @@ def usual_groups(plan: Plan, number: int) -> bool:
     return True
 
 
-def usual_order(step: Step, module: str) -> bool:
+def usual_order(plan: Plan, step: Step, module: str) -> bool:
     """Whether micro-batches are trained, and one after the other where ranks meet in each."""
     order = plan.order_of(step, module)
     return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)

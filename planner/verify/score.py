@@ -33,9 +33,9 @@ class Score:
 
     @property
     def fullest(self) -> int:
-        """The rank that most likely runs out of memory; the first of these."""
+        """The rank that uses most of what it may hold, and most likely runs out of memory; the first of these."""
         peaks, holding = self.memory.peaks, self.holding
-        return max(range(len(peaks)), key=lambda rank: (holding.chance(rank, peaks[rank]), peaks[rank], -rank))
+        return max(range(len(peaks)), key=lambda rank: (peaks[rank] / holding.allowed(rank), -rank))
 
     @property
     def chance(self) -> float:

@@ -40,7 +40,7 @@ class Fits:
 
     @property
     def fullest(self) -> StageUse:
-        return max(self.stages, key=lambda use: (use.chance, -use.stage))
+        return max(self.stages, key=lambda use: (float(use.taken.total) / use.allowed, -use.stage))
 
     @property
     def yes(self) -> bool:
@@ -70,7 +70,7 @@ def stage_uses(plan: Plan, found: Score) -> tuple[StageUse, ...]:
     holding, peaks = found.holding, found.memory.peaks
     uses = []
     for stage in range(layout.pp):
-        rank = max(stage_ranks(layout, stage), key=lambda each: (holding.chance(each, peaks[each]), -each))
+        rank = max(stage_ranks(layout, stage), key=lambda each: (peaks[each] / holding.allowed(each), -each))
         taken = holding.taken(rank, peaks[rank], found.tasks)
         uses.append(StageUse(stage, rank, taken, holding.allowed(rank), holding.chance(rank, peaks[rank])))
     return tuple(uses)

@@ -23,7 +23,6 @@ from planner.specs.parallelism import Parallelism
 from planner.strategies.static.layouts import (
     BY_RANGES,
     RECOMPUTE,
-    SEARCHED,
     Trained,
     columns_for,
     layout_of,
@@ -173,7 +172,7 @@ def alike(trained: Trained, found: Space, places: Places) -> Iterator[tuple[Plac
 
 def columns_at(trained: Trained, numbers: Space, selective: bool) -> Columns:
     """Many layouts as one Columns; they agree in what is made again of a layer that is not made again whole."""
-    first = layout_of(trained, {**dict.fromkeys(SEARCHED, 1), "recompute": int(numbers["recompute"][0]), "zero": 0})
+    first = layout_of(trained, {name: int(each[0]) for name, each in numbers.items()})
     some = replace(columns_for(first, trained), schedule=trained.said.schedule or "1f1b")
     full = (numbers["recompute"] == RECOMPUTE.index("full")).astype(np.float64)
     full = np.where(numbers["recompute"] == BY_RANGES, some.full, full)
