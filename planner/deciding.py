@@ -150,5 +150,10 @@ def ways_of(inputs: Inputs) -> list[int]:
 def otherwise(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
     """What a way that was not taken would have given."""
     name, zero, sync = WAYS[number]
-    value = tidy(solved.plan.outcome.value) if solved else None
-    return Instead(strategy=name, zero=zero, sync=sync, value=value, because=refused.message if refused else "")
+    because = refused.message if refused else ""
+    if solved is None:
+        return Instead(strategy=name, zero=zero, sync=sync, because=because)
+    layouts = {module: spoken(layout) for module, layout in solved.plan.layouts.items()}
+    return Instead(
+        strategy=name, zero=zero, sync=sync, value=tidy(solved.plan.outcome.value), because=because, layouts=layouts
+    )

@@ -222,7 +222,7 @@ def run(plan: Plan, options: "RunOptions", on_progress: "Callable[[Progress], No
 
     options = taken_up(options)
     require_at_once(plan, options)
-    scores = verify(plan) if plan.uses.prices.modules else []
+    scores = verify(plan) if plan.uses.prices.told else []
     with online.planning(plan, options.steps_folder(plan), options.count(plan), options.base, job):
         result = launch(plan, options, on_progress)
     predicted, traced, memory = [], [], []

@@ -17,7 +17,7 @@ from planner.ledger import Used
 from planner.ledger.memory import holds_most, parts
 from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
-from planner.plan.words import layout_text, layouts_text
+from planner.plan.words import layout_text, way_text
 from planner.specs.catalogue import ModelRow
 from planner.strategies import STATIC
 from planner.units import GIB, MIB, duration, percent, plural, size
@@ -88,7 +88,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
         what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
-        how = layouts_text(other) or f"{other.strategy} with zero: {other.zero}, sync: {other.sync}"
+        how = way_text(other, plan.made.strategy)
         why = f" ({other.because})" if other.because and other.value is not None else ""
         rows.add_row("instead", f"{how}: {what}{why}")
     if plan.uses.dropped:
@@ -280,7 +280,7 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
     """What predictions rest on where nothing of them was measured here."""
     prices = result.plan.uses.prices
     if result.predicted_step_seconds is None:
-        yield Text("the plan has no prices (uses.prices.modules): nothing is predicted", style="dim")
+        yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
     elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
         said = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
         if result.plan.made.strategy in STATIC:

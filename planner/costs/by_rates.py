@@ -73,14 +73,14 @@ class ByRates:
 
     def places(self, part: Part) -> Places:
         """Of all sub-groups that do the same, those that reach farthest."""
-        blocks = blocks_of(part.ranks, self.layout, ("tp",)) if self.layout.tp > 1 else [part.ranks[:1]]
-        alike = [partners(self.layout, part.ranks, rank) for rank in blocks[0]]
-        heads = [Ranks(ranks) for each in alike for ranks in part.split.blocks(each)]
-        return Places(
-            farthest([Ranks(block) for block in blocks], self.cluster),
-            farthest(heads, self.cluster),
-            among(self.cluster, part.ranks)._replace(size=part.split.ring),
-        )
+        layout, cluster, split = self.layout, self.cluster, part.split
+        blocks = blocks_of(part.ranks, layout, ("tp",)) if layout.tp > 1 else [part.ranks[:1]]
+        tensor = farthest([Ranks(block) for block in blocks], cluster)
+        if split.degree == 1:
+            return Places(tensor, group(1), group(1))
+        alike = (partners(layout, part.ranks, rank) for rank in blocks[0])
+        heads = [Ranks(ranks) for each in alike for ranks in split.blocks(each)]
+        return Places(tensor, farthest(heads, cluster), among(cluster, part.ranks)._replace(size=split.ring))
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
         """Bytes of a micro-batch's items on each rank of a group, in these layers."""

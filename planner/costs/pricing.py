@@ -20,7 +20,7 @@ from planner.costs.network.network import among, network_of
 from planner.costs.network.replicas import exposed
 from planner.costs.part import Part, mixed
 from planner.errors import InputError
-from planner.plan.beside import Beside, Row
+from planner.plan.beside import EXCHANGES, Beside, Row
 from planner.plan.model import Layout, Plan, Prices, Split
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
@@ -49,11 +49,13 @@ class Pricing:
     def among(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
         """The pricing of these tasks of a step, in which what runs beside each of them is known."""
         beside = Beside(tasks)
-        return lambda task: self.price(task, beside.of(task))
+        return lambda task: self.price(task, beside.of(task) if task.phase in EXCHANGES else ())
 
     def price(self, task: Task, beside: tuple[Row, ...] = ()) -> Cost:
         """Seconds of one task, with source and spread; looked up where one just like it was priced."""
-        key = (*looked_at(task), tuple(tuple(tuple(map(looked_at, p)) for p in row) for row in beside))
+        key = looked_at(task)
+        if beside:
+            key = (*key, tuple(tuple(tuple(map(looked_at, passes)) for passes in row) for row in beside))
         if key not in self.known:
             self.known[key] = self.priced(task, beside)
         return self.known[key]
@@ -182,7 +184,7 @@ class Pricing:
     def machine(self, kind: str) -> Machine:
         """Ranks of a kind, and what was measured of the network between them."""
         prices = self.prices
-        rates, tables = complete(prices.rates.get(kind)), entries(prices.collectives, kind)
+        rates, tables = complete(prices.rates.get(kind), self.devices[kind].kind), entries(prices.collectives, kind)
         made = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
         return Machine(made.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting)
 

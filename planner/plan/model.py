@@ -66,6 +66,11 @@ class Prices(Spec):
     accounting: Accounting = BUNDLED
     spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
 
+    @property
+    def told(self) -> bool:
+        """Whether anything is priced."""
+        return bool(self.modules or self.rates)
+
 
 class Uses(Spec, kw_only=True):
     """Everything a reader needs to check, price and build the plan."""

@@ -9,13 +9,8 @@ from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
 ALWAYS = ("dp", "zero", "recompute", "micro_batch")  # said of every layout: a job that leaves them out means others
 
 
-def decided(layout: Layout) -> Parallelism:
-    """All that a layout decides beside its ranks, as a job's `fix.layouts` takes it."""
-    return Parallelism(**{name: getattr(layout, name) for name in Parallelism.__struct_fields__})
-
-
 def spoken(layout: Layout) -> Parallelism:
-    """The same without what is as usual."""
+    """What a layout decides beside its ranks, as a job's `fix.layouts` takes it, without what is as usual."""
     usual = Layout(ranks=layout.ranks)
     fields = (name for name in Parallelism.__struct_fields__ if name in ALWAYS or differs(layout, usual, name))
     return Parallelism(**{name: getattr(layout, name) for name in fields})
@@ -35,9 +30,12 @@ def layout_text(layout: Parallelism) -> str:
     return " · ".join([*said, *([layout.dtype] if layout.dtype else []), *unusual(layout)])
 
 
-def layouts_text(tried: Instead) -> str:
-    """How another way would spread its modules, where it says so."""
-    return "; ".join(map(layout_text, tried.layouts.values()))
+def way_text(tried: Instead, chosen: str) -> str:
+    """Another way than the plan's, which the strategy `chosen` made."""
+    if not tried.layouts:
+        return f"{tried.strategy} with zero: {tried.zero}, sync: {tried.sync}"
+    said = "; ".join(map(layout_text, tried.layouts.values()))
+    return said if tried.strategy == chosen else f"{tried.strategy}: {said}"
 
 
 def unusual(layout: Parallelism) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from planner.errors import InputError
 from planner.plan.model import Instead, Plan
-from planner.plan.words import layout_text, layouts_text
+from planner.plan.words import layout_text, way_text
 from planner.report.tags import Content, Markup, join, section, table, tag, together
 from planner.report.words import certificate
 from planner.units import duration, percent
@@ -65,13 +65,9 @@ def instead(plan: Plan) -> Content:
     """The ways that were tried and not taken."""
     if not plan.instead:
         return None
-    rows = [(way(other), cost(other), against(plan, other), other.because) for other in plan.instead]
+    rows = [(way_text(other, plan.made.strategy), cost(other), against(plan, other), other.because) for other in plan.instead]
     heads = ("instead", ">step", ">against this plan", "because")
     return join(tag("h3", "What else was tried"), table(heads, rows, "Other ways, simulated when the plan was made"))
-
-
-def way(other: Instead) -> str:
-    return layouts_text(other) or f"{other.strategy} with zero {other.zero}, sync {other.sync}"
 
 
 def cost(other: Instead) -> str:

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-import msgspec
-
 from planner.costs.compute.machine import peak_flops
 from planner.plan.model import Instead, Layout, Plan, assignments
-from planner.plan.words import decided
 from planner.specs.cluster import kind_of
+from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
 from planner.units import GIB
 from planner.verify.bounds import OF_SAME_WORK
@@ -43,8 +41,7 @@ def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
 
 def whole(layout: Layout) -> Answer:
     """Every field decided: of a static layout what a job's `fix.layouts` takes."""
-    said: Answer = msgspec.to_builtins(decided(layout))
-    return {name: said.get(name) for name in type(decided(layout)).__struct_fields__}
+    return {name: getattr(layout, name) for name in Parallelism.__struct_fields__}
 
 
 def memory(scores: Sequence[Score]) -> Answer:
@@ -59,8 +56,8 @@ def memory(scores: Sequence[Score]) -> Answer:
 
 
 def alternative(tried: Instead) -> Answer:
-    said = {name: msgspec.to_builtins(each) for name, each in tried.layouts.items()}
-    return {"strategy": tried.strategy, "layouts": said, "step_seconds": tried.value, "because": tried.because}
+    layouts = {name: said(each) for name, each in tried.layouts.items()}
+    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": tried.value, "because": tried.because}
 
 
 def tokens(plan: Plan) -> int:

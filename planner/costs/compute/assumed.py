@@ -36,18 +36,19 @@ CPU = changed(  # which has no tiles to fill; as much of its peak as analytic mo
 
 def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
     """Rates with every gap filled from what is assumed of such a device; all assumed where there are none."""
+    assumed = CPU if kind == "cpu" else ASSUMED
     if rates is None:
-        return CPU if kind == "cpu" else ASSUMED
+        return assumed
     return changed(
         rates,
-        gemm=ASSUMED.gemm | rates.gemm,
-        attention=ASSUMED.attention | rates.attention,
-        grouped_share=rates.grouped_share or ASSUMED.grouped_share,
-        memory_share=rates.memory_share or ASSUMED.memory_share,
-        link_share=rates.link_share or ASSUMED.link_share,
-        adapter_share=rates.adapter_share or ASSUMED.adapter_share,
-        launch_us=rates.launch_us or ASSUMED.launch_us,
-        sustained=ASSUMED.sustained | rates.sustained,
+        gemm=assumed.gemm | rates.gemm,
+        attention=assumed.attention | rates.attention,
+        grouped_share=rates.grouped_share or assumed.grouped_share,
+        memory_share=rates.memory_share or assumed.memory_share,
+        link_share=rates.link_share or assumed.link_share,
+        adapter_share=rates.adapter_share or assumed.adapter_share,
+        launch_us=rates.launch_us or assumed.launch_us,
+        sustained=assumed.sustained | rates.sustained,
     )
 
 

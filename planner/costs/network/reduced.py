@@ -17,15 +17,19 @@ def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tup
     ends = end_parameters(module) if task.layers[-1] == module.layers - 1 else 0
     sparse = expert_parameters(module) * kind_counts(module, task.layers).get("moe", 0)
     calls, tp = len(task.layers) + (1 if ends else 0), layout.tp
-    shard = farthest(blocks_of(task.ranks, layout, ("cp", "dp")), cluster)
-    copies = farthest(blocks_of(task.ranks, layout, ("replica",)), cluster)
+    sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
+    shard = farthest(blocks_of(task.ranks, layout, sharing), cluster)
+    copies = farthest(blocks_of(task.ranks, layout, copying), cluster)
     dense = Held((of_layers(module, task.layers) - sparse + ends) / tp, ends / tp, shard, copies, calls)
+    if not sparse:
+        return dense, Held(0.0, 0.0, Group(1), Group(1), calls)
     spread = layout.ep * layout.etp
     edp = stage_size(layout) // spread
-    over = min(layout.sharding, edp) if layout.replica > 1 else edp
-    of_experts = expert_groups_over(layout, ("edp",)) if sparse else {}
-    same = farthest([*dict.fromkeys(of_experts[rank] for rank in task.ranks)], cluster) if sparse else Group(1)
-    shared, others = same._replace(size=over), same._replace(size=edp // over)
+    over = min(layout.sharding, edp) if layout.zero and layout.replica > 1 else edp
+    of_experts = expert_groups_over(layout, ("edp",))
+    same = dict.fromkeys(of_experts[rank] for rank in task.ranks)  # nearest first: as many as share, then their copies
+    shared = farthest([Ranks(ranks[n : n + over]) for ranks in same for n in range(0, edp, over)], cluster)
+    others = farthest([Ranks(ranks[n::over]) for ranks in same for n in range(over)], cluster)
     return dense, Held(sparse / spread, 0.0, shared, others, calls)
 
 
