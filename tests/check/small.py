@@ -77,23 +77,19 @@ def other_digest(plan: Plan, role: str = "profile") -> Plan:
 
 
 def repriced(plan: Plan, factor: float) -> Plan:
-    """The same decisions where every fit is `factor` times as dear."""
-
-    def fit(costs):
-        return costs and changed(
-            costs,
-            ms_per_token2=costs.ms_per_token2 * factor,
-            ms_per_token=costs.ms_per_token * factor,
-            ms=costs.ms * factor,
-        )
-
-    costs = plan.uses.prices.modules["llm"]
-    passes = {
-        name: changed(part, forward=fit(part.forward), backward=fit(part.backward))
-        for name, part in (("layer", costs.layer), ("ends", costs.ends))
-    }
-    prices = changed(plan.uses.prices, modules={"llm": changed(costs, **passes)})
-    return restated(changed(plan, uses=changed(plan.uses, prices=prices)))
+    """The same decisions where every kernel takes `factor` times as long."""
+    ((kind, rates),) = plan.uses.prices.rates.items()
+    slower = changed(
+        rates,
+        gemm={n: changed(c, share=c.share / factor, launch_us=c.launch_us * factor) for n, c in rates.gemm.items()},
+        attention={
+            name: changed(c, share=c.share / factor, backward_share=c.backward_share / factor)
+            for name, c in rates.attention.items()
+        },
+        memory_share=rates.memory_share / factor,
+        launch_us=rates.launch_us * factor,
+    )
+    return restated(changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, rates={kind: slower}))))
 
 
 def categories(findings) -> list[str]:

@@ -241,9 +241,8 @@ def test_modules_layouts_and_orders(plan):
 
 
 def priced_by(toy, plan):
-    """A toy's decisions with the costs of another plan."""
-    costs = plan.uses.prices.modules["llm"]
-    prices = changed(plan.uses.prices, modules=dict.fromkeys(toy.layouts, costs))
+    """A toy's decisions with the rates of another plan."""
+    prices = changed(plan.uses.prices, rates=dict.fromkeys(toy.uses.devices, *plan.uses.prices.rates.values()))
     return restated(changed(toy, uses=changed(toy.uses, prices=prices)))
 
 

@@ -55,7 +55,7 @@ def test_a_table_of_another_manner():
         "hfu_pct": "53",
     }  # fmt: skip
     case = read_case(row(cells))
-    assert (case.setup.dp, case.setup.zero, case.setup.micro_batches, case.setup.full) == (64, 3, 2, 1)
+    assert (case.setup.pipelines, case.setup.zero, case.setup.micro_batches, case.setup.full) == (64, 3, 2, 1)
     flops = 1024 * 2048 * 6 * 29.6e9  # a little less than it is, without attention
     assert case.seconds == pytest.approx(flops / (0.4 * 989.4e12 * 64), rel=0.1)
     assert case.software == "fsdp"

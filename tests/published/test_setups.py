@@ -16,14 +16,14 @@ def made(software="nemo", **cells):
 
 def test_the_usual_row():
     got, assumed = made()
-    assert (got.ranks, got.tp, got.cp, got.pp, got.dp) == (16, 4, 1, 2, 2)
-    assert (got.batch, got.micro_batches, got.seq, got.precision) == (16, 8, 8192, "bf16")
-    assert (got.zero, got.scheme, got.full, got.again) == (1, "1f1b", 0, frozenset())
+    assert (got.ranks, got.tp, got.cp, got.pp, got.pipelines) == (16, 4, 1, 2, 2)
+    assert (got.batch, got.micro_batches, got.seq, got.dtype) == (16, 8, 8192, "bf16")
+    assert (got.zero, got.schedule, got.full, got.parts) == (1, "1f1b", 0, frozenset())
     assert assumed == ["zero_stage"]
 
 
 def test_what_is_not_said_follows_from_the_rest():
-    assert made(dp="")[0].dp == 2
+    assert made(dp="")[0].pipelines == 2
     got, assumed = made(tp="")
     assert got.tp == 4
     assert "tp" in assumed
@@ -90,20 +90,20 @@ def test_sharding(cells, software, stage):
 
 def test_shard_groups():
     wide = {"n_gpus": "64", "tp": "1", "pp": "1", "dp": "64", "gbs": "64"}
-    assert made(**wide, fsdp="16")[0].shard == 16
-    assert made(**wide, fsdp="64")[0].shard == 0
-    assert made("fsdp", **wide, fsdp="HSDP")[0].shard == 8
-    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=8; x=y")[0].shard == 8
-    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=-1")[0].shard == 0
+    assert made(**wide, fsdp="16")[0].replica == 4
+    assert made(**wide, fsdp="64")[0].replica == 1
+    assert made("fsdp", **wide, fsdp="HSDP")[0].replica == 8
+    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=8; x=y")[0].replica == 8
+    assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=-1")[0].replica == 1
     with pytest.raises(Unusable):
         made(**wide, fsdp="24")
 
 
 def test_schedules():
-    assert made(vpp="4")[0].scheme == "interleaved"
-    assert made(vpp="4", other_settings="zbv")[0].scheme == "zero_bubble"
+    assert made(vpp="4")[0].schedule == "interleaved"
+    assert made(vpp="4", other_settings="zbv")[0].schedule == "zb_h1"
     assert made(vpp="None")[0].vpp == 1
-    assert made(other_settings="GPipe")[0].scheme == "gpipe"
+    assert made(other_settings="GPipe")[0].schedule == "gpipe"
 
 
 def test_sequence_parallel():
@@ -118,19 +118,19 @@ def test_sequence_parallel():
 
 def test_a_degree_of_sequence_parallelism_splits_sequences():
     got, _ = made(sp="4", tp="1", pp="1", cp="", dp="4")
-    assert (got.cp, got.dp) == (4, 4)
+    assert (got.cp, got.pipelines) == (4, 4)
 
 
 def test_replicas_may_be_counted_as_the_experts():
     cells = {**MOE, "ep": "8", "tp": "1", "pp": "1", "n_gpus": "16"}
-    assert made(**cells, dp="2")[0].dp == 16
-    assert made(**cells, dp="16")[0].dp == 16
+    assert made(**cells, dp="2")[0].pipelines == 16
+    assert made(**cells, dp="16")[0].pipelines == 16
     assert "dp" in made(**cells, dp="2")[1]
 
 
 def test_replicas_may_be_counted_with_the_parts_of_sequences():
     got, assumed = made(tp="2", cp="4", pp="1", dp="8", n_gpus="16")
-    assert (got.cp, got.dp) == (4, 2)
+    assert (got.cp, got.pipelines) == (4, 2)
     assert "dp" in assumed
 
 

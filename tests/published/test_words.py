@@ -15,7 +15,7 @@ USUAL = Accounting()
 
 
 @pytest.mark.parametrize(
-    ("words", "hides"),
+    ("words", "overlap"),
     [
         ("torch.compile; async tp", {"tp"}),
         ("tp2, ep8, pp8, zero/tp overlap", {"tp"}),
@@ -25,19 +25,19 @@ USUAL = Accounting()
         ("vanilla tp", set()),
     ],
 )
-def test_what_runs_beside_compute_is_said(words, hides):
-    assert said(words, SPARSE).hides == hides
+def test_what_runs_beside_compute_is_said(words, overlap):
+    assert said(words, SPARSE).overlap == overlap
 
 
 @pytest.mark.parametrize(
     ("words", "dispatch", "balanced"),
     [
-        ("deepep, capacity=1", "nodes", True),
-        ("dropless", "copies", False),
-        ("dropless; forced balance", "copies", True),
-        ("dataset=c4; aux_loss=0.0; method=laer", "copies", True),
-        ("section: ep load imbalance", "copies", False),
-        ("", "copies", True),
+        ("deepep, capacity=1", "node_level", True),
+        ("dropless", "all_to_all", False),
+        ("dropless; forced balance", "all_to_all", True),
+        ("dataset=c4; aux_loss=0.0; method=laer", "all_to_all", True),
+        ("section: ep load imbalance", "all_to_all", False),
+        ("", "all_to_all", True),
     ],
 )
 def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
