@@ -3,11 +3,11 @@
 from itertools import pairwise, product
 
 import pytest
+from planner.costs.static.costs import exposed, static_costs
 
+from planner.costs.columns import machine_of
 from planner.costs.overlapped import overlapped, static_setup
 from planner.costs.pricing import pricing_of
-from planner.costs.static.costs import exposed, static_costs
-from planner.costs.columns import machine_of
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan

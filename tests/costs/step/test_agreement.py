@@ -9,9 +9,9 @@ import random
 from statistics import median
 
 import pytest
+from planner.strategies.static.choice import Choice
 
 from planner.strategies.static.best import simulated
-from planner.strategies.static.choice import Choice
 from planner.strategies.static.screen import fixed_of, parts_of, problem_of, screen
 from planner.strategies.static.space import choice_at, space
 from tests.static_jobs import static_inputs

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import Setup
-from planner.costs.step.stage import Pass, launched, layers_of, mean_layer, stages
+from planner.costs.columns import Columns
+from planner.costs.memory.states import held_layers
+from planner.costs.step.stage import Pass, fullest_and_last, head, launched, mean_layer, stages
+from planner.specs.base import changed
 from planner.specs.timing import Timing
-from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
+from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
 
-SETUP = Setup(ranks=64, seq=4096, batch=64, tp=2)
+SETUP = Columns(ranks=64, seq=4096, batch=64, tp=2)
 
 
 @given(first=st.floats(0, 1), second=st.floats(0, 1))
@@ -26,7 +28,7 @@ def test_more_recomputed_takes_longer(first, second):
 def test_each_part_made_again_costs_and_less_than_the_whole_layer(again):
     none, part, whole = (
         float(mean_layer(MIXTRAL, replace(SETUP, **fields), shipped()).seconds)
-        for fields in ({}, {"again": frozenset([again])}, {"full": 1.0})
+        for fields in ({}, {"parts": frozenset([again])}, {"full": 1.0})
     )
     assert none <= part < whole and (again == "mlp" or none < part)
 
@@ -54,13 +56,25 @@ def test_no_part_is_negative():
 
 
 @given(pp=st.sampled_from([1, 2, 4, 8]), vpp=st.sampled_from([1, 2, 4]), layers=st.integers(8, 128))
-def test_layers_are_conserved(pp, vpp, layers):
-    """But where they do not come out even and stages are whole: then each counts as the fullest, by less than one."""
-    each, outer = layers_of(layers, Setup(ranks=64, seq=1, batch=64, pp=pp, vpp=vpp))
-    total = float(outer if pp == 1 else 2 * outer + (pp - 2) * each)
-    assert total == pytest.approx(layers) or (vpp == 1 and pp > 1 and layers < total < layers + pp)
+def test_the_fullest_stage_and_the_last_have_as_many_layers_as_plans_give_them(pp, vpp, layers):
+    """Where chunks are several and do not come out even, ranks have their mean, to less than a layer a chunk."""
+    at = Columns(ranks=64, seq=1, batch=64, pp=pp, vpp=vpp)
+    most, last = (float(each) for each in fullest_and_last(layers, at))
+    *others, behind = (int(held_layers(changed(GPT, layers=layers), at, stage)["dense"]) for stage in range(pp))
+    even = vpp == 1 or 0 in (layers % (pp * vpp), (layers + 2) % (pp * vpp))
+    assert abs(most - max(others, default=0)) < (1e-9 if even else vpp)
+    assert abs(last - behind) < (1e-9 if even else vpp)
 
 
-def test_the_last_stage_has_the_head():
-    found = stages(LLAMA, replace(SETUP, pp=4), shipped())
-    assert float(found.last.seconds) > float(found.first.seconds) == pytest.approx(float(found.middle.seconds))
+@given(pp=st.sampled_from([2, 4, 7, 8]), layers=st.integers(8, 80))
+def test_the_slowest_stage_is_that_of_all_stages_and_through_is_their_sum(pp, layers):
+    module, machine = changed(LLAMA, layers=layers), shipped(micro_batch_ms=0.3)
+    at = replace(SETUP, pp=pp, ranks=2 * pp)
+    layer, behind = mean_layer(module, at, machine), head(module, at, machine)
+    counts = [int(held_layers(module, at, stage)["dense"]) for stage in range(pp)]
+    each = [count * float(layer.seconds) + 6e-4 for count in counts]
+    each[-1] += float(behind.seconds)
+    found = stages(module, at, machine)
+    assert float(found.slowest.seconds) == pytest.approx(max(each))
+    assert float(found.through) == pytest.approx(sum(each))
+    assert float(found.mean.seconds) == pytest.approx((sum(each) - float(behind.seconds)) / pp)

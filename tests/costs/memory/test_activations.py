@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from planner.costs.columns import Columns, stacked
 from planner.costs.memory.activations import all_bytes, input_bytes, layer_bytes
-from planner.costs.columns import Setup, arrays
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.model import Decoder
@@ -27,7 +27,7 @@ def gpt(name):
 
 
 def setup(**changes):
-    return Setup(**{"ranks": 64, "seq": 2048, "batch": 64, **changes})
+    return Columns(**{"ranks": 64, "seq": 2048, "batch": 64, **changes})
 
 
 def kept(module, kind="dense", accounting=PAPER, **changes):
@@ -48,7 +48,7 @@ def test_equations_of_one_layer(name, tp):
     plain = kept(gpt(name), tp=tp, sequence_parallel=False)
     assert plain == pytest.approx(hidden * (10 + 24 / tp + scores / tp))  # equation 2
     assert kept(gpt(name), tp=tp) == pytest.approx(hidden * (34 + scores) / tp)  # equation 4
-    selective = kept(gpt(name), tp=tp, again=frozenset({"attention"}))
+    selective = kept(gpt(name), tp=tp, parts=frozenset({"attention"}))
     assert selective == pytest.approx(hidden * 34 / tp)  # equation 6
     assert input_bytes(gpt(name), setup(tp=tp)) == pytest.approx(2 * hidden / tp)  # table 2, full recomputation
 
@@ -57,7 +57,7 @@ def test_selective_recomputation_saves_what_is_printed():
     """70 % for GPT-3, where 5·a·s/h is 80, and 65 % for MT-NLG, where it is 64 (§5)."""
     assert (ratio("175B"), ratio("530B")) == (80, 64)
     for name, saved in {"175B": 0.70, "530B": 0.65}.items():
-        share = 1 - kept(gpt(name), again=frozenset({"attention"})) / kept(gpt(name))
+        share = 1 - kept(gpt(name), parts=frozenset({"attention"})) / kept(gpt(name))
         assert share == pytest.approx(saved, abs=0.005)
 
 
@@ -65,7 +65,7 @@ def test_selective_recomputation_saves_what_is_printed():
 def test_both_together_take_a_fifth(name):
     """About five times less than tensor parallelism alone (§6.1, figure 7)."""
     baseline = kept(gpt(name), tp=8, sequence_parallel=False)
-    both = kept(gpt(name), tp=8, again=frozenset({"attention"}))
+    both = kept(gpt(name), tp=8, parts=frozenset({"attention"}))
     assert 4.8 <= baseline / both <= 6.3
 
 
@@ -86,7 +86,7 @@ def test_recomputation_only_takes_away():
     for kind, module in {"dense": gpt("22B"), "moe": MOE}.items():
         for accounting in (PAPER, FLASH):
             base, sets = kept(module, kind, accounting), [frozenset(parts[: n + 1]) for n in range(4)]
-            sizes = [base] + [kept(module, kind, accounting, again=again) for again in sets]
+            sizes = [base] + [kept(module, kind, accounting, parts=again) for again in sets]
             assert all(a >= b for a, b in pairwise(sizes)) and sizes[-1] < base
             assert sizes[-1] >= input_bytes(module, setup())
 
@@ -95,7 +95,7 @@ def test_half_of_the_products():
     """Of Llama 3 8B, in elements: input 4096, q 4096, v 1024, attention 4096, the gate 14336, the MLP's output 4096."""
     llama = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
     ops = changed(FLASH, selective="ops")
-    assert kept(llama, "dense", ops, again=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
+    assert kept(llama, "dense", ops, parts=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
     assert kept(llama, "dense", ops) == kept(llama, "dense", FLASH)
 
 
@@ -106,11 +106,11 @@ def test_a_fused_gate_keeps_its_inputs_only():
 
 
 def test_fp8_keeps_products_inputs_in_a_byte():
-    wide, narrow = (kept(LLAMA, accounting=FLASH, precision=each) for each in ("bf16", "fp8"))
+    wide, narrow = (kept(LLAMA, accounting=FLASH, dtype=each) for each in ("bf16", "fp8"))
     assert wide - narrow == 2 * 64 + 192 - 64  # two norms' outputs and the MLP's, less attention's second copy
-    closer = kept(LLAMA, accounting=changed(FLASH, fp8_pointwise=True), precision="fp8")
+    closer = kept(LLAMA, accounting=changed(FLASH, fp8_pointwise=True), dtype="fp8")
     assert narrow - closer == 2 * 192
-    assert kept(LLAMA, accounting=FLASH, precision="float32") > wide
+    assert kept(LLAMA, accounting=FLASH, dtype="float32") > wide
 
 
 def test_experts_keep_what_their_tokens_keep():
@@ -139,7 +139,7 @@ def test_many_at_once_are_each_by_itself():
         setup(tp=tp, etp=etp, sequence_parallel=sp) for tp, etp, sp in [(1, 1, True), (2, 2, False), (8, 1, True)]
     ]
     for accounting in (PAPER, FLASH):
-        together = all_bytes(MOE, "moe", arrays(setups), accounting, frozenset())
+        together = all_bytes(MOE, "moe", stacked(setups), accounting, frozenset())
         assert together == pytest.approx(
             np.array([float(all_bytes(MOE, "moe", each, accounting, frozenset())) for each in setups])
         )

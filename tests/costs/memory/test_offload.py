@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planner.costs.analytic import analytic_costs
+
 from planner.costs.compute.lines import compute_line
 from planner.costs.memory.caps import activation_bytes, token_bytes, token_cap
 from planner.costs.memory.offload import STEPS, Offloading, offloading

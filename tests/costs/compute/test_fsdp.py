@@ -1,15 +1,15 @@
 """What FSDP2 adds to passes is added once for each of its units, where it runs them, and nowhere else."""
 
 import pytest
+
 from planner.costs.compute.fsdp import run_by, units_line
 from planner.costs.compute.lines import Line
-
 from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Layout
 from planner.specs.base import Ranks, changed
 from planner.specs.profile import ModuleCosts, Unit, Units
-from tests.costs.test_measured_recompute import MEASURED, measured
+from tests.costs.compute.test_measured_recompute import MEASURED, measured
 from tests.meshes import meshed
 from tests.plans import sharded_plan, staged_plan
 

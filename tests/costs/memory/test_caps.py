@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planner.costs.analytic import analytic_costs
+
 from planner.costs.memory.caps import Stage, activation_bytes, memory_cap, state_bytes, token_cap, zero_stages
 from planner.plan.model import Layout
 from planner.specs import library

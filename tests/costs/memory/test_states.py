@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.columns import Setup, arrays
+from planner.costs.columns import Columns, stacked
 from planner.costs.memory.states import (
     States,
     gathered_bytes,
@@ -49,14 +49,14 @@ def doubled(module, tp):
     "shape", [{}, {"pp": 4}, {"pp": 2, "vpp": 3}, {"tp": 2, "etp": 2}, {"ep": 4, "tp": 2, "pp": 2}]
 )
 def test_fully_sharded_ranks_hold_the_states_once(module, shape):
-    setup = Setup(ranks=16, seq=32, batch=16, zero=3, **shape)
+    setup = Columns(ranks=16, seq=32, batch=16, zero=3, **shape)
     count = parameters(module).total + doubled(module, setup.tp)
     assert over_ranks(module, setup) == pytest.approx((2 * count, 4 * count, 12 * count))
 
 
 @pytest.mark.parametrize("module", [DENSE, MOE])
 def test_without_zero_each_replica_holds_them(module):
-    setup = Setup(ranks=16, seq=32, batch=16, pp=2, ep=2)
+    setup = Columns(ranks=16, seq=32, batch=16, pp=2, ep=2)
     whole = over_ranks(module, setup)
     experts = MOE.moe.experts * 3 * 64 * 32 * 10 if module.moe else 0
     rest = parameters(module).total - experts
@@ -65,38 +65,37 @@ def test_without_zero_each_replica_holds_them(module):
 
 
 def test_stages_of_zero_take_one_kind_after_the_other():
-    rows = [over_ranks(MOE, Setup(ranks=16, seq=32, batch=16, ep=4, zero=zero)) for zero in range(4)]
+    rows = [over_ranks(MOE, Columns(ranks=16, seq=32, batch=16, ep=4, zero=zero)) for zero in range(4)]
     for one, next_ in pairwise(rows):
         assert next_.total < one.total
         assert sum(a > b for a, b in zip(one, next_, strict=True)) == 1
 
 
-def test_a_shard_is_no_smaller_than_its_group():
-    few, all_ = (
-        states(DENSE, Setup(ranks=16, seq=32, batch=16, zero=1, shard=shard), MEGATRON, 0).optimizer for shard in (4, 0)
+def test_copies_of_shards_hold_them_as_often():
+    one, four, all_ = (
+        states(DENSE, Columns(ranks=16, seq=32, batch=16, zero=1, replica=copies), MEGATRON, 0).optimizer
+        for copies in (16, 4, 1)
     )
-    assert few == pytest.approx(4 * all_)
-    wide = states(DENSE, Setup(ranks=16, seq=32, batch=16, zero=1, shard=64), MEGATRON, 0).optimizer
-    assert wide == pytest.approx(all_)
+    assert one == pytest.approx(4 * four) and four == pytest.approx(4 * all_)
 
 
 @pytest.mark.parametrize("module", [DENSE, MOE, changed(MOE, layers=10), changed(MOE, layers=11)])
 @pytest.mark.parametrize(("pp", "vpp"), [(1, 1), (4, 1), (3, 2), (2, 3), (12, 1)])
 def test_every_layer_is_on_one_stage(module, pp, vpp):
-    setup = Setup(ranks=pp, seq=32, batch=16, pp=pp, vpp=vpp)
+    setup = Columns(ranks=pp, seq=32, batch=16, pp=pp, vpp=vpp)
     held = [held_layers(module, setup, stage) for stage in range(pp)]
     assert {kind: sum(int(each[kind]) for each in held) for kind in held[0]} == kind_counts(module)
 
 
 def test_embedding_and_head_stand_for_a_layer_each_where_that_comes_out_even():
     """As Llama 3 405B was trained: 126 layers on 16 stages (arXiv 2407.21783, §3.3.2)."""
-    setup = Setup(ranks=16, seq=32, batch=16, pp=16)
+    setup = Columns(ranks=16, seq=32, batch=16, pp=16)
     counts = [int(held_layers(changed(DENSE, layers=126), setup, stage)["dense"]) for stage in range(16)]
     assert counts == [7, *[8] * 14, 7]
 
 
 def test_chunks_go_round_the_stages():
-    setup = Setup(ranks=2, seq=32, batch=16, pp=2, vpp=3)
+    setup = Columns(ranks=2, seq=32, batch=16, pp=2, vpp=3)
     dense = [held_layers(MOE, setup, stage)["dense"] for stage in (0, 1)]
     assert layer_kinds(MOE)[:2] == ("dense", "dense")
     assert [int(count) for count in dense] == [2, 0]
@@ -104,24 +103,22 @@ def test_chunks_go_round_the_stages():
 
 def test_a_tied_head_is_a_second_copy_on_another_stage():
     tied = changed(DENSE, tied=True)
-    one, two = (over_ranks(tied, Setup(ranks=pp, seq=32, batch=16, pp=pp)).weights for pp in (1, 2))
+    one, two = (over_ranks(tied, Columns(ranks=pp, seq=32, batch=16, pp=pp)).weights for pp in (1, 2))
     assert one == pytest.approx(2 * parameters(tied).total)
     assert two - one == pytest.approx(2 * 64 * 256)
 
 
 def test_what_is_its_own_master_takes_as_much_without_a_copy():
-    setup = Setup(ranks=8, seq=32, batch=16, zero=3)
+    setup = Columns(ranks=8, seq=32, batch=16, zero=3)
     owned = over_ranks(DENSE, setup, Accounting(own_master=True))
     assert owned == pytest.approx(tuple(size * parameters(DENSE).total for size in (4, 4, 8)))
 
 
 def test_precisions():
-    setup = Setup(ranks=1, seq=32, batch=1)
-    sizes = {
-        each: per_parameter(Setup(ranks=1, seq=32, batch=1, precision=each), MEGATRON).total for each in PRECISIONS
-    }
+    setup = Columns(ranks=1, seq=32, batch=1)
+    sizes = {each: per_parameter(Columns(ranks=1, seq=32, batch=1, dtype=each), MEGATRON).total for each in PRECISIONS}
     assert sizes == PRECISIONS
-    fp8 = states(DENSE, Setup(ranks=1, seq=32, batch=1, precision="fp8"), MEGATRON, 0).weights
+    fp8 = states(DENSE, Columns(ranks=1, seq=32, batch=1, dtype="fp8"), MEGATRON, 0).weights
     stack = parameters(DENSE).stack
     assert fp8 == pytest.approx(states(DENSE, setup, MEGATRON, 0).weights + 2 * stack)  # the ends stay as they are
 
@@ -130,20 +127,20 @@ PRECISIONS = {"bf16": 18, "fp16": 18, "fp8": 20, "float32": 16}
 
 
 def test_adapters_leave_weights_only():
-    frozen = over_ranks(DENSE, Setup(ranks=4, seq=32, batch=16, adapters=True))
+    frozen = over_ranks(DENSE, Columns(ranks=4, seq=32, batch=16, adapters=True))
     assert frozen == (pytest.approx(4 * 2 * parameters(DENSE).total), 0.0, 0.0)
 
 
 def test_narrow_gradients_are_cast_shard_by_shard():
     narrow = Accounting(gradient_bytes=2)
-    setup = Setup(ranks=4, seq=32, batch=16, zero=1)
+    setup = Columns(ranks=4, seq=32, batch=16, zero=1)
     assert 4 * update_bytes(MOE, setup, narrow, 0) == pytest.approx(4 * parameters(MOE).total)
     assert update_bytes(MOE, setup, MEGATRON, 0) == 0
 
 
 def test_only_zero_3_gathers_and_a_stage_that_stays_gathered_is_whole():
-    setup = Setup(ranks=8, seq=32, batch=16, pp=2, zero=3)
-    assert gathered_bytes(DENSE, Setup(ranks=8, seq=32, batch=16, zero=2), MEGATRON, 0) == 0
+    setup = Columns(ranks=8, seq=32, batch=16, pp=2, zero=3)
+    assert gathered_bytes(DENSE, Columns(ranks=8, seq=32, batch=16, zero=2), MEGATRON, 0) == 0
     passing = gathered_bytes(DENSE, setup, MEGATRON, 0)
     staying = gathered_bytes(DENSE, setup, Accounting(keeps_gathered=True), 0)
     layers = parameters(DENSE).stack / 2 + (end_parameters(DENSE) - 64) / 2
@@ -152,11 +149,11 @@ def test_only_zero_3_gathers_and_a_stage_that_stays_gathered_is_whole():
 
 def test_many_at_once_are_each_by_itself():
     setups = [
-        Setup(ranks=16, seq=32, batch=16, tp=tp, pp=pp, vpp=vpp, ep=ep, zero=zero)
+        Columns(ranks=16, seq=32, batch=16, tp=tp, pp=pp, vpp=vpp, ep=ep, zero=zero)
         for tp, pp, vpp, ep, zero in [(1, 1, 1, 8, 0), (2, 4, 3, 2, 1), (4, 2, 2, 4, 2), (2, 2, 1, 1, 3)]
     ]
     last = np.array([setup.pp - 1 for setup in setups])
-    together = states(MOE, arrays(setups), MEGATRON, last)
+    together = states(MOE, stacked(setups), MEGATRON, last)
     for index, setup in enumerate(setups):
         alone = states(MOE, setup, MEGATRON, setup.pp - 1)
         assert [kind[index] for kind in together] == pytest.approx([float(kind) for kind in alone])

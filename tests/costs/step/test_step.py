@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.costs.columns import Setup, arrays
+from planner.costs.columns import Columns, stacked
 from planner.costs.step.step import step_seconds
 from planner.specs.timing import Timing
-from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
+from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
 from tests.plan.schedules.made import ordered_plan, timeline
 
 FULL = Timing(
@@ -16,7 +16,7 @@ FULL = Timing(
     step_ms=25.0, jitter=0.003, shard_ms=0.1, imbalance=0.5,
 )  # fmt: skip
 MANY = [
-    Setup(ranks=ranks, seq=4096, batch=512, micro_batch=mb, tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, zero=zero, full=full)
+    Columns(ranks=ranks, seq=4096, batch=512, micro_batch=mb, tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, zero=zero, full=full)
     for ranks, tp, pp, vpp, cp, ep, mb, zero, full in (
         (64, 1, 1, 1, 1, 1, 1, 1, 0.0),
         (64, 8, 1, 1, 1, 2, 2, 1, 1.0),
@@ -32,7 +32,7 @@ MANY = [
 @pytest.mark.parametrize("module", [GPT, LLAMA, MIXTRAL])
 def test_arrays_price_as_setups_one_by_one(module):
     machine = replace(shipped(), timing=FULL)
-    together = step_seconds(module, arrays(MANY), machine)
+    together = step_seconds(module, stacked(MANY), machine)
     for place, setup in enumerate(MANY):
         alone = step_seconds(module, setup, machine)
         for name in ("compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead", "seconds"):
@@ -51,34 +51,34 @@ def test_parts_add_up_and_none_is_negative(setup):
 def test_the_bubble_of_equal_stages(pp, vpp):
     """(p − 1)/(v·m) of the work (arXiv 2104.04473, section 2.2), but for the head, which only the last stage has."""
     module = replace_vocab(GPT, 1)
-    setup = Setup(ranks=pp, seq=2048, batch=32, pp=pp, vpp=vpp)
+    setup = Columns(ranks=pp, seq=2048, batch=32, pp=pp, vpp=vpp)
     found = step_seconds(module, setup, ideal(Timing(pp_exposed=0.0, gradient_bytes=1e-6)))
     assert float(found.bubble / found.compute) == pytest.approx((pp - 1) / (vpp * 32), rel=1e-3)
 
 
 def test_zero_bubble_leaves_a_third():
-    setup = Setup(ranks=8, seq=2048, batch=32, pp=8)
-    plain, none = (step_seconds(GPT, replace(setup, scheme=scheme), shipped()) for scheme in ("1f1b", "zero_bubble"))
+    setup = Columns(ranks=8, seq=2048, batch=32, pp=8)
+    plain, none = (step_seconds(GPT, replace(setup, schedule=each), shipped()) for each in ("1f1b", "zb_h1"))
     assert float(none.bubble) == pytest.approx(float(plain.bubble) / 3)
 
 
 @pytest.mark.parametrize("batch", [1, 4, 7, 8, 20])
 def test_zero_bubble_leaves_what_its_order_does(batch):
     """As the generator's order takes with F, I and W equally long: (p − 1)(F + I) less W for each that is put off."""
-    setup = Setup(ranks=8, seq=2048, batch=batch, pp=8)
-    plain, none = (step_seconds(GPT, replace(setup, scheme=scheme), shipped()) for scheme in ("1f1b", "zero_bubble"))
+    setup = Columns(ranks=8, seq=2048, batch=batch, pp=8)
+    plain, none = (step_seconds(GPT, replace(setup, schedule=each), shipped()) for each in ("1f1b", "zb_h1"))
     played = timeline(ordered_plan(8, batch, "zb_h1"), F=1.0, I=1.0, W=1.0).step_seconds - 3.0 * batch
     assert float(none.bubble / plain.bubble) == pytest.approx(played / (3.0 * 7))
 
 
 def test_twice_the_batch_is_twice_the_work():
-    setup = Setup(ranks=8, seq=2048, batch=32, zero=1)
+    setup = Columns(ranks=8, seq=2048, batch=32, zero=1)
     one, two = (step_seconds(LLAMA, replace(setup, batch=batch), shipped()) for batch in (32, 64))
     assert float(two.compute) == pytest.approx(2 * float(one.compute)) and float(two.dp) == pytest.approx(float(one.dp))
 
 
 def test_more_replicas_share_the_work():
-    setup = Setup(ranks=8, seq=2048, batch=64, zero=1)
+    setup = Columns(ranks=8, seq=2048, batch=64, zero=1)
     one, two = (step_seconds(LLAMA, replace(setup, ranks=ranks), shipped()) for ranks in (8, 16))
     assert float(two.compute) == pytest.approx(float(one.compute) / 2)
 
@@ -86,7 +86,7 @@ def test_more_replicas_share_the_work():
 def test_ideal_ranks_take_the_flops_over_the_peak():
     from planner.published.flops import step_flops
 
-    setup = Setup(ranks=1, seq=2048, batch=4)
+    setup = Columns(ranks=1, seq=2048, batch=4)
     timing = Timing(gradient_bytes=1e-6)
     found = float(step_seconds(LLAMA, setup, ideal(timing)).compute)
     causal = step_flops(LLAMA, setup, "causal", False)

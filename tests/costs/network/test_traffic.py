@@ -7,18 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import Setup
-from planner.costs.network.traffic import experts, ring, stage_send, tensor, to_nodes
+from planner.costs.columns import Columns
+from planner.costs.compute.work import layer_work
+from planner.costs.network import traffic
+from planner.costs.network.network import Group
+from planner.costs.network.traffic import experts, layer_traffic, places, stage_send, to_nodes, ulysses
 from planner.specs.base import changed
+from planner.specs.shapes import exchange_elements
 from planner.specs.timing import Timing
-from tests.costs.static.machines import GPT, LLAMA, MIXTRAL, ideal
+from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal
 
 NEAR, FAR = 300e9, 25e9
 TOKENS = 2048
 
 
 def setup(**fields):
-    return Setup(**{"ranks": 64, "seq": TOKENS, "batch": 64, **fields})
+    return Columns(**{"ranks": 64, "seq": TOKENS, "batch": 64, **fields})
+
+
+def tensor(module, kind, at, machine):
+    return traffic.tensor(module, kind, at, machine, places(at))
 
 
 @given(tp=st.sampled_from([2, 4, 8]))
@@ -46,7 +54,7 @@ def test_experts_get_k_over_n_of_what_tensor_parallelism_moves(ep, tp):
 def test_gathered_tokens_move_one_over_k_of_copies_to_all_ranks_of_the_experts(ep, etp, tp):
     """An all-gather of n ranks' tokens, and a reduce-scatter of as many outputs: 2·s·h/tp·(n − 1)."""
     ways = ep * etp
-    spread = setup(ep=ep, etp=etp, tp=tp, dispatch="tokens")
+    spread = setup(ep=ep, etp=etp, tp=tp, dispatch="all_gather")
     forward, backward = experts(MIXTRAL, "moe", spread, ideal())
     own = TOKENS / tp * MIXTRAL.hidden * 2
     assert float(forward) == float(backward) == pytest.approx(2 * own * (ways - 1) / NEAR)
@@ -56,12 +64,14 @@ def test_gathered_tokens_move_one_over_k_of_copies_to_all_ranks_of_the_experts(e
 def test_gathering_all_tokens_pays_where_a_token_has_more_experts_than_there_are_ranks(topk, ep):
     """MegaScale-MoE (2505.11432): k/n of what is gathered is sent by copies."""
     module = changed(MIXTRAL, moe=changed(MIXTRAL.moe, topk=topk))
-    copies, tokens = (float(experts(module, "moe", setup(ep=ep, dispatch=d), ideal())[0]) for d in ("copies", "tokens"))
+    copies, tokens = (
+        float(experts(module, "moe", setup(ep=ep, dispatch=how), ideal())[0]) for how in ("all_to_all", "all_gather")
+    )
     assert copies / tokens == pytest.approx(topk / ep)
 
 
 def test_gathered_tokens_are_as_many_however_uneven_the_experts_are():
-    even, uneven = (setup(ep=4, dispatch="tokens", balanced=each) for each in (True, False))
+    even, uneven = (setup(ep=4, dispatch="all_gather", balanced=each) for each in (True, False))
     machine = ideal(Timing(imbalance=0.5))
     assert experts(MIXTRAL, "moe", even, machine) == experts(MIXTRAL, "moe", uneven, machine)
 
@@ -78,7 +88,7 @@ def test_what_is_hidden_is_waited_for_in_part():
     for kind, of, module in (("tp", tensor, GPT), ("ep", experts, MIXTRAL)):
         plain = setup(tp=4, ep=4) if kind == "ep" else setup(tp=4)
         layer = "moe" if kind == "ep" else "dense"
-        hidden = replace(plain, hides=frozenset([kind]))
+        hidden = replace(plain, overlap=frozenset([kind]))
         assert float(of(module, layer, hidden, machine)[0]) == pytest.approx(
             0.25 * float(of(module, layer, plain, machine)[0])
         )
@@ -91,11 +101,38 @@ def test_one_copy_to_each_node_is_never_more_than_all(topk, nodes):
 
 
 def test_a_ring_hides_behind_attention():
-    long = setup(cp=4, seq=8192)
-    shown = ring(LLAMA, long, ideal(), (0.0, 0.0))
-    block = 2048 * 2 * 1024 * 2
-    assert float(shown[0]) == pytest.approx(3 * block / NEAR) and float(shown[1]) == pytest.approx(2 * float(shown[0]))
-    assert [float(each) for each in ring(LLAMA, long, ideal(), (1.0, 1.0))] == [0.0, 0.0]
+    """Keys and values of 2048 tokens go to three others; backward sends their gradients too, and has 2.5 times the
+    attention to hide it. Of a long sequence attention hides all.
+    """
+    block, machine = 2048 * 2 * 1024 * 2, ideal()
+    for seq in (8192, 128):
+        at = setup(cp=4, seq=seq)
+        core = layer_work(LLAMA, "dense", at).attention
+        for forward, times in ((True, 1.0), (False, 2.0)):
+            found = traffic.ring(LLAMA, at, machine, core, forward, places(at))
+            sent = times * 3 * block * seq / 8192 / NEAR
+            assert float(found.moved * seq) == pytest.approx(sent)
+            hidden = float(machine.attention(core, forward))
+            assert float(found.exposed(at)) == pytest.approx(max(0.0, sent - hidden))
+            assert (float(found.exposed(at)) > 0) == (seq == 128)
+
+
+@pytest.mark.parametrize(("cp", "heads"), [(2, 2), (4, 2), (4, 4), (4, 1)])
+def test_heads_are_exchanged_for_tokens_within_blocks_and_keys_go_around_them(cp, heads):
+    """Each pass sends queries, keys, values and the output of a rank's tokens, but for what stays, twice."""
+    at, machine = setup(cp=cp, ulysses=heads, tp=2, micro_batch=3), ideal()
+    core = layer_work(LLAMA, "dense", at).attention
+    own = 3 * TOKENS / cp * exchange_elements(LLAMA, heads * 2) / 2 * 2
+    assert float(ulysses(LLAMA, at, machine, places(at))) == pytest.approx(own * (heads - 1) / heads / NEAR)
+    found = layer_traffic(LLAMA, "dense", at, machine, core)
+    ring = [
+        float(traffic.ring(LLAMA, at, machine, core, f, places(at)).exposed(at)) if cp > heads else 0.0
+        for f in (True, False)
+    ]
+    assert [float(each) for each in found.cp] == pytest.approx(
+        [own * (heads - 1) / heads / NEAR + each for each in ring]
+    )
+    assert places(at) == (Group(2, 1, 2), Group(heads, 2, 2 * heads), Group(cp / heads, 2 * heads, 2 * cp))
 
 
 def test_a_stage_sends_each_rank_its_part():

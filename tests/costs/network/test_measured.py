@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.network.network import Network
-from planner.costs.cost import Cost
 from planner.costs.compute.assumed import ASSUMED
-from planner.specs.base import Ranks, changed
+from planner.costs.cost import Cost
+from planner.costs.network.network import among, network_of
+from planner.specs.base import changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.profile import Collective, Point
 
@@ -31,7 +31,11 @@ TABLE = {
 
 
 def cost(ranks, kind="all_to_all", size=1e9, calls=1, tables=TABLE):
-    return Network(Ranks(ranks), CLUSTER, tables).cost(kind, size, calls)
+    return on(CLUSTER, ranks, kind, size, calls, tables)
+
+
+def on(cluster, ranks, kind, size, calls, tables):
+    return network_of(cluster, ASSUMED, tables).cost(kind, size, among(cluster, tuple(ranks)), calls)
 
 
 def test_a_size_between_takes_the_next_larger_measured_one():
@@ -42,7 +46,7 @@ def test_a_size_between_takes_the_next_larger_measured_one():
 
 def test_beyond_the_table_the_spread_says_so():
     alone = changed(CLUSTER, levels=(Level(name="node", ranks=16, gb_per_s=100, latency_us=10),))
-    beyond = Network(Ranks(range(9)), alone, TABLE).cost("all_to_all", 1e9, 1)
+    beyond = on(alone, range(9), "all_to_all", 1e9, 1, TABLE)
     assert beyond.value == cost(range(8)).value and beyond.spread == 2 * cost(range(8)).spread
 
 

@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planner.costs.static.costs import static_costs
 
+from planner.costs.columns import machine_of, setup_of
+from planner.costs.compute.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
 from planner.costs.memory.caps import activation_bytes, token_cap
 from planner.costs.overlapped import overlapped
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.compute.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
-from planner.costs.static.costs import static_costs
-from planner.costs.columns import machine_of, setup_of
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Layout, Plan

@@ -2,11 +2,11 @@
 
 import pytest
 
+from planner.costs.columns import Columns
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.machine import Machine
-from planner.costs.columns import Setup
+from planner.costs.network.network import Network, Reach
 from planner.costs.step.stage import layer
-from planner.costs.static.wires import Wires
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.profile import Profile
@@ -26,11 +26,11 @@ def milliseconds(sequence_parallel: bool, full: float, again: frozenset[str]) ->
     module = library.read("gpt-22b", Model)[0].modules["llm"]
     device, software = library.read("a100-80gb", Profile)[0], library.read("megatron-2021", Software)[0]
     rates = complete(device.rates)
-    wires = Wires(per_node=8, near_gb_per_s=300 * (rates.link_share or 1), far_gb_per_s=25, near_us=3, far_us=8)
-    setup = Setup(
-        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full=full, again=again
+    network = Network((Reach(8, 300 * (rates.link_share or 1), 3), Reach(64, 25, 8)))
+    setup = Columns(
+        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full=full, parts=again
     )
-    found = layer(module, "dense", None, setup, Machine(device.device, rates, wires, software.timing))
+    found = layer(module, "dense", None, setup, Machine(device.device, rates, network, software.timing))
     return float(found.forward.seconds) * 1e3, float(found.backward.seconds) * 1e3
 
 

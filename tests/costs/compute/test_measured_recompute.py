@@ -6,19 +6,20 @@ from itertools import pairwise
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.caps import activation_bytes, token_cap
+from planner.costs.compute.recomputing import untold
+from planner.costs.memory.caps import Held, token_cap
 from planner.costs.pricing import pricing_of
-from planner.costs.compute.recomputing import costs_of_layers, mixed, untold
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.model import Plan, Prices
+from planner.plan.model import Plan, Prices, Split
 from planner.plan.task import Task
 from planner.specs import library
+from planner.specs.accounting import BUNDLED
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.inputs import Options, load
 from planner.specs.job import Limits
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
-from planner.verify.held import activations
+from planner.verify.held import Holding
 from planner.verify.score import score
 from planner.why.machine import with_memory
 from tests.plans import sharded_plan, staged_plan
@@ -102,7 +103,7 @@ def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
     """Beside the same plan where nothing is made again. A layer that is made again whole sends again, too."""
     ours, plain = measured(plan, recompute), measured(plan, "none")
     price, plain_price = pricing_of(ours).price, pricing_of(plain).price
-    held, plain_held = activations(ours, pricing_of(ours)), activations(plain, pricing_of(plain))
+    held, plain_held = (Holding(each, pricing_of(each)).forward for each in (ours, plain))
     for task in expand(ours):
         words = [ours.layouts["llm"].recompute_of(number) for number in task.layers]
         if task.phase == "B":
@@ -130,18 +131,25 @@ def test_gradients_of_weights_take_the_same_whatever_is_made_again(how):
     assert inputs.value + weights.value == pytest.approx(back.value)
 
 
+def token_held(plan: Plan) -> Held:
+    """Of one token on a rank alone."""
+    layout = plan.layouts["llm"]
+    basis = pricing_of(measured(plan, layout.recompute)).basis("llm", "toy")
+    return basis.held(Layers(range(4)), True, Split(), (1,))
+
+
 def test_a_rank_holds_more_tokens_of_what_keeps_less():
     plan = PLANS[1]
     module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
-    caps = [token_cap(module, MEASURED, changed(layout, recompute=how), device, Limits()) for how in WORDS]
+    of_token = [token_held(changed(plan, layouts={"llm": changed(layout, recompute=how)})) for how in WORDS]
+    caps = [token_cap(module, each, layout, device, Limits(), BUNDLED) for each in of_token]
     kept, most = [4 * each + 2 for each in (16, 6, 1)], [4 * each + max(2, 16 - each) for each in (16, 6, 1)]
     assert caps == sorted(caps)
     assert [cap * each for cap, each in zip(caps, most, strict=True)] == pytest.approx(
         [caps[0] * most[0]] * 3, rel=1e-4
     )
-    for how, each in zip(WORDS, kept, strict=True):
-        costs = costs_of_layers(MEASURED, mixed(changed(layout, recompute=how), range(4)))
-        assert activation_bytes(costs, 4, True, 1.0) == 1024 * each
+    assert [each.layers + each.ends for each in of_token] == [1024 * each for each in kept]
+    assert [each.most for each in of_token] == [1024 * each for each in most]
 
 
 # --------------------------------------------------------------------------------------------------- of whole jobs
@@ -217,7 +225,8 @@ def test_a_profile_that_never_saw_it_is_refused(inputs_of):
         with pytest.raises(InputError, match=f"tiny-decoder/llm` was measured without recompute {how}") as refused:
             pipeline.decide(inputs_of(how, costs))
         assert "planner profile tiny-decoder" in refused.value.fix
-    assert untold(changed(before, by="rates"), changed(PLANS[1].layouts["llm"], recompute="full"), range(4)) == []
+    again = changed(PLANS[1].layouts["llm"], recompute="full")
+    assert untold(changed(before, source="published"), again, range(4)) == []
 
 
 def test_a_plan_of_a_profile_that_never_saw_it_is_refused():

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from planner.costs.columns import Columns, stacked
 from planner.costs.memory.flight import in_flight
-from planner.costs.columns import Setup, arrays
 
 
-def setup(pp, batches, vpp=1, scheme="1f1b"):
-    return Setup(ranks=pp, seq=8, batch=batches, pp=pp, vpp=vpp, scheme=scheme)
+def setup(pp, batches, vpp=1, schedule="1f1b"):
+    return Columns(ranks=pp, seq=8, batch=batches, pp=pp, vpp=vpp, schedule=schedule)
 
 
 def most(ahead, total):
@@ -44,15 +44,15 @@ def test_interleaving_costs_the_printed_factor(pp, vpp):
 
 
 def test_other_schedules():
-    assert in_flight(setup(4, 32, scheme="gpipe"), 2) == 32
-    assert [in_flight(setup(4, 32, scheme="zero_bubble"), stage) for stage in range(4)] == [4] * 4
-    assert in_flight(setup(4, 2, scheme="zero_bubble"), 0) == 2
-    assert [in_flight(setup(4, 32, scheme="zb_h2"), stage) for stage in range(4)] == [7] * 4
+    assert in_flight(setup(4, 32, schedule="gpipe"), 2) == 32
+    assert [in_flight(setup(4, 32, schedule="zb_h1"), stage) for stage in range(4)] == [4] * 4
+    assert in_flight(setup(4, 2, schedule="zb_h1"), 0) == 2
+    assert [in_flight(setup(4, 32, schedule="zb_h2"), stage) for stage in range(4)] == [7] * 4
 
 
 def test_many_at_once_are_each_by_itself():
-    for scheme in ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_h2"):
-        setups = [setup(pp, 16, vpp, scheme) for pp, vpp in [(1, 1), (2, 2), (4, 1), (8, 4)]]
+    for schedule in ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"):
+        setups = [setup(pp, 16, vpp, schedule) for pp, vpp in [(1, 1), (2, 2), (4, 1), (8, 4)]]
         last = np.array([each.pp - 1 for each in setups])
         alone = [float(in_flight(each, each.pp - 1)) for each in setups]
-        assert in_flight(arrays(setups), last) == pytest.approx(np.array(alone))
+        assert in_flight(stacked(setups), last) == pytest.approx(np.array(alone))

@@ -1,8 +1,10 @@
 """Machines for tests: a device whose kernels have no launches and reach what is asked, and the shipped ones."""
 
+from dataclasses import replace
+
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.machine import Machine
-from planner.costs.static.wires import Wires
+from planner.costs.network.network import Network, Reach
 from planner.specs.library import read
 from planner.specs.model import Decoder
 from planner.specs.parts import Experts
@@ -28,10 +30,17 @@ MIXTRAL = Decoder(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=32000, moe=Experts(experts=8, topk=2, ffn=14336)
 )
 PEAK = 100.0  # TFLOP/s
-WIRES = Wires(per_node=8, near_gb_per_s=300.0, far_gb_per_s=25.0, near_us=0.0, far_us=0.0)
 
 
-def ideal(timing=None, wires=WIRES):
+def nodes(near_gb_per_s: float, far_gb_per_s: float, near_us: float = 0.0, far_us: float = 0.0) -> Network:
+    """Of eight ranks each, as many as one likes."""
+    return Network((Reach(8, near_gb_per_s, near_us), Reach(2**20, far_gb_per_s, far_us)))
+
+
+NETWORK = nodes(300.0, 25.0)
+
+
+def ideal(timing=None, network=NETWORK):
     """Matrix products and attention at the peak, memory as fast as can be told, no launches."""
     rates = Rates(
         source="analytic",
@@ -44,9 +53,16 @@ def ideal(timing=None, wires=WIRES):
         sustained={"bf16": 1.0},
     )
     device = Device(kind="cuda", memory_gib=80.0, tflops={"bf16": PEAK}, memory_gb_per_s=1e12)
-    return Machine(device, rates, wires, timing or Timing())
+    return Machine(device, rates, network, timing or Timing())
 
 
 def shipped(name="h100-80gb", **timing):
     device, rates = (profile := read(name, Profile)[0]).device, complete(profile.rates)
-    return Machine(device, rates, Wires(8, 300.0, 42.0, 3.0, 8.0), Timing(**timing))
+    return Machine(device, rates, nodes(300.0, 42.0, 3.0, 8.0), Timing(**timing))
+
+
+def on(machine: Machine, kind: str) -> Machine:
+    """The same on a device of another kind."""
+    from planner.specs.base import changed
+
+    return replace(machine, device=changed(machine.device, kind=kind))

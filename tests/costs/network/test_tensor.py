@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner.costs.network.sequence import Part
 
+from planner.costs.part import Part
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Layout, Plan, Prices, Split
@@ -16,7 +16,7 @@ from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.model import Decoder, Vit
 from planner.specs.parts import Latent
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
+from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
 from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, run_all, spread
 
@@ -26,6 +26,7 @@ ALONE = ModuleCosts(  # measured of one rank: comm alone is left
 )
 KINDS = ("all_gather", "reduce_scatter", "all_to_all", "p2p")
 FREELY = 1e15  # GB/s
+DEVICE = Device(kind="cpu", memory_gib=4.0, tflops={"float32": 1.0}, memory_gb_per_s=10.0)
 
 SHAPE = {"layers": 4, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 64}
 GPT = Decoder(**SHAPE, gated=False, norm="layer", bias="all", positions="learned", max_positions=100, tied=True)
@@ -117,7 +118,7 @@ def line(mesh: dict[str, int], ranks: Sequence[int], layers: int = 4, forward: b
     prices = Prices(
         profile="made up", modules={"llm": changed(ALONE, **said)}, collectives={"all_to_all": table(FREELY)}
     )
-    pricing = Pricing({"llm": DECODER}, {"llm": layout}, CLUSTER, prices)
+    pricing = Pricing({"llm": DECODER}, {"llm": layout}, CLUSTER, prices, {"toy": DEVICE})
     part = Part("llm", layers, ends, Ranks(ranks), Split(size // tp), forward, (("none", layers),))
     return pricing.part(part, "toy")[0]
 
@@ -162,7 +163,13 @@ def test_heads_are_shared_out_among_ranks_with_the_same_part_of_tp():
     tables = {kind: table(FREELY) for kind in KINDS if kind != "all_to_all"}
     prices = Prices(profile="made up", modules={"llm": ALONE}, collectives=tables)
     of_mesh = [
-        Pricing({"llm": DECODER}, {"llm": Layout(ranks=Ranks(range(16)), **meshed(mesh), zero=1)}, CLUSTER, prices)
+        Pricing(
+            {"llm": DECODER},
+            {"llm": Layout(ranks=Ranks(range(16)), **meshed(mesh), zero=1)},
+            CLUSTER,
+            prices,
+            {"toy": DEVICE},
+        )
         for mesh in ({"dp": 4, "tp": 4}, {"tp": 2, "dp": 8})
     ]
     across, within = (
@@ -177,9 +184,7 @@ def test_heads_are_shared_out_among_ranks_with_the_same_part_of_tp():
     [
         {"source": "published"},
         {"source": "analytic"},
-        {"by": "rates"},
         {"tp": 2},
-        {"layer": Passes(forward=Fit(), backward=Fit(), forward_waits=Fit(), backward_waits=Fit())},
     ],
     ids=lambda said: "-".join(said),
 )

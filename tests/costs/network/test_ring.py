@@ -5,23 +5,32 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner.costs.analytic import analytic_costs
-from planner.costs.compute.lines import Line, Ring, compute_line
-from planner.costs.compute.assumed import ASSUMED
 
-from planner.costs.pricing import Pricing
+from planner.costs.compute.assumed import ASSUMED
+from planner.costs.compute.lines import Line, Ring
+from planner.costs.compute.measured import compute_line
+from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Plan, Prices, Split, Step
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind, level_of
 from planner.specs.model import Decoder, kv_heads
-from planner.specs.profile import Collective, Device, Point
+from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
 from planner.specs.shapes import ring_elements
 from tests.meshes import meshed
 from tests.plans import plan_of, stages_of, uses
 
 MODULE = Decoder(layers=4, hidden=48, heads=12, kv_heads=6, ffn=64, vocab=64)
 DEVICE = Device(kind="cuda", memory_gib=10, tflops={"bf16": 100}, memory_gb_per_s=1000)
+COSTS = ModuleCosts(
+    source="analytic",
+    spread=0.3,
+    layer=Passes(
+        forward=Fit(ms_per_token2=1e-9, ms_per_token=1e-6, ms=0.004),
+        backward=Fit(ms_per_token2=2.5e-9, ms_per_token=2e-6, ms=0.008),
+    ),
+    ends=Passes(forward=Fit(ms_per_token=1e-6), backward=Fit(ms_per_token=2e-6)),
+)
 LEVELS = (
     Level(name="pair", ranks=2, gb_per_s=100, latency_us=2),
     Level(name="node", ranks=8, gb_per_s=10, latency_us=5),
@@ -37,10 +46,9 @@ CLUSTER = Cluster(
 
 
 def pricing(tables: dict[str, Collective] | None = None) -> Pricing:
-    costs = analytic_costs(MODULE, DEVICE, "bf16", "none")
-    prices = Prices(profile="made up", modules={"llm": costs}, collectives=tables or {})
+    prices = Prices(profile="made up", modules={"llm": COSTS}, collectives=tables or {})
     layout = Layout(ranks=Ranks(range(32)), dp=32, zero=1)
-    return Pricing({"llm": MODULE}, {"llm": layout}, CLUSTER, prices)
+    return Pricing({"llm": MODULE}, {"llm": layout}, CLUSTER, prices, {"toy": DEVICE})
 
 
 def line(
@@ -72,7 +80,7 @@ def reached(level: Level) -> float:
 
 @given(st.integers(2, 16), st.integers(1, 10**6))
 def test_an_item_takes_the_longer_of_its_attention_and_its_ring(ring, size):
-    ways, found = compute_line(analytic_costs(MODULE, DEVICE, "bf16", "none"), 4, True, True, ring), line(0, 1, ring)
+    ways, found = compute_line(COSTS, 4, True, True, ring), line(0, 1, ring)
     level = level_of(CLUSTER, 0, ring - 1)
     moved = 4 * 2 * 24 * (ring - 1) / ring * 2 / reached(level)  # layers · keys and values · bytes
     assert found.of(size) == pytest.approx(ways.lin * size + max(ways.quad * size * size, moved * size))
@@ -135,13 +143,12 @@ def test_a_measured_link_is_taken_before_the_data_sheet():
 
 def ring_plan(group: Group, stages: int = 1) -> Plan:
     facts = uses(len(group.ranks), {"llm": MODULE}, {"llm": {0: 500, 1: 70}})
-    costs = analytic_costs(MODULE, DEVICE, "bf16", "none")
     size = len(group.ranks)
     mesh = {"pp": stages, "dp": size // stages} if stages > 1 else {"dp": size}
     layout = Layout(ranks=group.ranks, **meshed(mesh), stages=stages_of(4, stages) if stages > 1 else (), zero=1)
     return plan_of(
         size,
-        changed(facts, prices=changed(facts.prices, modules={"llm": costs})),
+        changed(facts, prices=changed(facts.prices, modules={"llm": COSTS})),
         {"llm": layout},
         {"g": group},
         Step(sync="step", micro_batches=({"g": (0, 1)},)),
@@ -151,7 +158,7 @@ def ring_plan(group: Group, stages: int = 1) -> Plan:
 @pytest.mark.parametrize("split", [{"ring": 6}, {"ulysses": 2, "ring": 3}, {"ulysses": 6}])
 def test_simulator_and_strategies_price_alike(split):
     plan = ring_plan(Group(ranks=Ranks(range(6)), split=split))
-    priced = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)
+    priced = pricing_of(plan)
     for task in expand(plan):
         if task.phase in ("F", "B"):
             parts = Split(split.get("ulysses", 1), split.get("ring", 1))
@@ -168,7 +175,7 @@ def test_stages_exchange_what_the_whole_module_does(split):
     seconds = []
     for stages in (1, 2):
         plan = ring_plan(Group(ranks=Ranks(range(3 * stages)), split=split), stages)
-        priced = Pricing(plan.uses.models, plan.layouts, plan.uses.cluster, plan.uses.prices)
+        priced = pricing_of(plan)
         passes = [priced.price(task) for task in expand(plan) if task.phase in ("F", "B")]
         assert all(cost.comm > 0 for cost in passes) and len(passes) == 2 * stages
         seconds.append((sum(cost.value for cost in passes), sum(cost.comm for cost in passes)))

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from planner.costs.columns import Columns, stacked
 from planner.costs.memory.footprint import Footprint, footprint, peak, probability
-from planner.costs.columns import Setup, arrays
 from planner.costs.memory.states import states
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
@@ -18,7 +18,7 @@ from planner.specs.parts import Experts
 DENSE = Decoder(layers=16, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=4096)
 MOE = changed(DENSE, moe=Experts(experts=8, topk=2, ffn=256))
 MEGATRON = Accounting()
-SETUP = Setup(ranks=32, seq=512, batch=128, pp=2, tp=2, ep=2, zero=1)
+SETUP = Columns(ranks=32, seq=512, batch=128, pp=2, tp=2, ep=2, zero=1)
 MODULES = [DENSE, MOE]
 
 
@@ -27,9 +27,9 @@ def total(module, setup, accounting=MEGATRON):
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("scheme", ["gpipe", "1f1b", "interleaved", "zero_bubble"])
-def test_the_peak_is_no_less_than_any_stage(module, scheme):
-    setup = replace(SETUP, pp=8, scheme=scheme, vpp=2 if scheme == "interleaved" else 1)
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zb_h1"])
+def test_the_peak_is_no_less_than_any_stage(module, schedule):
+    setup = replace(SETUP, pp=8, schedule=schedule, vpp=2 if schedule == "interleaved" else 1)
     stages = [float(footprint(module, setup, MEGATRON, stage).total) for stage in range(8)]
     assert total(module, setup) == pytest.approx(max(stages))
 
@@ -42,7 +42,7 @@ def test_sharding_and_recomputing_only_take_away(module):
         "tp": [replace(SETUP, tp=tp, etp=tp, ranks=16 * tp, zero=0) for tp in (1, 2, 4, 8)],
         "micro_batch": [replace(SETUP, micro_batch=size) for size in (8, 4, 1)],
         "cp": [replace(SETUP, cp=cp, ranks=32 * cp) for cp in (1, 2, 4)],
-        "again": [replace(SETUP, again=again) for again in (frozenset(), frozenset({"norm"}))],
+        "parts": [replace(SETUP, parts=again) for again in (frozenset(), frozenset({"norm"}))],
     }
     for name, setups in growing.items():
         sizes = [total(module, setup) for setup in setups]
@@ -84,8 +84,8 @@ def test_optimizer_and_logits_do_not_meet():
 @pytest.mark.parametrize("module", MODULES)
 def test_many_at_once_are_each_by_itself(module):
     changes = [{"pp": 1}, {"pp": 4, "vpp": 2, "zero": 3}, {"tp": 4, "full": 1.0}, {"cp": 2, "micro_batch": 2, "pp": 8}]
-    setups = [replace(SETUP, scheme="interleaved", **each) for each in changes]
-    together = peak(module, arrays(setups), MEGATRON)
+    setups = [replace(SETUP, schedule="interleaved", **each) for each in changes]
+    together = peak(module, stacked(setups), MEGATRON)
     for index, setup in enumerate(setups):
         alone = peak(module, setup, MEGATRON)
         for field in fields(Footprint):
@@ -94,13 +94,12 @@ def test_many_at_once_are_each_by_itself(module):
 
 
 def test_probability_of_exceeding():
-    taken = peak(DENSE, SETUP, MEGATRON)
-    size = float(taken.total)
-    assert probability(taken, size, 0.1) == pytest.approx(0.5)
-    assert probability(taken, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
+    size = float(peak(DENSE, SETUP, MEGATRON).total)
+    assert probability(size, size, 0.1) == pytest.approx(0.5)
+    assert probability(size, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
     devices = size * np.array([0.5, 0.9, 1.1, 2.0])
-    assert list(np.diff(probability(taken, devices, 0.1)) < 0) == [True] * 3
-    assert probability(taken, devices, 0.0) == pytest.approx([1, 1, 0, 0])
+    assert list(np.diff(probability(size, devices, 0.1)) < 0) == [True] * 3
+    assert probability(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
 
 
 UNLIKE = ("latent", "sharding-strategy", "fp8", "expert", "moe", "modelopt", "mtp")  # of what no trait says
@@ -138,13 +137,13 @@ def golden(row):
         max_positions=0 if rope else 1024,
         tied="untie" not in flags,
     )
-    setup = Setup(
+    setup = Columns(
         **{name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp")},
         **{"ranks": int(row["n_gpus"]), "seq": 1024, "batch": int(row["gbs"]), "micro_batch": int(row["mbs"])},
         zero=int("use-distributed" in flags),
         full=float("full" in row["recompute"]),
         sequence_parallel=bool(row["sp"]),
-        scheme="interleaved" if vpp > 1 else "1f1b",
+        schedule="interleaved" if vpp > 1 else "1f1b",
     )
     matrix = "unfused" in flags or "local" in flags
     logits = 10.0 if "loss-fusion" in flags else 6.0  # the fused loss keeps exponentials too
