@@ -144,10 +144,15 @@ class Pricing:
 
     def transfer(self, task: Task) -> Cost:
         """Activations or their gradients from one stage's ranks to another's, or over an edge (`v0>llm`)."""
-        size = task.tokens * self.width(task) * BYTES[self.layouts[task.module].dtype] / len(task.ranks)
+        layout, tokens = self.layouts[task.module], task.tokens
+        ways = len(task.ranks) if layout.sequence_parallel else task.degree  # tp's ranks else send all of them each
+        size = tokens * self.width(task) * BYTES[layout.dtype] / ways
         near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
         pair = among(self.cluster, Ranks(sorted({near, far})))
-        return slowest(basis.sent(size, pair) for basis in self.of_ranks(task))
+        mine = self.kinds(layout.ranks)
+        there = (kind for kind in self.kinds(Ranks((far,))) if kind in mine)  # the slower end sets the pace
+        ends = dict.fromkeys((*self.kinds(task.ranks), *there))
+        return slowest(self.basis(task.module, kind).sent(size, pair) for kind in ends)
 
     def width(self, task: Task) -> float:
         """Elements for each of a task's tokens: between stages hidden ones, on an edge an encoder's outputs."""

@@ -65,7 +65,10 @@ def instead(plan: Plan) -> Content:
     """The ways that were tried and not taken."""
     if not plan.instead:
         return None
-    rows = [(way_text(other, plan.made.strategy), cost(other), against(plan, other), other.because) for other in plan.instead]
+    rows = [
+        (way_text(other, plan.made.strategy), cost(other), against(plan, other), other.because)
+        for other in plan.instead
+    ]
     heads = ("instead", ">step", ">against this plan", "because")
     return join(tag("h3", "What else was tried"), table(heads, rows, "Other ways, simulated when the plan was made"))
 

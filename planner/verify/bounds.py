@@ -8,7 +8,7 @@ streams   How many micro-batches each rank can run, where ranks meet once a step
 coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
 exact     The exact program (verify/exact.py), for small problems.
 order     What every order of a pipeline's passes has to wait for, in whatever sequence (orders/anyhow.py).
-exchange  The same of micro-batches whose gathers and reductions outlast their compute (costs/step/sequences.py).
+exchange  The same of micro-batches whose gathers and reductions outlast their compute (verify/exchange.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences, bound_by_exchange, sequences
+from planner.costs.step.sequences import Sequences, sequences
 from planner.costs.step.table import make_table
 from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
@@ -29,6 +29,7 @@ from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
 from planner.verify.covered import usual_groups, usual_offload, usual_order
 from planner.verify.exact import prove, small_enough
+from planner.verify.exchange import rows_by_exchange, step_by_exchange
 from planner.verify.pipelined import order_seconds
 from planner.verify.streams import stream_seconds
 
@@ -78,10 +79,12 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     if not usual_offload(problem, tasks):
         return busiest_rank(tasks, timeline)
     if step.sync == "step":
-        return Bound(stream_seconds(problem, value, effort), "streams")
+        seconds = stream_seconds(problem, value, effort)
+        other = step_by_exchange(pricing, module, seconds - problem.step_seconds)
+        return max(Bound(seconds, "streams"), Bound(other, "exchange"), key=lambda bound: bound.seconds)
     found = [lower_bound(problem, value, effort), exact(problem, value)]
-    other = bound_by_exchange(pricing, module, problem)
-    found += [lower_bound(other, value, effort)._replace(by="exchange")] if other else []
+    behind = rows_by_exchange(pricing, module, problem)
+    found += [lower_bound(behind, value, effort)._replace(by="exchange")] if behind else []
     return max(found, key=lambda bound: bound.seconds)
 
 

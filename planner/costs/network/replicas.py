@@ -85,13 +85,12 @@ def scatter(gradients: Number, part: Held, at: Columns, network: Network, width:
     return network.scatter(gradients, part.shard, part.calls)
 
 
-def exposed(seconds: Number, beside: Number, window: float, alone: Number) -> Number:
+def exposed(seconds: Number, beside: Number, window: Number, alone: Number) -> Number:
     """Of an exchange, what no compute hides. `beside`: seconds of compute that run meanwhile, of which an exchange can
     use this window; `alone`: the share of the exchange that has nothing beside it, as the first layer's gathering and
     the last one's reduction.
     """
-    hidden = window * beside * (1.0 - alone) if window else 0.0
-    return np.maximum(seconds * alone, seconds - hidden)
+    return np.maximum(seconds * alone, seconds - window * beside * (1.0 - alone))
 
 
 def unhidden(module: Module, at: Columns, machine: Machine, compute: tuple[Number, Number]) -> Number:

@@ -5,7 +5,6 @@ was solved.
 """
 
 from dataclasses import dataclass, replace
-from math import inf
 
 from planner.costs.compute.lines import Line
 from planner.costs.memory.caps import token_cap
@@ -19,6 +18,8 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
 from planner.specs.model import Module
 from planner.specs.parallelism import Sync
+
+ENDLESS = 1e18  # seconds of compute: hides what can be hidden, and of it no share, not even none, is undefined
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ def sequences(
             for number, pool in enumerate(found)
             if degree <= pool.ranks
         ),
-        row_seconds=row_seconds(pricing, module, (inf, inf)),
-        step_seconds=step_seconds(pricing, module),
+        row_seconds=row_seconds(pricing, module, (ENDLESS, ENDLESS)),
+        step_seconds=step_seconds(pricing, module, ENDLESS),
         fixed={item: fixed.degree for item, fixed in uses.fix.items.items() if item in sizes},
         sync=sync,
         offload=host_offload(pricing, module, uses) if sync == "step" else None,
@@ -205,9 +206,9 @@ def row_seconds(pricing: Pricing, module: str, computed: tuple[float, float]) ->
     return sum(pricing.left(task, beside) for task, beside in zip(exchanges, computed, strict=True))
 
 
-def step_seconds(pricing: Pricing, module: str) -> float:
-    """What every step adds once at least: the update, and below ZeRO-3 the one reduction and the gather after the
-    update, as far as nothing can hide them.
+def step_seconds(pricing: Pricing, module: str, computed: float) -> float:
+    """What every step adds once: the update, and below ZeRO-3 the one reduction and the gather after the update, beside
+    so many seconds of backward and of forward.
     """
     layout = pricing.layouts[module]
     layers = Layers(range(pricing.models[module].layers))
@@ -216,7 +217,7 @@ def step_seconds(pricing: Pricing, module: str) -> float:
         return updated
     phases: tuple[Phase, ...] = ("sync", "gather") if layout.zero else ("sync",)
     exchanges = (Task(module, layers, phase, None, "all", layout.ranks) for phase in phases)
-    return updated + sum(pricing.left(task, inf) for task in exchanges)
+    return updated + sum(pricing.left(task, computed) for task in exchanges)
 
 
 def typical_row(pricing: Pricing, module: str, problem: Sequences) -> float:
@@ -229,36 +230,6 @@ def typical_row(pricing: Pricing, module: str, problem: Sequences) -> float:
     each = [sum(line.of(size) for size in problem.sizes.values()) for line in (forward, backward)]
     share = 1.0 / problem.ranks / problem.fewest_rows
     return row_seconds(pricing, module, (each[0] * share, each[1] * share))
-
-
-def bound_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Sequences | None:
-    """A problem that no plan of this one takes less than, for micro-batches whose exchanges outlast their compute.
-
-    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange of which compute hides a share w of itself;
-    its longest forward F and backward B are at most φC and βC, where φ and β are the largest shares of any group. So
-    it takes (1 − w(φ + β))·C + G at least. None where there is nothing to hide, or nothing that could hide it.
-    """
-    whole = row_seconds(pricing, module, (0.0, 0.0))
-    kinds = pricing.kinds(pricing.layouts[module].ranks)
-    window = max(pricing.basis(module, kind).machine.window for kind in kinds)
-    window *= 1.0 - 1.0 / pricing.models[module].layers
-    if whole <= problem.row_seconds or any(shape.line.rings for shape in problem.shapes):
-        return None
-    passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
-    forward, backward = (max(largest_share(each[which], each[0] + each[1]) for each in passes) for which in (0, 1))
-    least = 1.0 - window * (forward + backward)
-    if least <= 0.0:
-        return None
-    shapes = tuple(replace(shape, line=shape.line * least) for shape in problem.shapes)
-    return replace(problem, shapes=shapes, row_seconds=whole)
-
-
-def largest_share(one: Line, both: Line) -> float:
-    """Of a pass in both, whatever the items."""
-    parts = [(getattr(one, name), getattr(both, name)) for name in ("quad", "lin", "const")]
-    parts += [(each.seconds, 2.0 * each.seconds) for each in one.windows]  # backward's are longer
-    parts += [(1.0, 2.0)] if one.launches else []  # the host takes as long for either pass
-    return max((mine / whole for mine, whole in parts if whole > 0), default=1.0)
 
 
 def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[Line, Line]:
