@@ -2,11 +2,13 @@
 
 import pytest
 
+from planner.costs.compute.assumed import ASSUMED
 from planner.costs.pricing import pricing_of
 from planner.plan.model import Plan, Prices
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
+from planner.specs.timing import Timing
 from tests.plans import sharded_plan, staged_plan
 
 FORWARD, BACKWARD = (Fit(ms_per_token2=a, ms_per_token=b, ms=c) for a, b, c in ((1e-3, 0.2, 3.0), (2e-3, 0.5, 7.0)))
@@ -17,8 +19,14 @@ ALL = Collective(source="measured", spread=0.2, points=tuple(Point(ranks=n, gb_p
 def priced(plan: Plan, **passes) -> Plan:
     layer = Passes(**({"layers": 2, "forward": FORWARD, "backward": BACKWARD} | passes))
     ends = Passes(forward=FORWARD, backward=BACKWARD)
-    costs = ModuleCosts(source="measured", spread=0.1, layer=layer, ends=ends, stage_ms=0.5)
+    costs = ModuleCosts(source="measured", spread=0.1, layer=layer, ends=ends)
     prices = Prices(profile="made up", modules={"llm": costs}, collectives={"p2p": P2P, "all_to_all": ALL})
+    return changed(plan, uses=changed(plan.uses, prices=prices))
+
+
+def by_rates(plan: Plan) -> Plan:
+    timing = Timing(layer_us=50.0, micro_batch_ms=0.2)
+    prices = Prices(profile="made up", rates={"toy": ASSUMED}, timing=timing)
     return changed(plan, uses=changed(plan.uses, prices=prices))
 
 
@@ -29,13 +37,14 @@ def passes_of(plan: Plan, layers: Layers, ranks: Ranks, degree: int = 1, ring: i
     }
 
 
-WAITS = {"forward_waits": Fit(ms=1.0), "backward_waits": Fit(ms=2.0)}
 PLANS = [
     (priced(staged_plan(2, 1)), Layers((0, 1)), Ranks((0,)), 1, 1),
     (priced(staged_plan(2, 1)), Layers((2, 3)), Ranks((1,)), 1, 1),  # with the head
     (priced(sharded_plan(4, [[(0, 4)]])), Layers(range(4)), Ranks(range(4)), 4, 1),
     (priced(sharded_plan(4, [[(0, 4)]])), Layers(range(4)), Ranks(range(4)), 4, 2),
-    (priced(staged_plan(2, 1), **WAITS), Layers((0, 1)), Ranks((0,)), 1, 1),
+    (by_rates(staged_plan(2, 1)), Layers((0, 1)), Ranks((0,)), 1, 1),
+    (by_rates(staged_plan(2, 1)), Layers((2, 3)), Ranks((1,)), 1, 1),
+    (by_rates(sharded_plan(4, [[(0, 4)]])), Layers(range(4)), Ranks(range(4)), 4, 2),
 ]
 
 
@@ -54,7 +63,7 @@ def test_w_is_half_of_what_is_no_attention():
     """Two layers: 13 tokens of 0.5 ms and 7 ms once, halved; the rest of a backward is I's."""
     found = passes_of(*PLANS[0])
     assert found["W"].value == pytest.approx((0.5 * 13 + 7.0) / 2 * 1e-3)
-    assert found["I"].value == pytest.approx((2e-3 * 89 + (0.5 * 13 + 7.0) / 2 + 0.5) * 1e-3)
+    assert found["I"].value == pytest.approx((2e-3 * 89 + (0.5 * 13 + 7.0) / 2) * 1e-3)
 
 
 def test_what_is_made_again_is_made_in_i():

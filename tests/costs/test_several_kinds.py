@@ -12,9 +12,10 @@ from planner.costs.step.sequences import Pool, pools, sequences
 from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan
-from planner.specs.base import Ranks, changed
+from planner.plan.task import Task
+from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.profile import Collective, Point
+from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
 from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
@@ -26,29 +27,22 @@ def renamed(plan: Plan, kinds: tuple[str, str], times: float = 1.0) -> Plan:
     """The same plan with the second half of its ranks of a kind of their own, that many times as slow."""
     uses, half = plan.uses, plan.size // 2
     ranks = tuple(RankKind(kind=kind, count=half, per_node=half) for kind in kinds)
-    (device,), (costs,) = uses.devices.values(), uses.prices.modules.values()
-    passes = {name: slower(getattr(costs, name), times) for name in ("layer", "ends")}
-    slow = changed(costs, update_ns_per_parameter=costs.update_ns_per_parameter * times, **passes)
-    each = {f"llm@{kinds[0]}": costs, f"llm@{kinds[1]}": slow}
+    (device,), (rates,) = uses.devices.values(), uses.prices.rates.values()
     return changed(
         plan,
         ranks=ranks,
         uses=changed(
             uses,
             cluster=changed(uses.cluster, ranks=ranks),
-            devices=dict.fromkeys(kinds, device),
-            prices=changed(uses.prices, modules=each),
+            devices=dict(zip(kinds, (device, slower(device, times)), strict=True)),
+            prices=changed(uses.prices, rates=dict.fromkeys(kinds, rates)),
         ),
     )
 
 
-def slower(passes, times: float):
-    fits = {
-        name: changed(fit, **{key: getattr(fit, key) * times for key in ("ms_per_token2", "ms_per_token", "ms")})
-        for name in ("forward", "backward", "both")
-        if (fit := getattr(passes, name)) is not None
-    }
-    return changed(passes, **fits)
+def slower(device: Device, times: float) -> Device:
+    tflops = {dtype: peak / times for dtype, peak in device.tflops.items()}
+    return changed(device, tflops=tflops, memory_gb_per_s=device.memory_gb_per_s / times)
 
 
 def test_two_kinds_that_are_the_same_cost_what_one_does():
@@ -61,15 +55,28 @@ def test_two_kinds_that_are_the_same_cost_what_one_does():
 def test_a_task_takes_what_it_would_on_its_slowest_rank(times, data):
     """Whatever ranks it has: of either kind, or of both."""
     plain, both = DEMO, renamed(DEMO, ("a", "b"), times)
-    all_slow = changed(both, uses=changed(both.uses, prices=changed(both.uses.prices, modules={"llm": slow_of(both)})))
+    all_slow = changed(both, uses=changed(both.uses, devices=dict.fromkeys(("a", "b"), both.uses.devices["b"])))
     task = data.draw(st.sampled_from(expand(plain)))
     ours, fast, slow = (pricing_of(plan).price(task).value for plan in (both, plain, all_slow))
     assert fast <= slow
     assert ours == (slow if task.ranks[-1] >= DEMO.size // 2 else fast)
 
 
-def slow_of(plan: Plan):
-    return plan.uses.prices.modules["llm@b"]
+@pytest.mark.parametrize("measured", ["a", "b"])
+def test_kinds_that_are_priced_differently_meet_in_a_task(measured):
+    """A module that was measured on one kind only is priced by the other's rates there, and waits for the slower."""
+    both = renamed(DEMO, ("a", "b"))
+    for seconds in (1e-9, 10.0):
+        fit = Passes(forward=Fit(ms=1e3 * seconds), backward=Fit(ms=1e3 * seconds))
+        costs = ModuleCosts(source="measured", spread=0.1, layer=fit)
+        some = changed(both.uses.prices, modules={f"llm@{measured}": costs})
+        found = pricing_of(changed(both, uses=changed(both.uses, prices=some)))
+        (task,) = [t for t in expand(DEMO) if t.phase == "F" and len(t.ranks) == DEMO.size][:1]
+        alone = found.passed(found.part_of(task), {"a": "b", "b": "a"}[measured], task.sizes)
+        assert found.price(task).value == max(
+            alone.value, found.passed(found.part_of(task), measured, task.sizes).value
+        )
+        assert (found.price(task) == alone) == (seconds < 1)
 
 
 def test_collectives_over_two_kinds_take_what_the_slower_wires_do():
@@ -78,13 +85,20 @@ def test_collectives_over_two_kinds_take_what_the_slower_wires_do():
 
     tables = {f"p2p@{FAST}": table(4.0), f"p2p@{SLOW}": table(2.0)}
     prices = changed(TWO.uses.prices, collectives=tables)
-    priced = Pricing(TWO.uses.models, TWO.layouts, TWO.uses.cluster, prices)
-    pairs = [Ranks(pair) for pair in ((0, 1), (0, 4), (4, 5))]
-    assert [priced.collective("p2p", 8e9, 1, pair).value for pair in pairs] == [2.0, 4.0, 4.0]
+    priced = Pricing(TWO.uses.models, TWO.layouts, TWO.uses.cluster, prices, TWO.uses.devices)
+    hidden = TWO.uses.models["llm"].hidden * 2
+    waited = TWO.uses.prices.timing.pp_exposed * (1 + float(priced.machine(FAST).jitter(8)))
+
+    def seconds(one: int, other: int) -> float:
+        task = Task("llm", Layers((0,)), "send", 0, "g", Ranks((one,)), (4096,), peers=Ranks((other,)), of="F")
+        return priced.price(task).value / (waited * 4096 * hidden)
+
+    found = [seconds(*pair) * 1e9 for pair in ((0, 1), (0, 4), (4, 0), (4, 5))]
+    assert found == pytest.approx([1 / 4, 1 / 2, 1 / 2, 1 / 2])
 
 
 def test_prices_that_one_kind_lacks_are_missed_by_name():
-    prices = changed(TWO.uses.prices, modules={f"llm@{FAST}": TWO.uses.prices.modules[f"llm@{FAST}"]})
+    prices = changed(TWO.uses.prices, rates={FAST: TWO.uses.prices.rates[FAST]})
     with pytest.raises(InputError, match=f"no prices for `llm` on {SLOW}") as caught:
         pricing_of(changed(TWO, uses=changed(TWO.uses, prices=prices)))
     assert caught.value.where == "uses.prices.modules"
@@ -141,7 +155,8 @@ def test_neighbours_of_one_kind_are_one_pool_when_their_nodes_are_alike():
 
 def problem_of(plan: Plan, sizes: dict[int, int] | None = None, **changes):
     used = changed(plan.uses, **changes)
-    return sequences(Pricing(used.models, plan.layouts, used.cluster, used.prices), "llm", used, sizes or {0: 128})
+    priced = Pricing(used.models, plan.layouts, used.cluster, used.prices, used.devices)
+    return sequences(priced, "llm", used, sizes or {0: 128})
 
 
 def test_each_pool_has_its_own_shapes_lines_and_caps():
@@ -156,7 +171,7 @@ def test_each_pool_has_its_own_shapes_lines_and_caps():
 
 def test_what_a_kind_cannot_hold_names_the_kind():
     small = {**TWO.uses.devices, SLOW: changed(TWO.uses.devices[SLOW], memory_gib=16.0)}
-    with pytest.raises(Infeasible, match=f"one of {SLOW} may use 14.0 GiB") as caught:
+    with pytest.raises(Infeasible, match=f"one of {SLOW} may use 13.6 GiB") as caught:
         problem_of(TWO, devices=small)
     assert "ranks" in caught.value.fix
 

@@ -5,28 +5,28 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner.costs.static.costs import static_costs
 
-from planner.costs.columns import machine_of, setup_of
-from planner.costs.compute.recomputing import costs_of_layers, layered_costs, mixed, typical, untold
-from planner.costs.memory.caps import activation_bytes, token_cap
+from planner.costs.compute.assumed import ASSUMED
+from planner.costs.compute.recomputing import costs_of_layers, untold
+from planner.costs.memory.caps import Held, token_cap
 from planner.costs.overlapped import overlapped
+from planner.costs.part import Part, mixed
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Layout, Plan
+from planner.plan.model import Layout, Plan, Prices, Split
 from planner.specs.accounting import BUNDLED
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.job import Limits
+from planner.specs.job import Fix, Limits
 from planner.specs.model import Decoder
 from planner.specs.overlap import overlap_of
 from planner.specs.profile import Device, Fit, ModuleCosts, Passes
 from planner.specs.timing import Timing
-from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
-from planner.verify.held import activations
+from planner.verify.held import Holding
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -39,71 +39,99 @@ CLUSTER = Cluster(
     ranks=(RankKind(kind="gpu", count=2, per_node=2),),
     levels=(Level(name="node", ranks=2, gb_per_s=10.0, latency_us=1.0),),
 )
-MACHINE = machine_of(CLUSTER, DEVICE, None, Timing())
 WORDS = ("none", "selective", "full")
-
-
-def costs(recompute) -> ModuleCosts:
-    layout = said(recompute)
-    return layered_costs(MODULE, layout, setup_of(layout), MACHINE, BUNDLED)
+BOTH = Ranks((0, 1))
 
 
 def said(recompute, **fields) -> Layout:
-    return Layout(ranks=Ranks((0, 1)), dp=2, recompute=recompute, **fields)
+    return Layout(**{"ranks": BOTH, "dp": 2, "recompute": recompute, **fields})
 
 
-@pytest.mark.parametrize("how", WORDS)
-def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how):
-    whole = static_costs(MODULE, setup_of(said(how)), MACHINE, BUNDLED)
-    for ranges in ({"0-3": how}, {"0-1": how, "2-3": how}, {0: how, "1,3": how, 2: how}):
-        assert costs(ranges) == whole
-        assert mixed(said(ranges), (0, 1)) == ((how, 2),)
-        assert typical(setup_of(said(ranges)), said(ranges), MODULE) == setup_of(said(how))
-        caps = [token_cap(MODULE, whole, said(each), DEVICE, Limits()) for each in (how, ranges)]
-        assert caps[0] == caps[1] > 0
-    assert costs({}) == costs("none")
+def pricing(layout: Layout) -> Pricing:
+    """By rates that are assumed, with a host that is slower than some layers."""
+    prices = Prices(profile="made up", rates={"gpu": ASSUMED}, timing=Timing(layer_us=20.0, micro_batch_ms=0.1))
+    return Pricing({"llm": MODULE}, {"llm": layout}, CLUSTER, prices, {"gpu": DEVICE})
 
 
-@given(st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), st.sampled_from([(64,), (16, 32, 128)]))
-def test_seconds_and_bytes_are_those_of_each_layer(words, sizes):
-    ranges = {layer: how for layer, how in enumerate(words) if how != "none"}
-    found = costs_of_layers(costs(ranges), mixed(said(ranges), range(4)))
-    alone = [costs(how) for how in words]
-    for end in (False, True):
-        each = [activation_bytes(c, 1, end and not layer, 10.0) for layer, c in enumerate(alone)]
-        assert activation_bytes(found, 4, end, 10.0) == pytest.approx(sum(each), rel=1e-12)
+def passes(layout: Layout, layers, sizes, ends: bool = False) -> list[tuple[float, float]]:
+    """Seconds, and those of exchanges, forward and backward of some layers on the group of both ranks."""
+    found = []
     for forward in (True, False):
-        expected = sum(seconds(c.layer, forward, sizes) for c in alone)
-        times = 4 / found.layer.layers  # where all are alike, costs are of one
-        assert times * seconds(found.layer, forward, sizes) == pytest.approx(expected, rel=1e-12)
+        part = Part("llm", len(layers), ends, BOTH, layout.split, forward, mixed(layout, layers))
+        line = pricing(layout).part(part, "gpu")[0]
+        found.append((line.seconds(sizes), line.comm(sizes)))
+    return found
 
 
-def seconds(passes: Passes, forward: bool, sizes) -> float:
-    fit = passes.forward if forward else passes.backward
-    return sum(fit.ms_per_token2 * s * s + fit.ms_per_token * s for s in sizes) + fit.ms
+def held(layout: Layout, layers=range(4), ends: bool = True) -> Held:
+    return pricing(layout).basis("llm", "gpu").held(Layers(layers), ends, Split(), (1,))
+
+
+SPREAD = [{}, {"dp": 1, "tp": 2}, {"dp": 1, "cp": 2}, {"dp": 1, "cp": 2, "ulysses": 2}]
+
+
+@pytest.mark.parametrize("spread", SPREAD, ids=str)
+@pytest.mark.parametrize("how", WORDS)
+def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how, spread):
+    word = said(how, **spread)
+    for ranges in ({"0-3": how}, {"0-1": how, "2-3": how}, {0: how, "1,3": how, 2: how}):
+        other = said(ranges, **spread)
+        assert mixed(other, (0, 1)) == ((how, 2),)
+        assert passes(other, range(4), (16, 128), True) == passes(word, range(4), (16, 128), True)
+        assert held(other) == held(word)
+    assert passes(said({}), range(4), (16,)) == passes(said("none"), range(4), (16,))
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=4, max_size=4),
+    st.sampled_from([(64,), (16, 32, 128), (5000,)]),
+    st.sampled_from(SPREAD),
+)
+def test_seconds_and_bytes_are_those_of_each_layer(words, sizes, spread):
+    """But for what a pass on a stage takes however small it is, which is once."""
+    ranges = {layer: how for layer, how in enumerate(words) if how != "none"}
+    layout, pause = said(ranges, **spread), 1e-4
+    alone = [passes(said(how, **spread), (0,), sizes) for how in words]
+    for which, (seconds, comm) in enumerate(passes(layout, range(4), sizes)):
+        assert seconds - pause == pytest.approx(sum(each[which][0] - pause for each in alone), rel=1e-9)
+        assert comm == pytest.approx(sum(each[which][1] for each in alone), rel=1e-9)
+    bytes_ = [held(said(how, **spread), (0,), False) for how in words]
+    found = held(layout)
+    assert found.layers == pytest.approx(sum(each.layers for each in bytes_), rel=1e-12)
+    assert found.remade == max(each.remade for each in bytes_)
+
+
+def test_full_is_one_forward_more_and_selective_a_part_of_it():
+    for spread in SPREAD:
+        none, some, whole = (passes(said(how, **spread), range(4), (4096,)) for how in WORDS)
+        assert none[0] == some[0] == whole[0]
+        forward = none[0][0] - 1e-4
+        assert whole[1][0] - none[1][0] == pytest.approx(forward)
+        assert 0 < some[1][0] - none[1][0] < forward
 
 
 def test_a_token_cap_lies_between_those_of_the_words():
-    caps = [token_cap(MODULE, costs(how), said(how), DEVICE, Limits()) for how in ("none", {"0-1": "full"}, "full")]
+    caps = [
+        token_cap(MODULE, held(said(how)), said(how), DEVICE, Limits(), BUNDLED)
+        for how in ("none", {"0-1": "full"}, "full")
+    ]
     assert caps[0] < caps[1] < caps[2]
 
 
-def test_waits_are_summed_too_and_published_passes_are_shared_out():
-    waiting = Passes(
-        forward=Fit(ms=1.0), backward=Fit(ms=2.0), forward_waits=Fit(ms_per_token=0.5), working_kib_per_token=7.0
-    )
+def test_measured_layers_are_summed_and_published_passes_are_shared_out():
+    again = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0), working_kib_per_token=7.0)
     published = Passes(layers=2, both=Fit(ms=6.0), activation_kib_per_token=8.0)
-    both = ModuleCosts(source="analytic", spread=0.1, layer=published, recomputing={"full": waiting})
+    both = ModuleCosts(source="analytic", spread=0.1, layer=published, recomputing={"full": again})
     layer = costs_of_layers(both, (("full", 3), ("none", 1))).layer
     assert (layer.layers, layer.forward.ms, layer.backward.ms) == (4, 3 * 1.0 + 6.0 / 3 / 2, 3 * 2.0 + 6.0 / 3)
-    assert (layer.forward_waits.ms_per_token, layer.backward_waits) == (1.5, None)
     assert (layer.activation_kib_per_token, layer.working_kib_per_token) == (4.0, 7.0)
 
 
 @pytest.mark.parametrize("recompute", ["full", {"0-1": "full"}])
 def test_what_costs_do_not_tell_apart_costs_the_same(recompute):
     """Fits of a module without others beside them are of the layers that somebody had."""
-    known = changed(costs("none"), source="published", by="module")
+    fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
+    known = ModuleCosts(source="published", spread=0.1, layer=fit)
     assert costs_of_layers(known, mixed(said(recompute), range(4))) == known
     assert untold(known, said(recompute), range(4)) == []
 
@@ -119,13 +147,14 @@ def solved(tmp_path, monkeypatch):
         cluster = small_cluster(tmp_path, "h100-80gb", 8)
         fixed = f"tp: 2, cp: 1, pp: 4, zero: 1, recompute: {how}, micro_batch: 1"
         inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * 8, fixed)
-        return laid(inputs, problem_of(inputs), fixed_choice(inputs))
+        return laid(inputs, problem_of(inputs), fixed_layout(inputs))
 
     return plan
 
 
 def by_hand(plan: Plan, recompute) -> Plan:
-    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], recompute=recompute)})
+    layouts = {"llm": changed(plan.layouts["llm"], recompute=recompute)}
+    plan = changed(plan, layouts=layouts, uses=changed(plan.uses, fix=Fix()))
     assert violations(plan) == []
     return plan
 
@@ -135,13 +164,13 @@ def test_each_stage_of_a_plan_changed_by_hand_costs_what_it_does_where_all_are_l
     """Eight layers on each of four stages: full, selective, none, and half full and half none."""
     plan = by_hand(solved(start), {"0-7": "full", "8-15": "selective", "24-27": "full"})
     alike = {how: pricing_of(solved(how)) for how in WORDS}
-    price, held = pricing_of(plan).price, activations(plan, pricing_of(plan))
+    price, held = pricing_of(plan).price, Holding(plan, pricing_of(plan)).forward
     for task in expand(plan):
         if task.phase not in ("F", "B"):
             continue
         stage = task.layers[0] // 8
         ours = price(task).value, held(task)
-        theirs = [(each.price(task).value, activations(plan_of(each, plan), each)(task)) for each in alike.values()]
+        theirs = [(each.price(task).value, Holding(plan_of(each, plan), each).forward(task)) for each in alike.values()]
         if stage < 3:
             assert ours == pytest.approx(theirs[(2, 1, 0)[stage]], rel=1e-12)
         else:
@@ -170,8 +199,12 @@ def test_more_recomputation_takes_longer_and_holds_less(solved):
 
 
 def test_switched_overlap_prices_each_kind_of_layer_again(solved):
+    """What is made again whole sends in its backward what its forward sent, hidden or not."""
     plan = by_hand(solved("none"), {"0-7": "full"})
-    before, after = pricing_of(plan).costs("llm", "h100-80gb"), overlapped(plan, 0, overlap_of("tp=on"))
-    made = after.uses.prices.modules["llm"]
-    for less, more in ((made.layer, before.layer), (made.recomputing["full"], before.recomputing["full"])):
-        assert less.forward_waits.ms_per_token < more.forward_waits.ms_per_token
+    before, after = (pricing_of(each) for each in (plan, overlapped(plan, overlap_of("tp=off"))))
+    for priced in (before, after):
+        comm = {(t.phase, t.layers[0]): priced.price(t).comm for t in expand(plan) if t.phase in ("F", "B")}
+        assert comm["B", 0] - comm["B", 8] == pytest.approx(comm["F", 0]) == pytest.approx(comm["F", 8])
+    for task in expand(plan):
+        if task.phase in ("F", "B"):
+            assert 0 < before.price(task).comm < after.price(task).comm

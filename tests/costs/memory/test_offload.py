@@ -3,14 +3,19 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner.costs.analytic import analytic_costs
 
-from planner.costs.compute.lines import compute_line
-from planner.costs.memory.caps import activation_bytes, token_bytes, token_cap
+from planner.costs.columns import columns_of
+from planner.costs.compute.assumed import ASSUMED
+from planner.costs.memory.allowed import accounting_on
+from planner.costs.memory.caps import Held, token_cap
+from planner.costs.memory.footprint import layer_kept, token_logit_bytes
 from planner.costs.memory.offload import STEPS, Offloading, offloading
-from planner.plan.model import Layout
+from planner.costs.pricing import Pricing
+from planner.plan.model import Layout, Prices, Split
 from planner.specs import library
-from planner.specs.base import Ranks, changed
+from planner.specs.accounting import BUNDLED
+from planner.specs.base import Layers, Ranks, changed
+from planner.specs.cluster import Cluster
 from planner.specs.job import Limits
 from planner.specs.model import Model
 from planner.specs.profile import Profile
@@ -18,17 +23,35 @@ from planner.specs.shapes import resident_layers
 
 DEVICE = library.read("h100-80gb", Profile)[0].device
 MODULE = library.read("gpt-7b", Model)[0].modules["llm"]
-COSTS = analytic_costs(MODULE, DEVICE, "bf16", "none")
-RANK = offloading(COSTS, DEVICE, MODULE.layers, True)
+CLUSTER = library.read("h100x64", Cluster)[0]
+LAYOUT = Layout(ranks=Ranks(range(64)), dp=64, zero=1)
+KIND = CLUSTER.ranks[0].kind
+
+
+def pricing(device=DEVICE, **layout) -> Pricing:
+    """By rates that are assumed."""
+    prices = Prices(profile="made up", rates={KIND: ASSUMED})
+    return Pricing({"llm": MODULE}, {"llm": changed(LAYOUT, **layout)}, CLUSTER, prices, {KIND: device})
+
+
+PRICED = pricing()
+RANK = PRICED.offloading("llm", KIND, Layers(range(MODULE.layers)))
+PASSES = PRICED.basis("llm", KIND).layer_lines()
+HELD = PRICED.basis("llm", KIND).held(Layers(range(MODULE.layers)), True, Split(), (1,))
 SIZES = st.integers(1, 3_000_000)
+
+
+def of_layers(held: Held, layers: int, ends: bool) -> Held:
+    """The same of a rank with other layers."""
+    return Held(held.layers * layers / MODULE.layers, held.ends if ends else 0.0, held.remade)
 
 
 @given(SIZES, st.integers(1, 64))
 def test_the_largest_ratio_hides_on_any_number_of_ranks_and_no_larger_one_does(size, ranks):
     """T(s)/d against the bytes of the s/d tokens that each rank has, in the faster pass."""
     most = RANK.most(size)
-    seconds = min(compute_line(COSTS, 1, False, forward, ranks).of(size) for forward in (True, False))
-    bytes_a_rank = activation_bytes(COSTS, 1, False, size / ranks)
+    seconds = min(line.of(size) for line in PASSES) / ranks
+    bytes_a_rank = HELD.layers / MODULE.layers * size / ranks
     bandwidth = DEVICE.host_gb_per_s * 1e9
     assert most * bytes_a_rank / bandwidth <= seconds * (1 + 1e-9)
     assert most == 1 or (most + 1 / STEPS) * bytes_a_rank / bandwidth > seconds * (1 - 1e-9)
@@ -44,7 +67,7 @@ def test_gpus_have_a_way_to_their_host_and_the_cpu_has_none(name):
     assert library.read(name, Profile)[0].device.host_gb_per_s > 20
     cpu = library.read("cpu", Profile)[0].device
     assert cpu.host_gb_per_s is None
-    assert offloading(COSTS, cpu, MODULE.layers, True).most(2**21) == 0
+    assert offloading(PASSES, HELD, MODULE.layers, cpu).most(2**21) == 0
 
 
 def test_the_first_layer_and_the_last_stay():
@@ -53,14 +76,17 @@ def test_the_first_layer_and_the_last_stay():
         for ratio in (0.0, 0.25, 1.0):
             counted = sum(1.0 if layer in (0, layers - 1) else 1 - ratio for layer in range(layers))
             assert resident_layers(layers, ratio) == pytest.approx(counted)
-    assert offloading(COSTS, DEVICE, 2, True).most(2**21) == 0
+    assert offloading(PASSES, of_layers(HELD, 2, True), 2, DEVICE).most(2**21) == 0
 
 
 @given(st.floats(0, 1), st.integers(1, 40), st.booleans())
 def test_what_is_kept_is_what_the_memory_model_counts(ratio, layers, ends):
-    rank = offloading(COSTS, DEVICE, layers, ends)
-    assert rank.held_bytes(0.0) == pytest.approx(activation_bytes(COSTS, layers, ends, 1.0))
-    gone = activation_bytes(COSTS, max(0, layers - 2), False, 1.0) * ratio
+    accounting, at = accounting_on(DEVICE, BUNDLED), columns_of(LAYOUT)
+    each = float(layer_kept(MODULE, "dense", at, accounting)[0])
+    rank = offloading(PASSES, of_layers(HELD, layers, ends), layers, DEVICE)
+    behind = float(token_logit_bytes(MODULE, at, accounting)) if ends else 0.0
+    assert rank.held_bytes(0.0) == pytest.approx(layers * each + behind)
+    gone = max(0, layers - 2) * each * ratio
     assert rank.kept(ratio) == pytest.approx(1 - gone / rank.held_bytes(0.0))
     assert 0 < rank.kept(1.0) <= rank.kept(ratio) <= 1
 
@@ -82,7 +108,7 @@ def test_the_fewest_ranks_are_those_of_a_search_over_all(size, cap, allowed):
 
 def test_offload_saves_ranks_only_where_it_hides():
     """Any number of ranks, not powers of two; without a way to the host, as many as the tokens need."""
-    stuck = offloading(COSTS, changed(DEVICE, host_gb_per_s=None), MODULE.layers, True)
+    stuck = offloading(PASSES, HELD, MODULE.layers, changed(DEVICE, host_gb_per_s=None))
     cap, everyone = 8192, range(1, 257)
     for size in (1000, 8192, 20_000, 100_000, 2**21):
         plain, helped = stuck.fewest(size, cap, everyone), RANK.fewest(size, cap, everyone)
@@ -92,17 +118,17 @@ def test_offload_saves_ranks_only_where_it_hides():
     assert RANK.fewest(2**21, cap, [1, 2, 4]) is None
 
 
-@pytest.mark.parametrize("again_kib", [0.0, 2000.0])
+@pytest.mark.parametrize("again_kib", [0.0, 500.0])
 def test_what_is_placed_fits_the_memory_that_the_cap_stands_for(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
-    costs = changed(COSTS, layer=changed(COSTS.layer, working_kib_per_token=again_kib))
-    layout, rank = Layout(ranks=Ranks(range(64)), dp=64, zero=1), offloading(costs, DEVICE, 32, True)
-    cap = token_cap(MODULE, costs, layout, DEVICE, Limits())
-    assert (rank.remade_bytes > 0) == (again_kib > costs.ends.activation_kib_per_token)
+    held = HELD._replace(remade=again_kib * 1024)
+    rank = offloading(PASSES, held, 32, DEVICE)
+    cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), BUNDLED)
+    assert (rank.remade_bytes > 0) == (again_kib * 1024 > held.ends)
     for size in (50_000, 123_457, 700_001):
         found = rank.fewest(size, cap, range(1, 65))
-        held = (rank.held_bytes(found.offload) + rank.remade_bytes) * size / found.ranks
-        assert found.offload and held <= token_bytes(costs, 32) * cap * (1 + 1e-12)
+        taken = (rank.held_bytes(found.offload) + rank.remade_bytes) * size / found.ranks
+        assert found.offload and taken <= held.most * cap * (1 + 1e-12)
 
 
 def test_activations_of_nothing_need_no_way():

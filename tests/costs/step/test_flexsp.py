@@ -27,7 +27,7 @@ def formula_ms(degree: int, lengths: list[int]) -> float:
 def problems(inputs):
     layouts = data_parallel(inputs)
     used = uses(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     return [sequences(pricing, inputs.module, used, batch.items) for batch in inputs.batches]
 
 
