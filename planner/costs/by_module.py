@@ -9,18 +9,17 @@ from planner.costs.compute.lines import Line
 from planner.costs.compute.machine import Machine
 from planner.costs.compute.measured import compute_line, weights_line
 from planner.costs.compute.recomputing import costs_of_layers
-from planner.costs.cost import FREE, Cost, slowest, summed
+from planner.costs.cost import FREE, Cost, summed
 from planner.costs.memory.caps import Held
-from planner.costs.network.network import Group, among
-from planner.costs.network.reduced import blocks_of, held_by
+from planner.costs.network.network import Group
+from planner.costs.network.reduced import blocks_of, farthest, held_by, places_of
 from planner.costs.network.replicas import Exchanged, exchanged, updated
 from planner.costs.network.sequence import exchange_line, ring_line
 from planner.costs.network.tensor import of_one_rank, settled_cost, tensor_line
 from planner.costs.part import Part, mixed
 from planner.plan.model import Layout, Split
-from planner.plan.shares import partners
 from planner.plan.task import Task
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Layers
 from planner.specs.cluster import Cluster
 from planner.specs.model import Module
 from planner.specs.profile import ModuleCosts
@@ -53,15 +52,14 @@ class ByModule:
         ways = part.split.degree * layout.tp
         line = compute_line(costs, part.layers, part.ends, part.forward, ways)
         line += units_line(costs, layout, part.layers, part.ends, part.forward)
-        found: list[tuple[Line, Cost]] = []
+        there, found = places_of(part, layout, self.cluster), list[tuple[Line, Cost]]()
         if part.split.ulysses > 1:
-            found.append(exchange_line(part, self.spec, costs, layout.dtype, self.sub_groups(part), network))
+            found.append(exchange_line(part, self.spec, costs, layout.dtype, there.heads, network))
         if part.split.ring > 1:
             attention = compute_line(costs, part.layers, False, part.forward, ways).quad
-            around = among(self.cluster, part.ranks)
-            found.append(ring_line(part, self.spec, layout.dtype, network, around, attention))
+            found.append(ring_line(part, self.spec, layout.dtype, there.ring, network, attention))
         if layout.tp > 1 and of_one_rank(costs):
-            found.append(tensor_line(part, self.spec, layout.dtype, self.blocks(part.ranks), network))
+            found.append(tensor_line(part, self.spec, layout.dtype, there.tensor, network))
         for each, _ in found:
             line += each
         return line, summed(*(source for _, source in found)) if found else FREE
@@ -73,16 +71,6 @@ class ByModule:
         """
         again = part.again == (("full", part.layers),) and "full" not in self.costs.recomputing
         return weights_line(self.costs, part.layers, part.ends, part.split.degree * self.layout.tp, again)
-
-    def sub_groups(self, part: Part) -> list[Group]:
-        """Those in which heads are shared out: of ranks with the same part of tp."""
-        block = blocks_of(part.ranks, self.layout, ("tp",))[0] if self.layout.tp > 1 else part.ranks[:1]
-        alike = [partners(self.layout, part.ranks, rank) for rank in block]
-        return [among(self.cluster, Ranks(ranks)) for each in alike for ranks in part.split.blocks(each)]
-
-    def blocks(self, ranks: Ranks) -> list[Group]:
-        """Those of these ranks that share out matrices."""
-        return [among(self.cluster, block) for block in blocks_of(ranks, self.layout, ("tp",))]
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
         """Bytes of a micro-batch's items on each rank of a group, in these layers."""
@@ -115,9 +103,8 @@ class ByModule:
         own = self.worked(float(seconds))
         if self.layout.tp == 1 or not of_one_rank(self.costs):
             return own
-        blocks = [[block] for block in self.blocks(task.ranks)]
-        network = self.machine.network
-        return summed(own, slowest(settled_cost(task.layers, self.spec, self.layout, b, network) for b in blocks))
+        block = farthest(blocks_of(task.ranks, self.layout, ("tp",)), self.cluster)
+        return summed(own, settled_cost(task.layers, self.spec, self.layout, block, self.machine.network))
 
     def sent(self, size_bytes: float, ranks: Group) -> Cost:
         """From rank to rank."""

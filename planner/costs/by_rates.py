@@ -12,13 +12,12 @@ from planner.costs.cost import Cost
 from planner.costs.memory.allowed import accounting_on
 from planner.costs.memory.caps import Held
 from planner.costs.memory.footprint import layer_kept, token_logit_bytes
-from planner.costs.network.network import Group, among, group
-from planner.costs.network.reduced import blocks_of, farthest, held_by
+from planner.costs.network.network import Group, group
+from planner.costs.network.reduced import held_by, places_of
 from planner.costs.network.replicas import UPDATE_BYTES, Exchanged, exchanged, shards_seconds, updated
 from planner.costs.network.traffic import Places
 from planner.costs.part import Part, mixed
 from planner.plan.model import Layout, Split
-from planner.plan.shares import partners
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster
@@ -51,7 +50,7 @@ class ByRates:
 
     def line(self, part: Part) -> tuple[Line, Cost]:
         """Compute, and what a group has to exchange for it."""
-        there = self.places(part)
+        there = places_of(part, self.layout, self.cluster)
         key = (part._replace(module="", ranks=Ranks()), there)
         if key not in self.found:
             at = self.columns(part)
@@ -70,17 +69,6 @@ class ByRates:
         """The layout as a group has it that shares out its items so."""
         at = columns_of(self.layout)
         return replace(at, cp=part.split.degree, ulysses=part.split.ulysses, full=0.0, parts=frozenset())
-
-    def places(self, part: Part) -> Places:
-        """Of all sub-groups that do the same, those that reach farthest."""
-        layout, cluster, split = self.layout, self.cluster, part.split
-        blocks = blocks_of(part.ranks, layout, ("tp",)) if layout.tp > 1 else [part.ranks[:1]]
-        tensor = farthest([Ranks(block) for block in blocks], cluster)
-        if split.degree == 1:
-            return Places(tensor, group(1), group(1))
-        alike = (partners(layout, part.ranks, rank) for rank in blocks[0])
-        heads = [Ranks(ranks) for each in alike for ranks in split.blocks(each)]
-        return Places(tensor, farthest(heads, cluster), among(cluster, part.ranks)._replace(size=split.ring))
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
         """Bytes of a micro-batch's items on each rank of a group, in these layers."""

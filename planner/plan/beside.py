@@ -30,7 +30,7 @@ class Beside:
             self.rows[module].append(row)
 
     def of(self, task: Task) -> tuple[Row, ...]:
-        """Rows of passes beside one of EXCHANGES: its micro-batch's; or once a step those of every one, in their order."""
+        """Rows of passes beside one of EXCHANGES: its micro-batch's; or once a step those of every one."""
         forward = task.phase == "gather"
         numbers = self.rows[task.module] if task.micro_batch is None else [task.micro_batch]
         rows = (self.row(task, number, FORWARD if forward else BACKWARD) for number in numbers)

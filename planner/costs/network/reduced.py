@@ -1,9 +1,12 @@
 """What ranks of a stage have of its parameters, and who has the same: of a task that gathers, reduces, updates."""
 
-from planner.costs.network.network import Group, among
+from planner.costs.network.network import Group, among, group
 from planner.costs.network.replicas import Held
+from planner.costs.network.traffic import Places
+from planner.costs.part import Part
 from planner.plan.mesh import blocks, expert_groups_over, own_stage, stage_size
 from planner.plan.model import Layout
+from planner.plan.shares import partners
 from planner.plan.task import Task
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
@@ -43,3 +46,21 @@ def blocks_of(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks
     mesh = {dim: size for dim, size in layout.mesh.items() if dim != "pp"}
     groups = blocks(own_stage(layout, ranks[0]), mesh, dims)
     return [*dict.fromkeys(groups[rank] for rank in ranks)]
+
+
+def places_of(part: Part, layout: Layout, cluster: Cluster) -> Places:
+    """Of all sub-groups of a pass that do the same, those that reach farthest.
+
+    The slowest link of a ring is the level that joins all ranks of its group: if each link lay within one block of a
+    nearer level, so would the first ranks of all sub-groups, and with them all but the last sub-group's, which is
+    linked to them.
+    """
+    split, blocks = part.split, [Ranks(part.ranks[:1])]
+    if layout.tp > 1:
+        blocks = blocks_of(part.ranks, layout, ("tp",))
+    tensor = farthest(blocks, cluster)
+    if split.degree == 1:
+        return Places(tensor, group(1), group(1))
+    alike = (partners(layout, part.ranks, rank) for rank in blocks[0])
+    heads = [Ranks(ranks) for each in alike for ranks in split.blocks(each)]
+    return Places(tensor, farthest(heads, cluster), among(cluster, part.ranks)._replace(size=split.ring))

@@ -6,8 +6,6 @@ tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a r
 keys and values that it has, it receives the next, r − 1 times.
 """
 
-from collections.abc import Sequence
-
 from planner.costs.compute.lines import Line, Ring
 from planner.costs.cost import Cost
 from planner.costs.network.network import Group, Network
@@ -19,9 +17,9 @@ from planner.specs.shapes import BYTES, exchange_elements, ring_elements
 
 
 def exchange_line(
-    part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, groups: Sequence[Group], network: Network
+    part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, group: Group, network: Network
 ) -> tuple[Line, Cost]:
-    """The all-to-alls of one pass, in the slowest of these sub-groups; and one token's cost, for its source."""
+    """The all-to-alls of one pass in a sub-group; and one token's cost, for its source."""
     passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks share out the heads
     if costs.a2a_mb_per_token is not None:  # of both passes, over all layers, with what was made again
         passed = part.layers
@@ -30,22 +28,17 @@ def exchange_line(
         per_token = float(exchange_elements(module, holding) * passed * BYTES[dtype])
     calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2 * passed / module.layers
     size = per_token / len(part.ranks)
-    each = [(network.cost("all_to_all", size, g, 0), network.cost("all_to_all", 0.0, g, round(calls))) for g in groups]
-    moved, fixed = max(each, key=lambda pair: (pair[0].value, pair[1].value))
+    moved, fixed = (network.cost("all_to_all", s, group, often) for s, often in ((size, 0), (0.0, round(calls))))
     return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
 
 
 def ring_line(
-    part: Part, module: Module, dtype: Dtype, network: Network, around: Group, hidden: float
+    part: Part, module: Module, dtype: Dtype, around: Group, network: Network, hidden: float
 ) -> tuple[Line, Cost]:
     """The ring of one pass, and one token's cost, for its source. `hidden`: seconds of the pass's attention per token².
 
     Backward takes the blocks around again, and their gradients with them. Latencies count in full: a block that is
     late delays all behind it.
-
-    The slowest link is the level that joins all ranks of the group. For if each link lay within one block of a nearer
-    level, the first ranks of all sub-groups would be in the same block, with all ranks that are numbered between them;
-    and these are linked to the rest, the last sub-group's.
     """
     ring = part.split.ring
     again = sent_again(part)

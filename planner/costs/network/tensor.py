@@ -5,7 +5,6 @@ gather them, behind it they add up and part again, and backward does the other f
 what it makes again. What their number does not divide each rank has whole, and sends nothing for it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.costs.compute.lines import Line
@@ -59,11 +58,9 @@ def of_one_rank(costs: ModuleCosts) -> bool:
     return costs.source in ("measured", "fitted") and costs.tp == 1
 
 
-def tensor_line(
-    part: Part, module: Module, dtype: Dtype, blocks: Sequence[Group], network: Network
-) -> tuple[Line, Cost]:
-    """What one pass sends in the slowest of these blocks; and one token's cost, for its source."""
-    tp, degree = int(blocks[0].size), part.split.degree
+def tensor_line(part: Part, module: Module, dtype: Dtype, block: Group, network: Network) -> tuple[Line, Cost]:
+    """What one pass sends in a block; and one token's cost, for its source."""
+    tp = int(block.size)
     sent = layer_sent(module, tp).times(part.layers)
     if not part.forward:
         sent = sent.back
@@ -71,16 +68,9 @@ def tensor_line(
             sent += again_sent(module, tp, how).times(count)
     if part.ends:
         sent += ends_sent(module, tp, dtype, part.forward)
-    each = BYTES[dtype] / degree  # a block has its share of an item's tokens
-    calls = round(sent.gathers), round(sent.scatters)
-    costs = [
-        (
-            both(network, block, (sent.gathered * each, sent.scattered * each), (0, 0)),
-            both(network, block, (0.0, 0.0), calls),
-        )
-        for block in blocks
-    ]
-    moved, fixed = max(costs, key=lambda pair: (pair[0].value, pair[1].value))
+    each = BYTES[dtype] / part.split.degree  # a block has its share of an item's tokens
+    moved = both(network, block, (sent.gathered * each, sent.scattered * each), (0, 0))
+    fixed = both(network, block, (0.0, 0.0), (round(sent.gathers), round(sent.scatters)))
     return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
 
 
@@ -148,11 +138,11 @@ def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
     return Sent()
 
 
-def settled_cost(layers: Layers, module: Module, layout: Layout, blocks: Sequence[Group], network: Network) -> Cost:
+def settled_cost(layers: Layers, module: Module, layout: Layout, block: Group, network: Network) -> Cost:
     """Once a step: gradients of what each of tp's ranks has whole, each of its own rows, summed in one all-reduce."""
     kept = whole_parameters(module, layers, layout.tp) / (layout.sharding if layout.zero else 1)
     size = kept * max(WIDE, BYTES[layout.dtype])
-    return max((both(network, block, (size, size), (1, 1)) for block in blocks), key=lambda cost: cost.value)
+    return both(network, block, (size, size), (1, 1))
 
 
 def whole_parameters(module: Module, layers: Layers, tp: int) -> int:
