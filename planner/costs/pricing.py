@@ -69,11 +69,15 @@ class Pricing:
             return slowest(basis.update(task) for basis in self.of_ranks(task))
         return self.transfer(task) if task.phase == "send" else FREE
 
-    def compute(self, task: Task) -> Cost:
-        """Forward or backward: compute and, inside it, the exchanges of its group. I and W are a backward together."""
+    def compute(self, task: Task, ends: bool = True) -> Cost:
+        """Forward or backward: compute and, inside it, the exchanges of its group. I and W are a backward together.
+
+        `ends`: with what stands behind the last layer.
+        """
         if not task.tokens:
             return FREE
         part = self.part_of(task)
+        part = part if ends else part._replace(ends=False)
         whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
         kind = max(whole, key=lambda each: whole[each].value)
         if task.phase in ("F", "B"):
@@ -111,13 +115,14 @@ class Pricing:
 
     def exposed(self, task: Task, basis: Basis, beside: tuple[Row, ...]) -> Cost:
         """What of an exchange among replicas no compute hides: of a micro-batch's behind the slowest group, of a
-        step's behind the passes of whichever group has least of them.
+        step's behind the passes of whichever group has least of them. Only layers hide any: behind the last of them
+        all is gathered, and nothing yet to be reduced.
         """
         layout, once = self.layouts[task.module], task.micro_batch is None
         if layout.zero == 3 and layout.pp > 1 and basis.machine.accounting.keeps_gathered and task.micro_batch:
             return FREE  # parameters stay gathered, and gradients whole, from the first micro-batch on
         pick, rows = min if once else max, self.rows_beside(task, basis, beside)
-        hidden = [pick(sum(self.compute(each).value for each in passes) for passes in row) for row in rows]
+        hidden = [pick(sum(self.compute(each, False).value for each in passes) for passes in row) for row in rows]
         return self.behind(task, basis, hidden or [0.0])
 
     def behind(self, task: Task, basis: Basis, hidden: Sequence[float]) -> Cost:
@@ -125,7 +130,8 @@ class Pricing:
         found, told = basis.exchanged(task)
         once, alone = task.micro_batch is None, 1.0 / len(task.layers)
         whole = found.gather if task.phase == "gather" else found.reduce + (0.0 if once else found.again)
-        seconds = basis.slower * sum(float(exposed(whole, beside, basis.machine.window, alone)) for beside in hidden)
+        own, window = whole * basis.slower, basis.machine.window  # passes are as slow already
+        seconds = sum(float(exposed(own, beside, window, alone)) for beside in hidden)
         return Cost(seconds, told.source, told.spread, seconds)
 
     def left(self, task: Task, beside: float) -> float:

@@ -3,10 +3,8 @@
 from itertools import pairwise, product
 
 import pytest
-from planner.costs.static.costs import exposed, static_costs
 
-from planner.costs.columns import machine_of
-from planner.costs.overlapped import overlapped, static_setup
+from planner.costs.overlapped import overlapped
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
@@ -15,8 +13,9 @@ from planner.simulate import simulate
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
 from planner.specs.overlap import AS_PRICED, Overlap, overlap_of
+from planner.specs.profile import Fit, ModuleCosts, Passes
 from planner.strategies import sequence_groups
-from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
 from planner.verify.score import score
@@ -41,24 +40,15 @@ def nothing_measured(tmp_path, monkeypatch):
 def plan(request, tmp_path) -> Plan:
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "a100-80gb", ranks, 4), sizes, fixed)
-    return laid(inputs, problem_of(inputs), fixed_choice(inputs))
+    return laid(inputs, problem_of(inputs), fixed_layout(inputs))
 
 
 def seconds(plan: Plan, overlap: Overlap) -> float:
     return score(plan, 0, overlap).value
 
 
-def test_a_plan_says_enough_to_price_it_again(plan):
-    """The setup that is read from a plan gives the costs that the plan was made with."""
-    uses, ((name, costs),) = plan.uses, plan.uses.prices.modules.items()
-    machine = machine_of(uses.cluster, *uses.devices.values(), *uses.prices.rates.values(), uses.prices.timing)
-    setup = static_setup(plan, 0, name)
-    again = static_costs(uses.models[name], setup, machine, uses.prices.accounting)
-    assert changed(again, exposed=exposed(uses.models[name], setup, machine), spread=costs.spread) == costs
-
-
 def test_nothing_said_changes_nothing(plan):
-    assert overlapped(plan, 0, AS_PRICED) is plan
+    assert overlapped(plan, AS_PRICED) is plan
 
 
 def test_what_is_on_is_never_slower(plan):
@@ -107,14 +97,18 @@ def pricing_of_sends(plan: Plan):
 
 
 def test_fits_with_their_exchanges_inside_are_not_parted(plan):
-    ((name, costs),) = plan.uses.prices.modules.items()
-    fitted = changed(costs, by="module", exposed=None)
-    prices = changed(plan.uses.prices, modules={name: fitted})
-    measured = changed(plan, uses=changed(plan.uses, prices=prices))
-    if plan.layouts["llm"].tp > 1:
-        with pytest.raises(InputError, match="do not say what of its tp exchanges"):
-            overlapped(measured, 0, Overlap(tp=True))
-    assert overlapped(measured, 0, Overlap(pp=False)).uses.prices.modules == {name: fitted}
+    layout = plan.layouts["llm"]
+    fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
+    costs = ModuleCosts(source="published", spread=0.1, layer=fit, sharding="included")
+    measured = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules={"llm": costs})))
+    inside = {"tp": layout.tp > 1, "ep": layout.ep > 1, "dp": layout.zero == 3, "pp": False}
+    for kind, there in inside.items():
+        switched = Overlap(**{kind: True})
+        if there:
+            with pytest.raises(InputError, match=f"do not say what of its {kind} exchanges"):
+                overlapped(measured, switched)
+        else:
+            assert overlapped(measured, switched).uses.prices.modules == {"llm": costs}
 
 
 def test_plans_that_are_planned_batch_by_batch_can_be_switched_too(tmp_path):

@@ -71,11 +71,10 @@ def test_kinds_that_are_priced_differently_meet_in_a_task(measured):
         costs = ModuleCosts(source="measured", spread=0.1, layer=fit)
         some = changed(both.uses.prices, modules={f"llm@{measured}": costs})
         found = pricing_of(changed(both, uses=changed(both.uses, prices=some)))
-        (task,) = [t for t in expand(DEMO) if t.phase == "F" and len(t.ranks) == DEMO.size][:1]
-        alone = found.passed(found.part_of(task), {"a": "b", "b": "a"}[measured], task.sizes)
-        assert found.price(task).value == max(
-            alone.value, found.passed(found.part_of(task), measured, task.sizes).value
-        )
+        layers, everyone = Layers(range(DEMO.uses.models["llm"].layers)), Ranks(range(DEMO.size))
+        task = Task("llm", layers, "F", 0, "g", everyone, (1024,), (0,), DEMO.size)
+        alone, other = (found.passed(found.part_of(task), kind, task.sizes) for kind in sorted("ab", key=measured.find))
+        assert found.price(task).value == max(alone.value, other.value)
         assert (found.price(task) == alone) == (seconds < 1)
 
 

@@ -9,11 +9,12 @@ import random
 from statistics import median
 
 import pytest
-from planner.strategies.static.choice import Choice
 
+from planner.plan.model import Layout
+from planner.plan.words import layout_text
 from planner.strategies.static.best import simulated
 from planner.strategies.static.screen import fixed_of, parts_of, problem_of, screen
-from planner.strategies.static.space import choice_at, space
+from planner.strategies.static.space import layout_at, space
 from tests.static_jobs import static_inputs
 
 MODELS = [
@@ -32,24 +33,24 @@ def nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def comes_out_even(choice: Choice, layers: int) -> bool:
-    chunks = choice.pp * choice.vpp
-    return layers % chunks == 0 or (choice.vpp == 1 and (layers + 2) % chunks == 0)
+def comes_out_even(layout: Layout, layers: int) -> bool:
+    chunks = layout.pp * layout.vpp
+    return layers % chunks == 0 or (layout.vpp == 1 and (layers + 2) % chunks == 0)
 
 
 @pytest.mark.parametrize(("model", "cluster", "batch", "seq", "fixed"), MODELS)
 def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, fixed):
     inputs = static_inputs(tmp_path, model, cluster, [seq] * batch, fixed)
     problem = problem_of(inputs)
-    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
     screened, random_ = screen(problem, found), random.Random(f"{model}{fixed}")
     errors = {}
     for place in random_.sample(range(len(screened.seconds)), 60):
-        choice = choice_at(found, place)
-        passes = choice.pp * choice.vpp * batch // (choice.dp(64) * choice.micro_batch)
-        if passes <= MOST_PASSES and comes_out_even(choice, problem.trained.module.layers):
-            seconds = simulated(inputs, problem, choice).seconds
-            errors[choice.text(64)] = seconds / screened.seconds[place] - 1.0
+        layout = layout_at(problem.trained, found, place)
+        passes = layout.pp * layout.vpp * batch // (layout.dp * layout.micro_batch)
+        if passes <= MOST_PASSES and comes_out_even(layout, problem.trained.module.layers):
+            seconds = simulated(inputs, problem, layout).seconds
+            errors[layout_text(layout)] = seconds / screened.seconds[place] - 1.0
     assert len(errors) >= 15
     assert {layout: error for layout, error in errors.items() if abs(error) > 0.01} == {}
     assert median(map(abs, errors.values())) < 1e-3
@@ -60,14 +61,14 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
     """The closed form takes F, I and W for equally long; they are simulated as the plan prices them."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [8192] * 128, f"schedule: {schedule}")
     problem = problem_of(inputs)
-    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
     screened, count = screen(problem, found), 0
     for place in random.Random(schedule).sample(range(len(screened.seconds)), 100):
-        choice = choice_at(found, place)
-        rows = 128 // (choice.dp(64) * choice.micro_batch)
-        if choice.pp > 1 and choice.pp * rows <= MOST_PASSES and comes_out_even(choice, 32):
-            error = simulated(inputs, problem, choice).seconds / screened.seconds[place] - 1.0
-            assert abs(error) < (0.03 if rows >= 4 * choice.pp else 0.11), choice
+        layout = layout_at(problem.trained, found, place)
+        rows = 128 // (layout.dp * layout.micro_batch)
+        if layout.pp > 1 and layout.pp * rows <= MOST_PASSES and comes_out_even(layout, 32):
+            error = simulated(inputs, problem, layout).seconds / screened.seconds[place] - 1.0
+            assert abs(error) < (0.03 if rows >= 4 * layout.pp else 0.11), layout
             count += 1
     assert count >= 15
 
@@ -78,5 +79,5 @@ def test_arrays_give_what_each_layout_gives(tmp_path):
     found = space(problem.trained, 8, fixed_of(inputs))
     screened = screen(problem, found)
     for place in random.Random(0).sample(range(len(screened.seconds)), 25):
-        one = parts_of(problem, choice_at(found, place))
+        one = parts_of(problem, layout_at(problem.trained, found, place))
         assert screened.seconds[place] == pytest.approx(float(one.seconds), rel=1e-8)
