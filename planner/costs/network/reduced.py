@@ -1,5 +1,7 @@
 """What ranks of a stage have of its parameters, and who has the same: of a task that gathers, reduces, updates."""
 
+from planner.costs.columns import Number, columns_of
+from planner.costs.memory.states import ends_held
 from planner.costs.network.network import Group, among, group
 from planner.costs.network.replicas import Held
 from planner.costs.network.traffic import Places
@@ -8,7 +10,7 @@ from planner.plan.mesh import blocks, expert_groups_over, own_stage, stage_size
 from planner.plan.model import Layout
 from planner.plan.shares import partners
 from planner.plan.task import Task
-from planner.specs.base import Ranks
+from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster
 from planner.specs.layers import kind_counts
 from planner.specs.model import Module
@@ -17,13 +19,13 @@ from planner.specs.parameters import end_parameters, expert_parameters, of_layer
 
 def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tuple[Held, Held]:
     """The dense part and the experts, among the ranks that are farthest from each other."""
-    ends = end_parameters(module) if task.layers[-1] == module.layers - 1 else 0
+    ends = float(ends_of(task.layers, module, layout))
     sparse = expert_parameters(module) * kind_counts(module, task.layers).get("moe", 0)
     calls, tp = len(task.layers) + (1 if ends else 0), layout.tp
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
     shard = farthest(blocks_of(task.ranks, layout, sharing), cluster)
     copies = farthest(blocks_of(task.ranks, layout, copying), cluster)
-    dense = Held((of_layers(module, task.layers) - sparse + ends) / tp, ends / tp, shard, copies, calls)
+    dense = Held((of_layers(module, task.layers) - sparse) / tp + ends, ends, shard, copies, calls)
     if not sparse:
         return dense, Held(0.0, 0.0, Group(1), Group(1), calls)
     spread = layout.ep * layout.etp
@@ -34,6 +36,15 @@ def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tup
     shared = farthest([Ranks(ranks[n : n + over]) for ranks in same for n in range(0, edp, over)], cluster)
     others = farthest([Ranks(ranks[n::over]) for ranks in same for n in range(over)], cluster)
     return dense, Held(sparse / spread, 0.0, shared, others, calls)
+
+
+def ends_of(layers: Layers, module: Module, layout: Layout) -> Number:
+    """Parameters outside the layers, on one rank of the stage that has these: the embedding is on the first stage."""
+    if layout.pp == 1:
+        return end_parameters(module) / layout.tp
+    if layers[0] and layers[-1] < module.layers - 1:
+        return 0.0
+    return ends_held(module, columns_of(layout), layout.pp - 1 if layers[0] else 0)
 
 
 def farthest(groups: list[Ranks], cluster: Cluster) -> Group:

@@ -170,14 +170,25 @@ def test_of_experts_that_tp_shares_their_copies_alone_are_reduced():
     assert seconds(layout, "sync", module=MOE) == pytest.approx(2 * ring(4 * expert_parameters(MOE) * GRADIENT, 4))
 
 
-def test_a_stage_exchanges_its_own_layers_and_the_last_one_the_ends():
-    layout = spread(1, replica=2, dp=4)
-    price = pricing(layout).price
-    parts = [price(Task("llm", Layers(at), "gather", None, "all", layout.ranks)) for at in ((0, 1), (2, 3))]
-    more = (end_parameters(MODULE) * 2.0) * 3 / 4 / (BANDWIDTH * (ASSUMED.link_share or 1.0) * GB) + 3 * LATENCY * US
-    assert parts[1].value - parts[0].value == pytest.approx(more, rel=1e-9)
-    assert of_layers(MODULE, (0, 1)) == of_layers(MODULE, (2, 3))
-    assert all(part.comm == part.value for part in parts)
+def test_stages_exchange_their_own_layers_the_first_the_embedding_and_the_last_the_head():
+    """Layers are alike; of those in the middle nothing else is sent. A tied embedding is on both."""
+    layout = spread(1, pp=4, replica=2, dp=4)
+    of = {tied: [seconds_of(layout, stage, changed(MODULE, tied=tied)) for stage in range(4)] for tied in (False, True)}
+    table, norm = MODULE.vocab * MODULE.hidden * 2.0, MODULE.hidden * 2.0
+    rate = 3 / 4 / (BANDWIDTH * (ASSUMED.link_share or 1.0) * GB)
+    for first, second, third, last in of.values():
+        assert second == third > 0
+        assert first - second == pytest.approx(table * rate + 3 * LATENCY * US, rel=1e-9)
+        assert last - second == pytest.approx((table + norm) * rate + 3 * LATENCY * US, rel=1e-9)
+    assert table + table + norm == end_parameters(MODULE) * 2.0
+
+
+def seconds_of(layout: Layout, stage: int, module: Decoder) -> float:
+    """Of a stage's gathering."""
+    task = Task("llm", Layers((stage,)), "gather", None, "all", stage_ranks(layout, stage))
+    found = pricing(layout, module).price(task)
+    assert found.comm == found.value
+    return found.value
 
 
 @given(
@@ -221,8 +232,9 @@ def test_stages_exchange_with_nobody_of_another_stage(zero):
         layout = spread(zero, **mesh)
         for stage, first in enumerate((0, 2)):
             task = Task("llm", Layers((first, first + 1)), "sync", None, "all", stage_ranks(layout, stage))
-            moved = held + (end_parameters(MODULE) * GRADIENT / 2 if stage else 0.0)
-            bandwidth, calls = BANDWIDTH * (ASSUMED.link_share or 1.0) * GB, 2 + stage
+            table, norm = MODULE.vocab * MODULE.hidden / 2, MODULE.hidden
+            moved = held + GRADIENT * (table + norm if stage else table)
+            bandwidth, calls = BANDWIDTH * (ASSUMED.link_share or 1.0) * GB, 3
             expected = moved * 3 / 4 / bandwidth + calls * 3 * LATENCY * US
             times = 1 if zero else 2  # sums are gathered again
             assert pricing(layout).price(task).value == pytest.approx(times * expected, rel=1e-12)
