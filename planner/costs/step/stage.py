@@ -10,7 +10,7 @@ from planner.costs.compute.lines import rounded_max
 from planner.costs.compute.machine import Machine
 from planner.costs.compute.work import Matmul, Work, head_work, layer_work
 from planner.costs.network.traffic import layer_traffic
-from planner.specs.layers import LayerKind, experts_of, layer_kinds, windowed
+from planner.specs.layers import LayerKind, experts_of, kind_counts, layer_kinds, windowed
 from planner.specs.model import Module
 from planner.units import MS
 
@@ -154,6 +154,14 @@ def stages(module: Module, at: Columns, machine: Machine) -> Stages:
     through = each.seconds * module.layers + end.seconds + at.pp * constant.seconds
     mean = per_layer * (module.layers / at.pp) + Passes(Pass(compute=pause), Pass(compute=pause))
     return Stages(slowest, through, mean)
+
+
+def weights_share(module: Module, at: Columns, machine: Machine) -> Number:
+    """Of both passes of a layer in the mean, what makes the gradients of weights: attention has none."""
+    seconds: Number = 0.0
+    for kind, count in kind_counts(module).items():
+        seconds = seconds + machine.weights(layer_work(module, kind, at), at.dtype) * (count / module.layers)
+    return seconds / mean_layer(module, at, machine).seconds
 
 
 def fullest_and_last(layers: int, at: Columns) -> tuple[Number, Number]:

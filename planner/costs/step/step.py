@@ -5,8 +5,7 @@ v chunks of interleaving divide what fills and drains the pipeline by v (arXiv 2
 
 Of each stage's F + I + W in that bubble zero bubble leaves F + I − W, or F + I where there are too few micro-batches
 to put a W of it off (plan/schedules/zb_h1.py): a third, or two, where the three take the same time. Attention makes it
-more, as it has no weights: simulated, layouts of Llama 3 8B take within 3 % of this with four micro-batches a stage or
-more, and within 11 % with fewer. ZB-H2 leaves a step that stands by itself as much; what it saves besides is between
+more, as it has no weights. ZB-H2 leaves a step that stands by itself as much; what it saves besides is between
 steps that overlap.
 """
 
@@ -18,7 +17,7 @@ from planner.costs.columns import Columns, Number
 from planner.costs.compute.machine import Machine
 from planner.costs.network.replicas import unhidden, update
 from planner.costs.network.traffic import stage_send
-from planner.costs.step.stage import stages
+from planner.costs.step.stage import stages, weights_share
 from planner.specs.model import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
@@ -50,7 +49,8 @@ def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
     slowest, through, count = staged.slowest, staged.through, at.micro_batches
     send = 2.0 * stage_send(module, at, machine)
     sends = np.where(at.pp > 1, waited(at, send, slowest.seconds, through), 0.0)
-    bubble = (through - slowest.seconds) / at.vpp * (left(at) if at.schedule in ZERO_BUBBLE else 1.0)
+    kept = left(at, weights_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
+    bubble = (through - slowest.seconds) / at.vpp * kept
     exposed = unhidden(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
     updated = update(module, at, machine)
     busy = count * slowest.seconds + bubble + sends + exposed + updated
@@ -61,10 +61,12 @@ def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
     )  # fmt: skip
 
 
-def left(at: Columns) -> Number:
-    """What zero bubble leaves of 1F1B's bubble: of pp − 1 stages' F, I and W, but for as many W as can be put off."""
+def left(at: Columns, weights: Number) -> Number:
+    """What zero bubble leaves of 1F1B's bubble: of pp − 1 stages' F, I and W, but for one W each, and for as many more
+    as can be put off. `weights`: the share of W.
+    """
     off = np.minimum(at.micro_batches, at.pp) - 1.0
-    return (2.0 - off / np.maximum(1.0, at.pp - 1.0)) / 3.0
+    return 1.0 - weights * (1.0 + off / np.maximum(1.0, at.pp - 1.0))
 
 
 def waited(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
