@@ -7,7 +7,7 @@ import numpy as np
 from planner.calibrate.joint import predicted
 from planner.calibrate.knobs import COMMON, TRAITS, Knob
 from planner.calibrate.rows import machines
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin
 from planner.specs.model import Decoder
 
@@ -21,7 +21,7 @@ def case(number, source, software="nemo", module=DENSE, device="h100-80gb", **se
     return Case(
         origin=Origin(source, str(number), source, f"{source}.csv", number + 2),
         module=module,
-        setup=Setup(**given),
+        setup=Columns(**given),
         device=device,
         software=software,
         fabric=Fabric(NODE, None, 50.0),

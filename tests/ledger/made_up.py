@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin, Prediction, Skipped
 from planner.specs.model import Decoder
 
@@ -10,8 +10,8 @@ MODULE = Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=100)
 
 
 def case(line=2, source="a", group="g", seconds=1.0, **fields):
-    """A case; `tp` and other fields of Setup go there."""
-    setup = Setup(ranks=8, seq=128, batch=16, tp=fields.pop("tp", 1), micro_batch=fields.pop("micro_batch", 1))
+    """A case; `tp` and other fields of Columns go there."""
+    setup = Columns(ranks=8, seq=128, batch=16, tp=fields.pop("tp", 1), micro_batch=fields.pop("micro_batch", 1))
     plain = Case(
         origin=Origin(source, f"{source}-{line}", group, f"{source}.csv", line),
         module=MODULE,

@@ -7,7 +7,6 @@ import pytest
 from planner.ledger.memory import holds_most, parts, predicted, used
 from planner.runtime import RankMemory
 from planner.units import GIB
-from planner.verify.held import states
 from planner.verify.score import score
 from tests.replica_plans import replicas
 from tests.verify.priced import priced
@@ -18,10 +17,11 @@ SCORE = score(PLAN)
 
 def test_a_prediction_is_made_of_what_the_plan_is_judged_by():
     (device,) = PLAN.uses.devices.values()
-    share = PLAN.uses.prices.accounting.fragmentation
+    share = SCORE.holding.accounting(0).fragmentation
     for rank, memory in enumerate(predicted(PLAN, SCORE)):
-        assert memory.passes == SCORE.memory.peaks[rank]
-        assert 0 < memory.held < states(PLAN)(rank) < memory.passes
+        states = float(SCORE.holding.fixed(rank).states)
+        assert memory.passes * (1 + share) + memory.outside == pytest.approx(SCORE.memory.peaks[rank])
+        assert 0 < memory.held < states < memory.passes
         assert memory.held < memory.update
         assert memory.reserved == pytest.approx(memory.peak * (1 + share))
         assert memory.outside == device.reserved_gib * GIB

@@ -12,7 +12,7 @@ from planner.online.origin import inputs_of
 from planner.plan.model import Group
 from planner.plan.steps import Head
 from planner.specs.base import Ranks, changed
-from planner.specs.profile import Fit
+from planner.specs.profile import Fit, ModuleCosts, Passes
 from planner.verify.score import score
 from tests.online.small import head_of
 
@@ -59,11 +59,13 @@ def test_prices_that_changed_are_refused(tmp_path):
     inputs = inputs_of(head, tmp_path)
     batch = Batches(inputs)[1]
     assert decide(inputs, Head(head), 1, batch).number == 1
-    costs = head.uses.prices.modules["llm"]
-    dearer = changed(
-        costs, layer=changed(costs.layer, forward=Fit(ms_per_token=9.0), backward=Fit(ms_per_token=9.0), both=None)
-    )
-    known = replace(inputs, profile=changed(inputs.profile, modules={"tiny-decoder/llm": dearer}))
-    with pytest.raises(InputError, match="changed since the plan was made") as failed:
-        decide(known, Head(head), 7, batch)
-    assert failed.value.where.startswith("step 7")
+    ((kind, rates),) = head.uses.prices.rates.items()
+    layer = Passes(forward=Fit(ms_per_token=9.0), backward=Fit(ms_per_token=9.0))
+    measured = {"tiny-decoder/llm": ModuleCosts(source="measured", spread=0.1, layer=layer)}
+    for known in (
+        replace(inputs, profile=changed(inputs.profile, modules=measured)),
+        replace(inputs, rates={kind: changed(rates, launch_us=2 * rates.launch_us)}),
+    ):
+        with pytest.raises(InputError, match="changed since the plan was made") as failed:
+            decide(known, Head(head), 7, batch)
+        assert failed.value.where.startswith("step 7")

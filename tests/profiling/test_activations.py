@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from planner.costs.memory.activations import layer_bytes
 from planner.costs.columns import SELECTIVE
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept
@@ -51,7 +51,7 @@ def test_without_gradients_nothing_is_kept_after_all_but_it_is_counted_with_them
 def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
     batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
     layer, ends, _ = module_kept(spec, batch, torch.float32, torch.device("cpu"))
-    alone = Setup(ranks=1, seq=64, batch=1, precision="float32")
+    alone = Columns(ranks=1, seq=64, batch=1, dtype="float32")
     analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
     assert 0.8 * analytic < layer < 1.6 * analytic
     model = build(spec)
@@ -65,7 +65,7 @@ def test_what_is_made_again_is_not_kept(spec):
     batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
     layer, _, (selective, full) = module_kept(spec, batch, torch.float32, torch.device("cpu"))
     assert layer > selective > full == 64 * spec.hidden * FLOAT  # its input
-    alone = Setup(ranks=1, seq=64, batch=1, precision="float32", again=SELECTIVE)
+    alone = Columns(ranks=1, seq=64, batch=1, dtype="float32", parts=SELECTIVE)
     analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
     assert 0.8 * analytic < selective < 1.6 * analytic
 

@@ -2,24 +2,27 @@
 
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
 
 from planner import files, pipeline
+from planner.costs.memory.footprint import footprint, probability
 from planner.errors import Infeasible, InputError
 from planner.plan.legal import violations
 from planner.plan.model import Plan, assignments
+from planner.plan.words import layout_text, spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Options, load
-from planner.specs.parallelism import Parallelism
+from planner.specs.parallelism import Parallelism, said
 from planner.strategies import parallel_search
 from planner.strategies.static.best import simulated, unlike
-from planner.strategies.static.choice import RECOMPUTE, Choice, layout_of
-from planner.strategies.static.fixed import fixed_choice, uneven
+from planner.strategies.static.fixed import fixed_layout, uneven
 from planner.strategies.static.laid import deal, laid, step_seconds, timeline
-from planner.strategies.static.screen import RISK, chance_of, fixed_of, footprint_of, parts_of, problem_of, screen
-from planner.strategies.static.space import choice_at, space
+from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, columns_for, layout_of
+from planner.strategies.static.screen import fixed_of, held, parts_of, problem_of, screen
+from planner.strategies.static.space import layout_at, space
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs, static_job
 
@@ -56,10 +59,10 @@ def made(tmp_path):
 def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
     inputs = made(ranks, sizes, fixed, model)
     problem, plan = problem_of(inputs), parallel_search.plan(inputs, None)
-    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(inputs))
+    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
     fits = screen(problem, found).fits(problem)
     (places,) = np.nonzero(fits)
-    everything = [simulated(inputs, problem, choice_at(found, int(place))).seconds for place in places]
+    everything = [simulated(inputs, problem, layout_at(problem.trained, found, int(place))).seconds for place in places]
     assert plan.outcome.value == pytest.approx(min(everything), rel=1e-8)
 
 
@@ -116,7 +119,7 @@ def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
     plain = parallel_search.plan(made(8, sizes, f"{fixed}, vpp: 1"), None)
     inputs = made(8, sizes, fixed.replace(", recompute: none", "") + f", schedule: {schedule}")
     plan = parallel_search.plan(inputs, None)
-    assert violations(plan) == [] and plan.steps[0].order == {"llm": schedule}
+    assert violations(plan) == [] and plan.layouts["llm"].schedule == schedule and plan.steps[0].order == {}
     assert plan.layouts["llm"].recompute == "none"
     assert score(plan).value == pytest.approx(plan.outcome.value, rel=1e-8)
     assert plan.outcome.bound <= plan.outcome.value < plain.outcome.value
@@ -124,41 +127,46 @@ def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
 
 def test_zero_bubble_recomputes_nothing_that_the_job_wishes(made):
     inputs = made(8, (4096,) * 16, "tp: 2, pp: 4, schedule: zb_h1", kept="recompute: full")
-    for decide in (fixed_choice, lambda job: parallel_search.plan(job, None)):
-        with pytest.raises(InputError, match="and recompute is full"):
+    for decide in (fixed_layout, lambda job: parallel_search.plan(job, None)):
+        with pytest.raises(InputError, match="until weights' gradients are made"):
             decide(inputs)
 
 
-@pytest.mark.parametrize(
-    "choice", [Choice(tp=2, zero=1), Choice(pp=2, vpp=2), Choice(cp=2, zero=3), Choice(pp=4, tp=2)]
-)
+def numbers(**few):
+    """Of a layout, what a search decides: all of it as usual but for these."""
+    return {**dict.fromkeys(SEARCHED, 1), "zero": 0, "recompute": 0, **few}
+
+
+@pytest.mark.parametrize("few", [{"tp": 2, "zero": 1}, {"pp": 2, "vpp": 2}, {"cp": 2, "zero": 3}, {"pp": 4, "tp": 2}])
 @pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
-def test_replicas_that_do_alike_are_simulated_once(made, choice, sizes):
+def test_replicas_that_do_alike_are_simulated_once(made, few, sizes):
     inputs = made(8, sizes)
-    plan = laid(inputs, problem_of(inputs), choice)
+    problem = problem_of(inputs)
+    plan = laid(inputs, problem, layout_of(problem.trained, numbers(**few)))
     assert timeline(plan).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("choice", "schedule"),
+    ("few", "schedule"),
     [
-        (Choice(tp=2, pp=2), ""),
-        (Choice(tp=2, pp=2, vpp=2), ""),
-        (Choice(pp=4, tp=2), "schedule: gpipe"),
-        (Choice(pp=4, tp=2), "schedule: zb_h1"),
-        (Choice(pp=4, tp=2), "schedule: zb_h2"),
-        (Choice(cp=2, zero=3), ""),
-        (Choice(tp=2, pp=3), ""),
+        ({"tp": 2, "pp": 2}, ""),
+        ({"tp": 2, "pp": 2, "vpp": 2}, ""),
+        ({"pp": 4, "tp": 2}, "schedule: gpipe"),
+        ({"pp": 4, "tp": 2}, "schedule: zb_h1"),
+        ({"pp": 4, "tp": 2}, "schedule: zb_h2"),
+        ({"cp": 2, "zero": 3}, ""),
+        ({"tp": 2, "pp": 3}, ""),
     ],
 )
-def test_many_equal_micro_batches_keep_the_pace(made, choice, schedule):
+def test_many_equal_micro_batches_keep_the_pace(made, few, schedule):
     """What is told from a few rounds is what all of them take."""
-    dp = choice.dp(12)
-    inputs = made(12, (4096,) * (26 * dp if choice.pp == 3 else 24 * dp), schedule)
+    dp = 12 // prod(few.get(name, 1) for name in ("tp", "cp", "pp"))
+    inputs = made(12, (4096,) * (26 * dp if few.get("pp") == 3 else 24 * dp), schedule)
     problem = problem_of(inputs)
-    plan = laid(inputs, problem, choice)
+    layout = layout_of(problem.trained, numbers(**few))
+    plan = laid(inputs, problem, layout)
     whole = timeline(plan).step_seconds
-    assert step_seconds(plan, choice, problem.trained) == pytest.approx(whole, rel=1e-9)
+    assert step_seconds(plan, layout, problem.trained) == pytest.approx(whole, rel=1e-9)
 
 
 def test_every_item_once_and_no_micro_batch_too_large(made):
@@ -174,10 +182,10 @@ def test_unequal_sequences_take_no_less_than_the_longest_alone(made):
     problem = problem_of(inputs)
     found = space(problem.trained, 8, fixed_of(inputs))
     for place in range(0, len(found["tp"]), 7):
-        choice = choice_at(found, place)
-        longest = replace(problem.trained, sizes=(max(VARIED),) * choice.dp(8))
-        alone = parts_of(replace(problem, trained=longest), replace(choice, micro_batch=1)).seconds
-        assert simulated(inputs, problem, choice).seconds > 0.97 * float(alone)
+        layout = layout_at(problem.trained, found, place)
+        longest = replace(problem.trained, sizes=(max(VARIED),) * layout.dp)
+        alone = parts_of(replace(problem, trained=longest), changed(layout, micro_batch=1)).seconds
+        assert simulated(inputs, problem, layout).seconds > 0.97 * float(alone)
 
 
 def test_longest_first_to_who_has_least():
@@ -193,14 +201,14 @@ def test_what_is_fixed_is_kept(made):
     assert (layout.zero, layout.recompute) == (1, "full")
 
 
-@pytest.mark.parametrize("said", ["zero: 0", "zero: 3", "recompute: full", "zero: 1, recompute: selective"])
-def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, said):
+@pytest.mark.parametrize("words", ["zero: 0", "zero: 3", "recompute: full", "zero: 1, recompute: selective"])
+def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
     """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
-    here = parallel_search.plan(made(fixed="tp: 2", kept=said), None)
-    there = parallel_search.plan(made(fixed=f"tp: 2, {said}"), None)
+    here = parallel_search.plan(made(fixed="tp: 2", kept=words), None)
+    there = parallel_search.plan(made(fixed=f"tp: 2, {words}"), None)
     assert changed(here, uses=changed(here.uses, sources={})) == changed(there, uses=changed(there.uses, sources={}))
     (layout,) = here.layouts.values()
-    kept = dict(word.split(": ") for word in said.split(", "))
+    kept = dict(word.split(": ") for word in words.split(", "))
     assert {name: str(getattr(layout, name)) for name in kept} == kept
     assert parallel_search.plan(made(fixed="tp: 2"), None).outcome.value <= here.outcome.value * (1 + 1e-9)
 
@@ -225,11 +233,13 @@ def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
     found = space(problem.trained, 8, Parallelism())
     fits = screen(problem, found).fits(problem)
     for place in range(0, len(fits), 41):
-        choice = choice_at(found, place)
-        taken = [footprint_of(problem, choice, stage) for stage in range(choice.pp)]
-        worst = max(float(each.total) for each in taken)
-        risk = max(chance_of(problem, each) for each in taken)
-        assert fits[place] == (risk <= RISK and worst <= problem.allowed)
+        layout = layout_at(problem.trained, found, place)
+        at = held(columns_for(layout, problem.trained), problem.trained)
+        stages = [footprint(problem.trained.module, at, problem.accounting, stage) for stage in range(layout.pp)]
+        worst = max(float(each.total) for each in stages)
+        risk = float(probability(worst, problem.device_bytes, problem.accounting.spread))
+        within = worst <= problem.device_bytes * (1 - problem.limits.memory_margin)
+        assert fits[place] == (risk <= problem.limits.oom_chance and within)
 
 
 def test_more_memory_is_never_worse(made):
@@ -245,7 +255,7 @@ def test_runners_up_say_why_they_lost(made):
     plan = parallel_search.plan(made(), None)
     assert plan.instead
     for other in plan.instead:
-        assert other.layout and other.because
+        assert other.layouts["llm"].dp and other.because
         if other.value is None:
             assert "run out of memory with probability" in other.because
         else:
@@ -290,7 +300,7 @@ def test_a_batch_that_does_not_come_out_even(made):
 )
 def test_layouts_that_do_not_come_out_even_are_refused(made, fixed, says):
     with pytest.raises(InputError, match=says):
-        fixed_choice(made(fixed=fixed))
+        fixed_layout(made(fixed=fixed))
 
 
 def test_a_module_that_there_is_not(tmp_path):
@@ -303,16 +313,23 @@ def test_a_module_that_there_is_not(tmp_path):
 
 def test_experts_have_a_mesh_of_their_own(made):
     trained = problem_of(made(model="qwen3-30b-a3b")).trained
-    assert uneven(Choice(tp=2, ep=4, etp=2), trained) is None
-    assert "does not divide the 8 ranks" in uneven(Choice(ep=16), trained)[0]
-    layout = layout_of(Choice(tp=2, ep=4, etp=2), trained)
+    spread = numbers(tp=2, ep=4, etp=2)
+    assert uneven(spread, trained) is None
+    assert "does not divide the 8 ranks" in uneven(numbers(ep=16), trained)[0]
+    layout = layout_of(trained, spread)
     assert (layout.ep, layout.etp) == (4, 2)
 
 
-def test_a_choice_says_itself():
-    choice = Choice(tp=4, pp=2, zero=1, recompute=RECOMPUTE.index("selective"))
-    assert choice.text(64) == "tp 4 · pp 2 · dp 8 · zero 1 · recompute selective · micro-batch 1"
-    assert choice.changes(replace(choice, recompute=2, tp=8)) == ["tp 8", "recompute full"]
+def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
+    trained = problem_of(made()).trained
+    layout = layout_of(trained, numbers(tp=4, pp=2, zero=1, recompute=RECOMPUTE.index("selective")))
+    assert layout_text(layout) == "tp 4 · pp 2 · dp 1 · zero 1 · recompute selective · bf16"
+    fixed = said(spoken(layout))
+    assert fixed == {
+        "tp": 4, "pp": 2, "dp": 1, "zero": 1, "recompute": "selective", "schedule": "1f1b", "micro_batch": 1,
+    }  # fmt: skip
+    words = ", ".join(f"{name}: {value}" for name, value in fixed.items())
+    assert fixed_layout(made(fixed=words)) == layout
 
 
 # -------------------------------------------------------------------------------------------------------- supports
@@ -342,7 +359,7 @@ def test_of_unequal_sequences_a_slower_layout_that_fits_is_found(made):
     inputs = made(8, [16384, *VARIED * 2], "pp: 4, micro_batch: 1")
     tight = replace(inputs, job=changed(inputs.job, limits=changed(inputs.job.limits, memory_margin=0.3)))
     problem = problem_of(tight)
-    found = space(problem.trained, problem.machine.wires.per_node, fixed_of(tight))
+    found = space(problem.trained, problem.machine.network.per_node, fixed_of(tight))
     screened = screen(problem, found)
     fits, quickest = screened.fits(problem), unlike(found, np.argsort(screened.seconds, kind="stable"))
     assert fits.any() and not fits[quickest].any()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.caps import memory_cap
+from planner.costs.memory.allowed import allowed_bytes
 from planner.costs.pricing import Pricing
 from planner.costs.step.sequences import Sequences, allowed_degrees, sequences
 from planner.errors import Infeasible
@@ -17,7 +17,8 @@ from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.cluster import kind_of
 from planner.specs.inputs import Inputs, Options, load
-from planner.strategies.base import data_parallel, uses
+from planner.strategies.base import data_parallel
+from planner.strategies.base import uses as used_by
 from planner.strategies.sequence_groups import pack
 from planner.verify.score import score
 
@@ -32,8 +33,8 @@ def nothing_measured(tmp_path, monkeypatch):
 
 def problem_of(inputs: Inputs) -> Sequences:
     layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    used = used_by(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     return sequences(pricing, inputs.module, used, inputs.batches[0].items)
 
 
@@ -50,7 +51,8 @@ def test_groups_lie_within_one_kind_and_its_memory(job):
     kind = {rank: kind_of(plan.uses.cluster, rank) for rank in range(plan.size)}
     assert set(kind.values()) == set(plan.uses.devices) and len(plan.uses.devices) == 2
     assert all(len({kind[rank] for rank in group.ranks}) == 1 for group in plan.groups.values())
-    peaks, caps = score(plan).memory.peaks, {k: memory_cap(d, plan.uses.limits) for k, d in plan.uses.devices.items()}
+    peaks, limits, kept = score(plan).memory.peaks, plan.uses.limits, plan.uses.prices.accounting
+    caps = {name: allowed_bytes(device, limits, kept) for name, device in plan.uses.devices.items()}
     assert all(peak <= caps[kind[rank]] for rank, peak in enumerate(peaks))
     assert plan.outcome.bound <= plan.outcome.value
 
@@ -84,8 +86,12 @@ def test_each_kind_faster_makes_no_plan_longer():
     prices = plan.uses.prices
     values = []
     for kinds in ((slow, slow), (slow, fast), (fast, slow), (fast, fast)):
-        modules = {f"llm@{k}": prices.modules[f"llm@{like}"] for k, like in zip((fast, slow), kinds, strict=True)}
-        values.append(score(changed(plan, uses=changed(plan.uses, prices=changed(prices, modules=modules)))).value)
+        likes = dict(zip((fast, slow), kinds, strict=True))
+        rates = {kind: prices.rates[like] for kind, like in likes.items()}
+        memory = {kind: device.memory_gib for kind, device in plan.uses.devices.items()}  # as it is: all has to fit
+        devices = {kind: changed(plan.uses.devices[like], memory_gib=memory[kind]) for kind, like in likes.items()}
+        uses = changed(plan.uses, devices=devices, prices=changed(prices, rates=rates))
+        values.append(score(changed(plan, uses=uses)).value)
     all_slow, one, other, all_fast = values
     assert all_fast <= min(one, other) and max(one, other) <= all_slow
     assert other == pytest.approx(plan.outcome.value)

@@ -13,7 +13,7 @@ from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.simulate import simulate
 from planner.specs.base import Ranks, changed
-from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
 from planner.verify import score as scoring
@@ -42,7 +42,7 @@ def plan(request, tmp_path, monkeypatch) -> Plan:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
-    found = laid(inputs, problem_of(inputs), fixed_choice(inputs))
+    found = laid(inputs, problem_of(inputs), fixed_layout(inputs))
     assert not violations(found)
     return found
 

@@ -66,11 +66,12 @@ def test_groups_across_kinds_of_ranks_are_not():
     assert bound_by(plan) == "busiest_rank"
 
 
-def test_shared_devices_and_groups_that_no_step_uses():
+def test_groups_that_no_step_uses_change_nothing():
     plan = PLANS["sequence_groups/demo"]
     name, group = next(iter(plan.groups.items()))
-    assert bound_by(with_group(plan, name, changed(group, share=0.5))) == "busiest_rank"
-    assert bound_by(with_group(plan, "spare", changed(group, share=0.5))) != "busiest_rank"
+    assert not usual_groups(with_group(plan, name, changed(group, share=0.5)), 0)  # nor is it priced
+    wide = with_group(plan, "spare", changed(group, split={"ring": len(group.ranks)}))
+    assert bound_by(wide) != "busiest_rank"
 
 
 def test_offloading_what_a_rank_holds_is_not():

@@ -6,7 +6,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.cli.tables import memory_text
-from planner.costs.memory.caps import memory_cap
+from planner.costs.memory.allowed import allowed_bytes
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.cluster import kind_of
@@ -26,7 +26,8 @@ def plan():
 def test_no_rank_has_less_left_of_what_it_may_use(plan):
     found = fullest(plan)
     peaks = score(plan).memory.peaks
-    caps = [memory_cap(plan.uses.devices[kind_of(plan.uses.cluster, r)], plan.uses.limits) for r in range(plan.size)]
+    devices, (limits, kept) = plan.uses.devices, (plan.uses.limits, plan.uses.prices.accounting)
+    caps = [allowed_bytes(devices[kind_of(plan.uses.cluster, rank)], limits, kept) for rank in range(plan.size)]
     assert found.peak / found.cap == max(peak / cap for peak, cap in zip(peaks, caps, strict=True))
     assert (found.peak, found.cap) == (peaks[found.rank], caps[found.rank])
     assert found.kind == kind_of(plan.uses.cluster, found.rank)
@@ -46,5 +47,5 @@ def test_of_several_steps_the_fullest_counts():
 
 def test_people_are_told_of_the_tightest_kind(plan):
     found = fullest(plan)
-    assert f"{found.peak / GIB:.2f} GiB of tensors on rank {found.rank}" in memory_text(plan)
+    assert f"{found.peak / GIB:.2f} GiB on rank {found.rank}" in memory_text(plan)
     assert f"({found.kind}), {found.cap / GIB:.2f} GiB allowed" in memory_text(plan)

@@ -3,14 +3,13 @@
 import pytest
 
 from planner.check.verified import price
-from planner.costs.analytic import analytic_costs
-from planner.costs.memory.caps import activation_bytes, state_bytes
+from planner.costs.compute.assumed import ASSUMED
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Piece, Plan, Prices, Step
+from planner.plan.model import Group, Layout, Piece, Plan, Prices, Split, Step
 from planner.specs import library
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Layers, Ranks, changed
 from planner.specs.model import Decoder
 from planner.specs.profile import Profile
 from planner.verify.offloaded import offloading_of
@@ -19,7 +18,6 @@ from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=8, hidden=1024, heads=16, ffn=4096, vocab=1000)
 DEVICE = library.read("h100-80gb", Profile)[0].device
-COSTS = analytic_costs(LLM, DEVICE, "bf16", "none")
 SIZES = {0: 40_000, 1: 3_000}
 
 
@@ -28,7 +26,7 @@ def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
     facts = changed(
         uses(3, {"llm": LLM}, {"llm": SIZES}),
         devices={"toy": changed(DEVICE, host_gb_per_s=host_gb_per_s)},
-        prices=Prices(profile="data sheet", modules={"llm": COSTS}),
+        prices=Prices(profile="data sheet", rates={"toy": ASSUMED}),
     )
     ranks = Ranks(range(3))
     return plan_of(
@@ -46,14 +44,16 @@ def most(plan: Plan) -> float:
 
 
 def test_memory_falls_by_what_is_offloaded_and_time_stays():
-    plain = score(offloaded(0.0))
-    states = state_bytes(LLM, offloaded(0.0).layouts["llm"])
-    whole = activation_bytes(COSTS, LLM.layers, True, sum(SIZES.values()) / 3)
-    assert max(plain.memory.peaks) == pytest.approx(states + whole)
+    """By so much of all layers but the first and the last; and of what the allocator loses with it."""
+    plain, split = score(offloaded(0.0)), Split(ring=3)
+    basis, share = pricing_of(offloaded(0.0)).basis("llm", "toy"), 1.0 + plain.holding.accounting(0).fragmentation
+    whole = basis.held(Layers(range(LLM.layers)), True, split, tuple(SIZES.values()))
+    passing = (whole.layers + whole.ends + whole.besides) * share
+    assert max(plain.memory.peaks) == pytest.approx(plain.holding.always(0) + passing)
     for ratio in (0.1, most(offloaded(0.1))):
         helped = score(offloaded(ratio))
-        gone = activation_bytes(COSTS, LLM.layers - 2, False, SIZES[0] / 3) * ratio
-        assert max(helped.memory.peaks) == pytest.approx(states + whole - gone)
+        gone = basis.held(Layers(range(1, LLM.layers - 1)), False, split, (SIZES[0],)).layers * ratio * share
+        assert max(helped.memory.peaks) == pytest.approx(plain.holding.always(0) + passing - gone)
         assert helped.value == plain.value
 
 

@@ -1,24 +1,29 @@
 """What a backward makes again is in the cap and in every peak, by one rule: whatever fits by one fits by the other."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.memory.caps import activation_bytes, memory_cap, remade_bytes, state_bytes, token_bytes, token_cap
+from planner.costs.memory.caps import Held, token_cap
+from planner.costs.memory.footprint import footprint
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
 from planner.orders.timing import fits
 from planner.plan.expand import expand
-from planner.specs.base import changed
+from planner.plan.model import Split
+from planner.specs.accounting import BUNDLED
+from planner.specs.base import Layers, changed
 from planner.specs.job import Limits
 from planner.specs.profile import ModuleCosts, Passes
-from planner.strategies.static.fixed import fixed_choice
+from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
-from planner.strategies.static.screen import footprint_of, problem_of
+from planner.strategies.static.layouts import columns_for
+from planner.strategies.static.screen import problem_of
 from planner.units import GIB, KIB
-from planner.verify.held import cap_of, exceeds, states
+from planner.verify.held import Holding, exceeds
 from planner.verify.pipelined import by_group, pipelines, replicas_of
 from planner.verify.score import require_memory, score
 from tests.plans import staged_plan
@@ -44,9 +49,10 @@ def made_again(pp: int, tokens: list[int], again: float, ends: float):
 
 @given(AMOUNT, AMOUNT, st.integers(1, 40))
 def test_a_token_holds_its_layers_and_the_larger_of_the_ends_and_what_is_made_again(again, ends, layers):
-    costs = costs_of(again, ends)
-    assert token_bytes(costs, layers) == pytest.approx((KEPT * layers + max(ends, again)) * KIB)
-    assert activation_bytes(costs, layers, False, 5.0) + remade_bytes(costs, False, 5.0) == pytest.approx(
+    basis = pricing_of(made_again(1, [1], again, ends)).basis("llm", "toy")
+    whole = basis.held(Layers(range(layers)), True, Split(), (1,))
+    assert whole.most == pytest.approx((KEPT * layers + max(ends, again)) * KIB)
+    assert basis.held(Layers(range(layers)), False, Split(), (2, 3)).most == pytest.approx(
         (KEPT * layers + again) * KIB * 5
     )
 
@@ -55,10 +61,10 @@ def test_a_token_holds_its_layers_and_the_larger_of_the_ends_and_what_is_made_ag
 def test_a_rank_filled_up_to_its_cap_fits_and_one_more_token_does_not(again, ends):
     plan = made_again(1, [1], again, ends)
     module, layout, device = plan.uses.models["llm"], plan.layouts["llm"], plan.uses.devices["toy"]
-    costs = plan.uses.prices.modules["llm"]
-    cap, free = token_cap(module, costs, layout, device, Limits()), memory_cap(device, Limits())
-    free -= state_bytes(module, layout)
-    assert cap * token_bytes(costs, 2) <= free < (cap + 1) * token_bytes(costs, 2)
+    pricing = pricing_of(plan)
+    one: Held = pricing.basis("llm", "toy").held(Layers(range(2)), True, Split(), (1,))
+    holding, cap = Holding(plan, pricing), token_cap(module, one, layout, device, Limits(), BUNDLED)
+    assert cap * one.most <= holding.allowed(0) - holding.always(0) < (cap + 1) * one.most
     full, beyond = (made_again(1, [tokens], again, ends) for tokens in (cap, cap + 1))
     require_memory(full, score(full))
     with pytest.raises(Infeasible, match="rank 0 would hold"):
@@ -83,12 +89,13 @@ def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, h
     cluster, fixed = small_cluster(tmp_path, "h100-80gb", 4), f"{spread}, cp: 1, micro_batch: 1, recompute: {how}"
     replicas = 4 // (int(spread[4]) * int(spread[-1]))
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * replicas, fixed, "zero: 1")
-    problem, choice = problem_of(inputs), fixed_choice(inputs)
-    plan = laid(inputs, problem, choice)
-    peaks, on_rank = score(plan).memory.peaks, states(plan)
-    for stage in range(choice.pp):
-        rank, counted = stage * (4 // choice.pp), footprint_of(problem, choice, stage)
-        assert peaks[rank] - on_rank(rank) == pytest.approx(float(counted.activations + counted.logits), rel=1e-9)
+    problem, layout = problem_of(inputs), fixed_layout(inputs)
+    s, at = score(laid(inputs, problem, layout)), columns_for(layout, problem.trained)
+    for stage in range(layout.pp):
+        rank, counted = stage * (4 // layout.pp), footprint(problem.trained.module, at, problem.accounting, stage)
+        passes = replace(counted, update=0.0).fragmented(problem.accounting.fragmentation)
+        assert s.memory.peaks[rank] == pytest.approx(float(passes.total), rel=1e-9)
+        assert float(s.holding.taken(rank, s.memory.peaks[rank], s.tasks).total) == pytest.approx(float(counted.total))
 
 
 @pytest.mark.parametrize("tokens", [[40, 40, 40], [10, 200, 30], [300, 20, 100], [1, 2, 400]])
@@ -101,16 +108,21 @@ def test_orders_leave_room_for_it(tokens):
     in_order = {word: changed(plan, steps=(changed(plan.steps[0], order={"llm": (slots(word),)}),)) for word in orders}
     peaks = {word: score(each).memory.peaks[0] for word, each in in_order.items()}
     verdicts = set()
-    for cap in {states(plan)(0), *(peak + more for peak in peaks.values() for more in (0.0, -1.0))}:
+    pricing = pricing_of(plan)
+    for cap in {Holding(plan, pricing).always(0), *(peak + more for peak in peaks.values() for more in (0.0, -1.0))}:
         devices = {"toy": changed(plan.uses.devices["toy"], memory_gib=cap / GIB)}
-        limits = Limits(memory_margin=0.0)
+        limits = Limits(memory_margin=0.0, oom_chance=1.0)
         small = changed(plan, uses=changed(plan.uses, devices=devices, limits=limits))
         pricing, tasks = pricing_of(small), expand(small)
         (surely,) = pipelines(small, pricing, tasks)
         (maybe,) = replicas_of(small, pricing, tasks, by_group(tasks), min)
         for word, peak in peaks.items():
             order = (word.replace("B", "IW"),)
-            said = fits(surely.pipeline, order), not exceeds(peak, cap_of(small, 0)), fits(maybe.pipeline, order)
+            said = (
+                fits(surely.pipeline, order),
+                not exceeds(peak, Holding(small, pricing).allowed(0)),
+                fits(maybe.pipeline, order),
+            )
             assert said == tuple(sorted(said))
             verdicts.add(said)
     assert {(False,) * 3, (True,) * 3} <= verdicts

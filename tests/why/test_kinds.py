@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.caps import activation_bytes
 from planner.errors import InputError
 from planner.plan.model import Plan, assignments
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import kind_of
-from planner.units import GIB
+from planner.specs.profile import Fit, ModuleCosts, Passes
+from planner.units import GIB, KIB
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.machine import with_memory, with_ranks
+from planner.why.machine import token_bytes, with_memory, with_ranks
 from planner.why.problem import inputs_of, of_step
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds/plan.yaml"
@@ -34,10 +34,17 @@ def test_the_plans_own_problem_has_all_its_prices(plan):
 
 
 def test_a_kind_without_prices_is_named(plan):
-    modules = {name: costs for name, costs in plan.uses.prices.modules.items() if "a100" not in name}
-    prices = changed(plan.uses.prices, modules=modules)
+    rates = {kind: each for kind, each in plan.uses.prices.rates.items() if "a100" not in kind}
+    prices = changed(plan.uses.prices, rates=rates)
     with pytest.raises(InputError, match="no prices for `llm` on a100-40gb"):
         inputs_of(changed(plan, uses=changed(plan.uses, prices=prices)))
+
+
+def keeping(kib: float) -> ModuleCosts:
+    """Somebody's layers, each of which keeps so much of a token."""
+    fit = Fit(ms_per_token=0.01)
+    layer = Passes(forward=fit, backward=fit, activation_kib_per_token=kib)
+    return ModuleCosts(source="published", spread=0.1, layer=layer)
 
 
 def test_what_already_is_costs_nothing(plan):
@@ -71,15 +78,12 @@ def test_neighbours_of_one_kind_get_one_node_together(plan):
 def test_a_gib_more_is_as_many_tokens_as_fit_every_kind(plan):
     inputs = inputs_of(of_step(plan, 0))
     limits = changed(inputs.job.limits, tokens_per_rank=2000)
-    dear, cheap = inputs.profile.modules
-    twice = inputs.profile.modules[dear]
-    layer = changed(twice.layer, activation_kib_per_token=2 * twice.layer.activation_kib_per_token)
-    modules = {**inputs.profile.modules, dear: changed(twice, layer=layer)}
-    limited = replace(inputs, job=changed(inputs.job, limits=limits), profile=changed(inputs.profile, modules=modules))
+    profile = changed(inputs.profile, modules={"two-kinds/llm@a100-40gb": keeping(512.0)})
+    limited = replace(inputs, job=changed(inputs.job, limits=limits), profile=profile)
+    dear, cheap = (token_bytes(limited, kind) for kind in ("a100-40gb", "h100-80gb"))
+    assert dear == 512 * KIB * inputs.spec.layers > cheap
     more, _ = with_memory(limited, 1.0)
-    per_token = activation_bytes(modules[dear], inputs.spec.layers, True, 1.0)
-    assert more.job.limits.tokens_per_rank == 2000 + int(GIB / per_token)
-    assert per_token > activation_bytes(modules[cheap], inputs.spec.layers, True, 1.0)
+    assert more.job.limits.tokens_per_rank == 2000 + int(GIB / dear)
 
 
 @pytest.mark.parametrize("which", ["longest", "shortest"])
@@ -114,24 +118,27 @@ def test_the_step_with_another_degree_stands_where_the_item_then_lies(plan):
 
 
 def test_a_group_holds_what_its_own_kind_holds(plan):
-    first, last = pipeline.why(plan, "g0"), pipeline.why(plan, "g4")
+    first, last = pipeline.why(plan, "g0"), pipeline.why(plan, "g6")
     assert isinstance(first, WhyGroup) and isinstance(last, WhyGroup)
-    assert first.loads[0].ranks == Ranks((0,)) and last.loads[0].ranks == Ranks((4,))
+    assert first.loads[0].ranks == Ranks((0,)) and last.loads[0].ranks == Ranks((6,))
     assert first.loads[0].room > last.loads[0].room
 
 
 def test_meeting_once_a_step_is_possible_here_too(plan):
+    """Where gradients, which stay whole until then, have room on every kind."""
     answer = pipeline.why_not(plan, ("sync=step",))
     assert answer.follows == ("zero=2", "strategy=data_ranks")
-    assert answer.after is not None and answer.after.value < plan.outcome.value
+    assert answer.infeasible is not None and "one of a100-40gb" in answer.infeasible.message
+    devices = {name: changed(device, memory_gib=200.0) for name, device in plan.uses.devices.items()}
+    roomy = pipeline.why_not(changed(plan, uses=changed(plan.uses, devices=devices)), ("sync=step",))
+    assert roomy.after is not None and roomy.infeasible is None
 
 
 def test_another_layout_is_priced_on_every_kind(plan):
     answer = pipeline.why_not(plan, ("recompute=full",))
     assert answer.after is not None and answer.after.peak_memory_gib < answer.before.peak_memory_gib
-    for name, costs in plan.uses.prices.modules.items():
-        modules = {**plan.uses.prices.modules, name: changed(costs, source="published", by="module")}
-        prices = changed(plan.uses.prices, modules=modules)
+    for kind in plan.uses.prices.rates:
+        prices = changed(plan.uses.prices, modules={f"llm@{kind}": keeping(64.0)})
         with pytest.raises(InputError, match="are published"):
             pipeline.why_not(changed(plan, uses=changed(plan.uses, prices=prices)), ("recompute=full",))
 

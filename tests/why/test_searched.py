@@ -20,7 +20,7 @@ def solve(tmp_path, monkeypatch):
     return solved
 
 
-@pytest.mark.parametrize("kept", ["", "recompute: full", "zero: 2, recompute: selective"])
+@pytest.mark.parametrize("kept", ["", "recompute: full", "zero: 3, recompute: selective"])
 def test_a_search_asked_again_finds_what_it_found(solve, kept):
     plan = solve(kept=kept)
     answer = pipeline.why_not(plan, ("effort=2",))

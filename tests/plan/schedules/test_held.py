@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.memory.flight import interleaved
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.plan.orders import slot_laws
 from planner.plan.schedules import SCHEDULES, schedule
 from planner.plan.schedules.held import FOR_WEIGHTS, held, peak
@@ -71,7 +71,7 @@ def test_interleaving_holds_what_megatron_counts():
     for p in RANKS:
         for m in range(2 * p, 13, p):
             for v in (2, 3):
-                setup = Setup(ranks=p, seq=1.0, batch=float(m), pp=p, vpp=v)
+                setup = Columns(ranks=p, seq=1.0, batch=float(m), pp=p, vpp=v)
                 counted = [min(m, float(interleaved(setup, s))) for s in range(p)]
                 assert [peak(slots, v) for slots in schedule("interleaved", p, m, v)] == pytest.approx(counted)
 

@@ -6,7 +6,7 @@ import pytest
 
 from planner.costs.cost import FREE, Cost
 from planner.costs.memory.flight import in_flight
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
@@ -75,7 +75,7 @@ def test_as_many_micro_batches_in_flight_as_memory_counts(pp, micro_batches, vpp
         return 1.0 / vpp
 
     peaks = memory_use(timeline, tasks, one_chunk, lambda rank: 0.0).peaks
-    setup = Setup(ranks=pp, seq=8.0, batch=float(micro_batches), pp=pp, vpp=vpp)
+    setup = Columns(ranks=pp, seq=8.0, batch=float(micro_batches), pp=pp, vpp=vpp)
     assert list(peaks) == pytest.approx([float(in_flight(setup, stage)) for stage in range(pp)])
 
 
@@ -114,8 +114,8 @@ def test_a_rank_updates_all_its_chunks_at_once():
     ("layout", "says"),
     [
         ({"stages": stages_of(6, 3)}, "3 stages for pp = 2"),
-        ({"experts": {"ep": 2}}, "no experts to spread"),
-        ({"experts": {"edp": 1}}, "no dim of the experts"),
+        ({"ep": 2}, "no experts to spread"),
+        ({"rank_order": "dp"}, "dp does not say where pp is"),
     ],
 )
 def test_laws_of_layouts(layout, says):
