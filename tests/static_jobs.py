@@ -20,7 +20,7 @@ name: made-up
 model: {model}
 cluster: {cluster}
 strategy: parallel_search
-workload: {{lengths: {{from: file, path: lengths.txt}}, batch_rows: {rows}, max_tokens: {most}}}
+workload: {{lengths: {{from: file, path: lengths.txt}}, batch_rows: {rows}, max_tokens: {most}, module: llm}}
 layout: {{{kept}}}
 fix: {{layouts: {{llm: {{{fixed}}}}}}}
 """

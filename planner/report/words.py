@@ -14,8 +14,8 @@ PROOFS = {
     "coupled": "while long sequences hold their ranks, the others run out of room for tokens; every place of the "
     "longest ones is enumerated, and the rest flows",
     "streams": "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
-    "exchange": "parameters are gathered and gradients reduced however items are placed, and what is computed meanwhile "
-    "hides a part of that at most",
+    "exchange": "parameters are gathered and gradients reduced however items are placed, and what is computed "
+    "meanwhile hides a part of that at most",
     "exact": "the exact integer program, solved to its end",
     "order": "given who does what in which stage, every order of the passes has to wait for the way through "
     "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",

@@ -4,7 +4,6 @@ A job fixes some of its fields and a search decides the others; a plan's layout 
 (plan/model.py), and the closed form prices many of them as columns (costs/columns.py). Words are the field's own.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -87,9 +86,3 @@ def said(parallelism: Parallelism) -> dict[str, Any]:
     """The fields that are decided, and how."""
     each = ((name, getattr(parallelism, name)) for name in Parallelism.__struct_fields__)
     return {name: value for name, value in each if value is not None}
-
-
-def said_twice(one: Parallelism, other: Parallelism) -> Iterator[tuple[str, Any, Any]]:
-    """Where two of them decide the same thing differently: the field, and what each says."""
-    first, second = said(one), said(other)
-    yield from ((name, first[name], second[name]) for name in first if first[name] != second.get(name, first[name]))

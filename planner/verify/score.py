@@ -18,7 +18,7 @@ from planner.verify.bounds import Bound, step_bound
 from planner.verify.held import Holding, exceeds
 from planner.verify.offloaded import require_hidden
 
-CLOSED = 1e-9  # a gap below this is none
+CLOSED = 1e-6  # a gap below this is none: closer than integer programs are solved
 
 
 @dataclass(frozen=True, slots=True)

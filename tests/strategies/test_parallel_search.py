@@ -338,12 +338,26 @@ def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
 def test_what_it_does_not_decide(tmp_path, made):
     assert parallel_search.supports(made()) is None
     assert "ranks of one kind" in parallel_search.supports(load("llama-3-8b-h100x32-a100x32", Options()))
-    assert "several" in parallel_search.supports(load("qwen2.5-vl-7b-h200x8", Options()))
+    assert "several" in parallel_search.supports(made(model="qwen2.5-vl-7b"))
     inputs = made()
     assert "one batch" in parallel_search.supports(replace(inputs, batches=inputs.batches * 2))
     with pytest.raises(InputError, match="one batch") as refused:
         pipeline.decide(replace(inputs, batches=inputs.batches * 2))
     assert "--batches 1" in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "kept", ["schedule: gpipe, tp: 2, rank_order: tp-dp-pp", "schedule: zb_h1", "rank_order: tp-dp"]
+)
+def test_what_a_job_says_of_schedule_and_order_is_kept(tmp_path, kept):
+    """A schedule is of a pipeline, and the ranks are spread along the dims of the order alone."""
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h200", 8), [4096] * 16, kept=kept)
+    layout = pipeline.solve(job).plan.layouts["llm"]
+    assert layout.schedule == (
+        {"schedule: gpipe, tp: 2, rank_order: tp-dp-pp": "gpipe", "schedule: zb_h1": "zb_h1"}
+    ).get(kept)
+    assert (layout.pp > 1) == ("schedule" in kept)
+    assert layout.cp == 1 or "order" not in kept
 
 
 def test_from_the_job_to_a_verified_plan(tmp_path):

@@ -4,6 +4,7 @@ else is said.
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from planner.plan.model import Layout
 from planner.specs.layers import experts_of
 from planner.specs.model import kv_heads
-from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
+from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
 WIDTH = len(SEARCHED)
@@ -56,10 +57,21 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
     rings = [fixed.cp] if fixed.cp else powers(min(ranks, max(1, max(trained.sizes) // 2)))
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
-        if ranks % (tp * cp * pp * copies) or (fixed.dp and tp * cp * pp * copies * fixed.dp != ranks):
+        dims = {"tp": tp, "cp": cp, "pp": pp, "replica": copies, "dp": ranks // (tp * cp * pp * copies)}
+        if prod(dims.values()) != ranks or not keeps(dims, fixed):
             continue
         if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
+
+
+def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
+    """Has a mesh the dp that is fixed, a pipeline where its schedule is, and one rank along what the order leaves out?"""
+    named = (fixed.rank_order or RANK_ORDER).split("-")
+    return (
+        fixed.dp in (None, dims["dp"])
+        and (dims["pp"] > 1 or fixed.schedule in (None, "1f1b"))
+        and all(size == 1 or dim in named for dim, size in dims.items())
+    )
 
 
 def pipeline_ranks(ranks: int, layers: int) -> list[int]:
