@@ -79,7 +79,8 @@ class Network:
 
     def latency(self, ranks: Group) -> Number:
         """Of one collective: hops of a ring within a node, of a tree between nodes."""
-        nodes = np.where(self.crosses(ranks), np.maximum(1.0, ranks.size * ranks.stride / self.per_node), 1.0)
+        apart = np.minimum(1.0, ranks.stride / self.per_node)  # nodes that a rank takes: no more than its own
+        nodes = np.where(self.crosses(ranks), np.maximum(1.0, ranks.size * apart), 1.0)
         within = np.minimum(ranks.size, np.maximum(1.0, self.per_node / ranks.stride))
         return self.levels[0].us * US * (within - 1.0) + 2.0 * self.far(ranks)[1] * np.log2(nodes)
 

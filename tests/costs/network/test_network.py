@@ -68,6 +68,12 @@ def test_a_group_is_carried_by_the_nearest_level_that_joins_it():
     assert three.gather(1e9, group(8)) == within.gather(1e9, group(8))
 
 
+def test_ranks_on_nodes_of_their_own_wait_for_as_many_hops_however_far_apart_they_are():
+    """A tree over four nodes has two levels."""
+    found = {float(SLOW.gather(0.0, Group(4, stride, 4 * stride))) for stride in (8, 16, 64)}
+    assert found == {2 * 8e-6 * 2}
+
+
 # ------------------------------------------------------------------------------------------------- many at once
 
 THREE = (Reach(8, 300.0, 3.0), Reach(64, 50.0, 8.0), Reach(512, 5.0, 20.0))

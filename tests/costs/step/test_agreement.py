@@ -62,7 +62,7 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
 
 @pytest.mark.parametrize("schedule", ["zb_h1", "zb_h2"])
 def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
-    """The closed form takes F, I and W for equally long; they are simulated as the plan prices them."""
+    """The closed form has W in the mean over a stage, and shortens no bubble further than by whole ones."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [8192] * 128, f"schedule: {schedule}")
     problem = problem_of(inputs)
     found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
@@ -72,7 +72,7 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
         rows = 128 // (layout.dp * layout.micro_batch)
         if layout.pp > 1 and layout.pp * rows <= MOST_PASSES and comes_out_even(layout, 32):
             error = simulated(inputs, problem, layout).seconds / screened.seconds[place] - 1.0
-            assert abs(error) < (0.03 if rows >= 4 * layout.pp else 0.11), layout
+            assert -(0.05 if rows >= 4 * layout.pp else 0.11) < error < 0.001, layout
             count += 1
     assert count >= 15
 

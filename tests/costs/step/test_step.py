@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 from planner.costs.columns import Columns, stacked
-from planner.costs.step.step import step_seconds
+from planner.costs.step.stage import mean_layer, weights_share
+from planner.costs.step.step import left, step_seconds
+from planner.specs.base import changed
 from planner.specs.timing import Timing
 from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
 from tests.plan.schedules.made import ordered_plan, timeline
+
+
+def replace_vocab(module, vocab):
+    return changed(module, vocab=vocab)
+
+
+def replace_layers(module, layers):
+    return changed(module, layers=layers)
+
 
 FULL = Timing(
     passes=1.2, tp_exposed=0.7, dp_window=0.6, layer_us=150.0, tp_us=100.0, expert_us=2000.0, micro_batch_ms=0.2,
@@ -56,19 +67,25 @@ def test_the_bubble_of_equal_stages(pp, vpp):
     assert float(found.bubble / found.compute) == pytest.approx((pp - 1) / (vpp * 32), rel=1e-3)
 
 
-def test_zero_bubble_leaves_a_third():
-    setup = Columns(ranks=8, seq=2048, batch=32, pp=8)
-    plain, none = (step_seconds(GPT, replace(setup, schedule=each), shipped()) for each in ("1f1b", "zb_h1"))
-    assert float(none.bubble) == pytest.approx(float(plain.bubble) / 3)
+def test_zero_bubble_leaves_a_third_where_the_three_take_the_same_time():
+    at = Columns(ranks=8, seq=2048, batch=32, pp=8)
+    assert float(left(at, 1 / 3)) == pytest.approx(1 / 3)
+    assert float(left(replace(at, batch=1), 1 / 3)) == pytest.approx(2 / 3)  # nothing can be put off
 
 
+@pytest.mark.parametrize("module", [GPT, replace_layers(LLAMA, 64)])
 @pytest.mark.parametrize("batch", [1, 4, 7, 8, 20])
-def test_zero_bubble_leaves_what_its_order_does(batch):
-    """As the generator's order takes with F, I and W equally long: (p − 1)(F + I) less W for each that is put off."""
-    setup = Columns(ranks=8, seq=2048, batch=batch, pp=8)
-    plain, none = (step_seconds(GPT, replace(setup, schedule=each), shipped()) for each in ("1f1b", "zb_h1"))
-    played = timeline(ordered_plan(8, batch, "zb_h1"), F=1.0, I=1.0, W=1.0).step_seconds - 3.0 * batch
-    assert float(none.bubble / plain.bubble) == pytest.approx(played / (3.0 * 7))
+def test_zero_bubble_leaves_what_its_order_does(module, batch):
+    """As the generator's order takes with F, I and W of a layer: (p − 1)(F + I) less W for each that is put off."""
+    setup, machine = Columns(ranks=8, seq=2048, batch=batch, pp=8), shipped()
+    plain, none = (step_seconds(module, replace(setup, schedule=each), machine) for each in ("1f1b", "zb_h1"))
+    each = mean_layer(module, setup, machine)
+    forward, backward = float(each.forward.seconds), float(each.backward.seconds)
+    weights = float(weights_share(module, setup, machine)) * (forward + backward)
+    passes = {"F": forward, "I": backward - weights, "W": weights}
+    whole = forward + backward
+    played = timeline(ordered_plan(8, batch, "zb_h1"), **passes).step_seconds - whole * batch
+    assert float(none.bubble / plain.bubble) == pytest.approx(played / (whole * 7), abs=0.03)
 
 
 def test_twice_the_batch_is_twice_the_work():
@@ -91,9 +108,3 @@ def test_ideal_ranks_take_the_flops_over_the_peak():
     found = float(step_seconds(LLAMA, setup, ideal(timing)).compute)
     causal = step_flops(LLAMA, setup, "causal", False)
     assert causal / 1e14 < found < causal / 1e14 * 1.05  # backward of flash attention makes its scores again
-
-
-def replace_vocab(module, vocab):
-    from planner.specs.base import changed
-
-    return changed(module, vocab=vocab)

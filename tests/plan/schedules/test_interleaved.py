@@ -66,7 +66,7 @@ def test_one_chunk_takes_as_long_as_1f1b(pp, micro_batches):
 
 @pytest.mark.parametrize(("pp", "micro_batches", "vpp"), [s for s in SHAPES if s[1] >= 2 * s[0]])
 def test_as_many_micro_batches_in_flight_as_memory_counts(pp, micro_batches, vpp):
-    """The simulator's curve of activations peaks, on each rank, where costs/static/flight.py says."""
+    """The simulator's curve of activations peaks, on each rank, where costs/memory/flight.py says."""
     order = "1f1b" if vpp == 1 else "interleaved"
     tasks = expand(chunked_plan(pp, micro_batches, vpp, order))
     timeline = simulate(tasks, passes(1.0 / vpp, 2.0 / vpp), pp)
