@@ -39,6 +39,23 @@ def last_end(problem: Sequences, packed: Packed) -> float:
     return max(ends.values(), default=0.0)
 
 
+def longest_last(problem: Sequences, packed: Packed) -> Packed:
+    """These micro-batches, or backwards, where ranks meet once a step, and what they end with hides their exchange.
+
+    Both take as long, the longest chain of groups that share ranks.
+    """
+    return max((packed, tuple(reversed(packed))), key=lambda rows: shortest_last(problem, rows))
+
+
+def shortest_last(problem: Sequences, packed: Packed) -> float:
+    """Seconds of what a rank does last, on the rank where that is least."""
+    last: dict[int, float] = {}
+    for group in (group for row in packed for group in row):
+        ranks = range(group.first, group.first + problem.shapes[group.shape].degree)
+        last.update(dict.fromkeys(ranks, problem.seconds(group.shape, group.items)))
+    return min(last.values(), default=0.0)
+
+
 def ordered(packed: Packed, problem: Sequences) -> Packed:
     """The same packing in one order: in a micro-batch by rank, items rising; where all ranks meet, slowest first."""
     rows = [

@@ -41,7 +41,7 @@ def test_k2_fits_with_four_stages():
     done = invoke(K2, "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert said["fits"] and said["chance"] < 0.01 and said["change"] is None
+    assert said["fits"] and said["memory"]["chance"] < 0.05 and said["change"] is None
     assert len(said["stages"]) == 4
     assert all(kind in stage for stage in said["stages"] for kind in KINDS)
 
@@ -51,7 +51,7 @@ def test_k2_does_not_fit_with_one_stage():
     ZeRO-1 weights and float32 gradients leave too little for the activations of four sequences.
     """
     plain = k2(pp=1, zero=0)
-    assert not plain.yes and plain.chance > 0.99
+    assert not plain.yes and plain.fullest.chance > 0.99
     assert plain.stages[0].taken.states > 80e9
     assert not k2(pp=1).yes
     assert k2(pp=1).stages[0].taken.states > 50e9 > k2().stages[0].taken.states
@@ -62,7 +62,7 @@ def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):
     done = invoke(job, "--json")
     assert done.exit_code == 3
     said = json.loads(done.stdout)
-    assert not said["fits"] and said["chance"] > 0.5
+    assert not said["fits"] and said["memory"]["chance"] > 0.5
     assert len(said["change"]["what"]) == 1
     name, value = said["change"]["what"][0].split(" ")
     again = static_job(
@@ -77,17 +77,15 @@ def test_a_table_for_people():
     assert "fits into" in done.stdout and "chance of running out" in done.stdout
     (fullest, *_), rows = pipeline.fits(K2).stages, {line.split("  ")[0] for line in done.stdout.splitlines()}
     held = {kind for kind in KINDS if getattr(fullest.taken, kind)}
-    assert {*held, "most at once", "margin"} <= rows and "0.00 GiB" not in done.stdout
+    assert {*held, "most at once", "allowed"} <= rows and "0.00 GiB" not in done.stdout
 
 
 @pytest.mark.parametrize("job", [K2, "llama-3.1-405b-h100x1024", "qwen3-235b-h100x256"])
 def test_shipped_layouts_fit(job):
     found = pipeline.fits(job)
-    assert found.yes
-    assert found.margin_bytes + found.allowed == pytest.approx(found.device_bytes)
-    fullest = found.stages[found.fullest].taken
-    assert float(fullest.total) == max(float(use.taken.total) for use in found.stages)
-    assert float(fullest.total) <= 79.1 * GIB
+    assert found.yes and found.fullest.chance <= 0.05
+    assert float(found.fullest.taken.total) == max(float(use.taken.total) for use in found.stages)
+    assert float(found.fullest.taken.total) <= found.fullest.allowed < found.device_bytes == 79.1 * GIB
 
 
 def test_fewer_ranks_that_hold_a_part_take_more():

@@ -1,16 +1,18 @@
 """`planner predict`: seconds, their parts and where they come from, of a layout that is fixed."""
 
 import json
-from math import exp
+from math import sqrt
 
 import pytest
 from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
+from planner.plan.words import layout_text
 from planner.specs import library
 from planner.specs.model import Model
-from planner.strategies.static.predicted import model_flops
+from planner.specs.shapes import step_flops
+from planner.verify.answer import tokens
 from tests.static_jobs import small_cluster, static_job
 
 PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]
@@ -37,11 +39,17 @@ def test_one_json_object(job):
     done = invoke(job(), "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert said["layout"] == "tp 2 · pp 2 · dp 2 · zero 1 · recompute none · micro-batch 1"
+    (layout,) = said["layouts"].values()
+    assert {name: layout[name] for name in ("tp", "pp", "dp", "zero", "recompute", "micro_batch", "schedule")} == {
+        "tp": 2, "pp": 2, "dp": 2, "zero": 1, "recompute": "none", "micro_batch": 1, "schedule": "1f1b",
+    }  # fmt: skip
     assert [*said["parts"]] == PARTS
     assert sum(said["parts"].values()) == pytest.approx(said["closed_form_seconds"])
     assert said["step_seconds"] == pytest.approx(said["closed_form_seconds"], rel=0.01)
-    assert said["interval"] == pytest.approx([said["step_seconds"] * exp(sign * said["spread"]) for sign in (-1, 1)])
+    low, high = said["interval_seconds"]
+    assert low < said["step_seconds"] < high and said["step_seconds"] == pytest.approx(sqrt(low * high))
+    assert said["bound"] <= said["step_seconds"] and said["bound_of"] == "layout" and said["alternatives"] == []
+    assert 0 <= said["memory"]["chance"] < 1 and 0 < said["memory"]["peak_gib"] < 80
     assert said["tokens_per_second"] == pytest.approx(16 * 4096 / said["step_seconds"])
     assert 0 < said["mfu"] < 1 and said["parts"]["cp"] == said["parts"]["ep"] == 0
     assert set(said["sources"]) == {"compute", "exchange", "overlap, overhead", "memory"}
@@ -61,19 +69,20 @@ def test_parts_that_take_time_and_what_simulating_adds(job, sizes, told):
     path = job("tp: 2, pp: 2", sizes)
     said, found = invoke(path).stdout, pipeline.predict(path)
     rows = {line.split("  ")[0] for line in said.splitlines()}
-    taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.seconds}
+    taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.scores[0].value}
     assert rows & {*PARTS} >= taking and not rows & {name for name in PARTS if found.parts[name] == 0}
     assert ("simulation adds" in rows) == ("wait for those with more" in " ".join(said.split())) == told
 
 
 def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
-    assert pipeline.predict(job("")).layout == "dp 8 · zero 1 · recompute none · micro-batch 1"
+    (layout,) = pipeline.predict(job("")).plan.layouts.values()
+    assert layout_text(layout) == "dp 8 · zero 1 · recompute none · bf16"
 
 
 def test_varied_lengths_are_simulated_as_they_are(job):
     found = pipeline.predict(job("tp: 2, pp: 2", (8192, 512, 512, 512, 4096, 1024, 256, 128)))
-    assert found.seconds != pytest.approx(found.closed_seconds, rel=1e-3)
-    assert found.tokens == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
+    assert found.scores[0].value != pytest.approx(found.closed_seconds, rel=1e-3)
+    assert tokens(found.plan) == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
 
 
 def test_a_layout_that_does_not_come_out_even(job):
@@ -86,7 +95,7 @@ def test_a_layout_that_does_not_come_out_even(job):
 def test_flops_are_those_of_six_times_parameters(model, seq, flops):
     """6·N per token, and attention beside it: a few percent at this length (arXiv 2001.08361, table 1)."""
     module = library.read(model, Model)[0].modules["llm"]
-    assert model_flops(module, (seq,)) / seq == pytest.approx(flops, rel=0.03)
+    assert step_flops(module, (seq,)) / seq == pytest.approx(flops, rel=0.03)
 
 
 def test_layers_narayanan_counts():
@@ -96,4 +105,4 @@ def test_layers_narayanan_counts():
     module = library.read("gpt3-175b", Model)[0].modules["llm"]
     s, h, layers, vocab = 2048, module.hidden, module.layers, module.vocab
     known = 72 * s * layers * h**2 * (1 + s / (12 * h) + vocab / (12 * layers * h))
-    assert model_flops(module, (s,)) == pytest.approx(known, rel=2e-3)
+    assert step_flops(module, (s,)) == pytest.approx(known, rel=2e-3)

@@ -16,6 +16,7 @@ from planner.report import Shown, plan_page, runs_page, timeline_page
 from planner.report.shown import Fact
 from planner.simulate import Event, Timeline
 from planner.specs.base import Ranks, changed
+from planner.specs.parallelism import Parallelism
 from tests.report.decoding import Elements, data_of
 from tests.report.made import EVIL, PLANS, page, scored, ten_steps
 
@@ -119,7 +120,7 @@ def test_ten_steps_of_64_ranks_fit_into_two_megabytes():
 def test_no_name_becomes_a_tag():
     plan, scores = scored("demo")
     sources = {EVIL: SourceFile(path=EVIL, sha256=EVIL)}
-    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layout=EVIL),)
+    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts={EVIL: Parallelism(rank_order="dp", tp=2)}),)
     made = changed(plan.made, by=EVIL, strategy=EVIL)
     prices = changed(plan.uses.prices, profile=EVIL)
     evil = changed(plan, name=EVIL, made=made, instead=instead, uses=changed(plan.uses, sources=sources, prices=prices))
