@@ -7,27 +7,28 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.registry import Figures
+from planner.costs.columns import Columns, stacked
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.machine import Machine
-from planner.costs.columns import Setup, arrays
+from planner.costs.network.network import Network, Reach
 from planner.costs.step.step import step_seconds
-from planner.costs.static.wires import Wires
 from planner.specs.library import read
 from planner.specs.model import Model, Module
 from planner.specs.profile import Profile
 from planner.specs.software import Software
 
 REPEATS, MANY = 9, 1 << 18
+NETWORK = Network((Reach(8, 315.0, 3.0), Reach(1024, 42.0, 8.0)))
 MODELS = ("llama-3-70b", "qwen3-235b-a22b")
 
 
 def run(data: Path | None) -> Iterator[Figures]:
     profile, software = read("h100-80gb", Profile)[0], read("megatron", Software)[0]
-    machine = Machine(profile.device, complete(profile.rates), Wires(8, 315.0, 42.0, 3.0, 8.0), software.timing)
+    machine = Machine(profile.device, complete(profile.rates), NETWORK, software.timing)
     for name in MODELS:
         module = next(iter(read(name, Model)[0].modules.values()))
-        some = setups()
-        together = arrays(some * (MANY // len(some)))
+        some = layouts()
+        together = stacked(some * (MANY // len(some)))
         alone, at_once = ([timed(module, each, machine) for _ in range(REPEATS)] for each in (some[0], together))
         yield {
             "model": name,
@@ -36,14 +37,14 @@ def run(data: Path | None) -> Iterator[Figures]:
         }
 
 
-def setups() -> list[Setup]:
+def layouts() -> list[Columns]:
     return [
-        Setup(ranks=1024, seq=8192, batch=1024, tp=tp, pp=pp, cp=cp, micro_batch=mb, ep=ep, zero=1)
+        Columns(ranks=1024, seq=8192, batch=1024, tp=tp, pp=pp, cp=cp, micro_batch=mb, ep=ep, zero=1)
         for tp, pp, cp, mb, ep in product((1, 2, 4, 8), (1, 2, 4, 8), (1, 2), (1, 2), (1, 8))
     ]
 
 
-def timed(module: Module, setup: Setup, machine: Machine) -> float:
+def timed(module: Module, at: Columns, machine: Machine) -> float:
     start = perf_counter()
-    step_seconds(module, setup, machine)
+    step_seconds(module, at, machine)
     return perf_counter() - start

@@ -75,5 +75,5 @@ def once_a_step(inputs: Inputs, allowed: tuple[int, ...]) -> Inputs:
 def problem_of(inputs: Inputs, sizes: dict[int, int]) -> Sequences:
     layouts = data_parallel(inputs)
     used = uses(inputs, layouts, degrees(inputs))
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     return sequences(pricing, inputs.module, used, sizes, "step")

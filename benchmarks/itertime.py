@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.registry import Figures
 from planner.calibrate.joint import fit, measured, predicted
 from planner.calibrate.rows import machines
-from planner.costs.columns import Setup
+from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin
 from planner.specs.model import Decoder
 
@@ -63,11 +63,11 @@ def read(path: Path) -> list[Case]:
 def case(line: int, row: dict[str, str]) -> Case:
     hidden = int(row["hidden size"])
     module = Decoder(layers=int(row["layers"]), hidden=hidden, heads=int(row["attention heads"]), ffn=4 * hidden, **GPT)
-    setup = Setup(
+    setup = Columns(
         ranks=int(row["gpus"]),
         seq=int(row["sequence length"]),
         sequence_parallel=False,
-        precision="fp16",
+        dtype="fp16",
         **{name: int(row[column]) for name, column in LAYOUT.items()},
     )
     return Case(

@@ -20,7 +20,7 @@ from planner.specs.base import changed
 from planner.specs.inputs import Options
 from planner.specs.model import Decoder
 from planner.specs.overlap import Overlap
-from planner.strategies.static.predicted import model_flops
+from planner.specs.shapes import step_flops
 
 RANKS, BATCH, WINDOW = 256, 256, 1024
 PEAK = 312e12  # FLOP/s of an A100 in bf16
@@ -96,7 +96,7 @@ def ladder(rungs: tuple[Rung, ...]) -> list[Reached]:
         key = rung.batch, rung.window
         made[key] = made.get(key) or planned(RANKS, *key)
         seconds = pipeline.simulate(made[key], rung.overlap)[0].value
-        flops = model_flops(unwindowed(made[key]), (SEQ,) * rung.batch)
+        flops = step_flops(unwindowed(made[key]), (SEQ,) * rung.batch)
         found.append(Reached(rung, seconds, flops / (seconds * RANKS * PEAK)))
     return found
 

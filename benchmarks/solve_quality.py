@@ -52,7 +52,7 @@ def problem_of(inputs: Inputs, number: int, degrees: tuple[int, ...]) -> Sequenc
     """The sequences of one batch, on the job's ranks."""
     layouts = data_parallel(inputs)
     used = uses(inputs, layouts, degrees)
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     return sequences(pricing, inputs.module, used, inputs.batches[number].items)
 
 

@@ -47,7 +47,7 @@ def test_a_way_that_is_impossible_says_what_binds(tmp_path):
     states = "{memory_margin: 0.7440}"  # of 2 GiB, half a GiB of which is the context: leaves 12.3 MiB
     with pytest.raises(Infeasible, match="states take"):
         solve(tmp_path, ("data_ranks", 1, "step"), states)
-    best = solve(tmp_path, limits=states, longest=300)
+    best = solve(tmp_path, limits=states, longest=150)
     assert "states take" in next(other.because for other in best.instead if other.zero == 1)
 
 

@@ -120,7 +120,8 @@ def test_ten_steps_of_64_ranks_fit_into_two_megabytes():
 def test_no_name_becomes_a_tag():
     plan, scores = scored("demo")
     sources = {EVIL: SourceFile(path=EVIL, sha256=EVIL)}
-    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts={EVIL: Parallelism(rank_order="dp", tp=2)}),)
+    spread = {EVIL: Parallelism(rank_order="dp", tp=2)}
+    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts=spread),)
     made = changed(plan.made, by=EVIL, strategy=EVIL)
     prices = changed(plan.uses.prices, profile=EVIL)
     evil = changed(plan, name=EVIL, made=made, instead=instead, uses=changed(plan.uses, sources=sources, prices=prices))

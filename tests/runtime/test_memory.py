@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.costs.pricing import Pricing
 from planner.launch.processes import launch
 from planner.launch.worker import joined
 from planner.runtime.ending import Ending
@@ -16,7 +17,7 @@ from planner.runtime.options import RunOptions
 from planner.runtime.result import RankMemory, StepResult
 from planner.runtime.snapshot import Snapshot
 from planner.runtime.worker import prepare, trained
-from planner.verify.held import lasting, updating
+from planner.verify.held import Holding
 from tests.runtime.test_snapshot import Asked
 from tests.runtime.worlds import spread
 
@@ -168,10 +169,13 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("name", PLANS)
 def test_a_rank_holds_what_the_plan_has_for_it(runs, name):
     """To the byte: in float32 nothing is copied, and ends of stages differ from each other."""
-    stays, beside = lasting(PLANS[name]), updating(PLANS[name])
+    plan = PLANS[name]
+    uses = plan.uses
+    holding = Holding(plan, Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices))
+    parts = [holding.fixed(rank) for rank in (0, 1)]
     for step in runs[0][name].result.steps:
-        assert [rank.held for rank in step.memory] == [stays(0), stays(1)]
-        with_gradients = [stays(rank) + beside(rank) for rank in (0, 1)]
+        assert [rank.held for rank in step.memory] == [float(each.weights + each.optimizer) for each in parts]
+        with_gradients = [float(each.states + each.update) for each in parts]
         assert [rank.passes for rank in step.memory] == with_gradients == [rank.update for rank in step.memory]
         assert step.peak_bytes == tuple(rank.peak for rank in step.memory)
 
