@@ -77,7 +77,7 @@ def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, stat
 def test_a_simulated_pipeline_takes_about_what_the_closed_form_says(tmp_path, fixed):
     ranks = 60 if fixed.startswith(("pp: 3", "pp: 5")) else 64
     cluster = small_cluster(tmp_path, "h100-80gb", ranks, 4) if ranks != 64 else "h100x64"
-    assert abs(off(tmp_path, fixed, 240 if ranks != 64 else 256, cluster)) < 0.01
+    assert abs(off(tmp_path, fixed, 240 if ranks != 64 else 256, cluster)) < (0.01 if "zb" in fixed else 0.005)
 
 
 # ------------------------------------------------------------------------------------- groups that happen to be alike

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
 from planner.costs.compute.lines import Line, Ring
+from planner.costs.cost import Cost
 from planner.packing.packed import worth
 from planner.packing.search import search
 from planner.plan.task import Task

@@ -11,10 +11,10 @@ import numpy as np
 
 from planner.costs.columns import Columns, Number
 from planner.costs.compute.machine import Machine
+from planner.costs.memory.states import ends_held, held_layers
 from planner.costs.network.network import Group, Network, group
-from planner.specs.layers import kind_counts
 from planner.specs.model import Module
-from planner.specs.parameters import expert_parameters, parameters
+from planner.specs.parameters import end_parameters, expert_parameters, layer_parameters
 from planner.specs.timing import Timing
 from planner.units import GB, MS
 
@@ -34,22 +34,19 @@ class Held(NamedTuple):
 
 
 def held(module: Module, at: Columns) -> tuple[Held, Held]:
-    """Of a stage in the mean: the dense part, whose copies are dp, cp and replica, and the experts, of which there are
-    fewer.
+    """Of the first stage, which is done last: the dense part, whose copies are dp, cp and replica, and the experts, of
+    which there are fewer.
     """
-    counts, size = kind_counts(module), parameters(module)
-    sparse, calls = expert_parameters(module) * counts.get("moe", 0), module.layers / at.pp
-    ways, over = at.tp * at.pp, np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
-    dense = Held(
-        (size.total - sparse) / ways,
-        size.ends / ways,
-        group(at.sharding, at.tp),
-        group(at.replica, at.tp * at.sharding),
-        calls,
-    )
+    layers, stage = held_layers(module, at, 0), 0.0
+    ends = np.where(at.pp > 1, ends_held(module, at, 0), end_parameters(module) / at.tp)
+    for kind, count in layers.items():
+        stage = stage + count * (layer_parameters(module, kind) - (expert_parameters(module) if kind == "moe" else 0))
+    sparse, calls = expert_parameters(module) * layers.get("moe", 0), sum(layers.values())
+    over = np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
+    shard, copies = group(at.sharding, at.tp), group(at.replica, at.tp * at.sharding)
     stride = at.ep * at.etp
-    experts = Held(sparse / (stride * at.pp), 0.0, group(over, stride), group(at.edp / over, stride * over), calls)
-    return dense, experts
+    experts = Held(sparse / stride, 0.0, group(over, stride), group(at.edp / over, stride * over), calls)
+    return Held(stage / at.tp + ends, ends, shard, copies, calls), experts
 
 
 class Exchanged(NamedTuple):
