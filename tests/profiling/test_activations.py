@@ -7,9 +7,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from planner.costs.columns import SELECTIVE, Columns
 from planner.costs.memory.activations import layer_bytes
-from planner.costs.columns import SELECTIVE
-from planner.costs.columns import Columns
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept

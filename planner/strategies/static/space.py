@@ -65,7 +65,7 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
 
 
 def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
-    """Has a mesh the dp that is fixed, a pipeline where its schedule is, and one rank along dims its order leaves out?"""
+    """Has a mesh the dp that is fixed, a pipeline where its schedule is, one rank along dims its order leaves out?"""
     named = (fixed.rank_order or RANK_ORDER).split("-")
     return (
         fixed.dp in (None, dims["dp"])

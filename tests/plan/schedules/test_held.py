@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.memory.flight import interleaved
 from planner.costs.columns import Columns
+from planner.costs.memory.flight import interleaved
 from planner.plan.orders import slot_laws
 from planner.plan.schedules import SCHEDULES, schedule
 from planner.plan.schedules.held import FOR_WEIGHTS, held, peak

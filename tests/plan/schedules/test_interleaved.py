@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
+from planner.costs.columns import Columns
 from planner.costs.cost import FREE, Cost
 from planner.costs.memory.flight import in_flight
-from planner.costs.columns import Columns
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
