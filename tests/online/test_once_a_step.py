@@ -126,7 +126,7 @@ def test_single_ranks_are_laid_longest_first(alone, places):
     known = {group.ranks: name for name, group in alone.groups.items()}
     laid = changed(moved, steps=(changed(moved.steps[0], micro_batches=laid_step(moved, known)),))
     assert violations(laid) == [] and contents(laid) == contents(moved)
-    once = step_seconds(pricing_of(alone), "llm")
+    once = step_seconds(pricing_of(alone), "llm", 0.0)  # a CPU hides nothing
     best = min(score(alone).value, score(moved).value) - once
     assert score(laid).value - once <= (4 / 3 - 1 / 12) * best * (1 + 1e-9)
 
