@@ -7,6 +7,7 @@ need: plan/schedules/held.py has the share.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from planner.plan.schedules.held import FOR_WEIGHTS
 from planner.plan.task import Phase, Task
@@ -16,13 +17,13 @@ from planner.specs.base import Layers, Ranks
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes from then on)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Memory:
     """Of each rank; ranks that are alike have one curve."""
 
     curves: tuple[Curve, ...]
 
-    @property
+    @cached_property
     def peaks(self) -> tuple[float, ...]:
         """Most bytes at once on each rank."""
         each = {id(curve): curve for curve in self.curves}
