@@ -19,10 +19,11 @@ from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
 from planner.plan.words import layout_text, way_text
 from planner.specs.catalogue import ModelRow
+from planner.specs.cluster import kind_of
+from planner.specs.kinds import kinds
 from planner.strategies import STATIC
 from planner.units import GIB, MIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
-from planner.verify.fullest import fullest
 from planner.verify.held import allowed_on
 from planner.verify.score import Score
 
@@ -100,26 +101,24 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     yield rows
 
 
-def beyond(plan: Plan) -> str:
+def beyond(plan: Plan, kind: str) -> str:
     """The job's limit in tokens is taken at its word; what the memory model thinks of it is said all the same."""
-    kind = min(kind.kind for kind in plan.ranks)
     cap = allowed_on(plan, kind)
     more = plan.prediction.peak_memory_gib * GIB > cap
     return f"; by the memory model that is more than {kind} allows ({gib_text(cap)})" if more else ""
 
 
 def memory_text(plan: Plan) -> str:
-    """`67.77 GiB of tensors on the fullest rank, 73.35 GiB allowed (…)`; of several kinds, of the tightest rank."""
-    limit, peak = plan.uses.limits.tokens_per_rank, gib_text(plan.prediction.peak_memory_gib * GIB)
+    """`67.77 GiB on the fullest rank, 73.35 GiB allowed, …`; of several kinds which rank that is."""
+    told, limit = plan.prediction, plan.uses.limits.tokens_per_rank
+    kind = kind_of(plan.uses.cluster, told.fullest_rank)
+    rank = (
+        f"rank {told.fullest_rank}, the fullest ({kind})" if len(kinds(plan.uses.cluster)) > 1 else "the fullest rank"
+    )
+    used = f"{gib_text(told.peak_memory_gib * GIB)} on {rank}"
     if limit:
-        return f"{peak} on the fullest rank, {limit:,} tokens a rank, the job's limit{beyond(plan)}"
-    kinds = {entry.kind for entry in plan.ranks}
-    if len(kinds) == 1:
-        chance = percent(plan.prediction.oom_chance)
-        return f"{peak} on the fullest rank, {gib_text(allowed_on(plan, min(kinds)))} allowed, {chance} {ALLOWED}"
-    tightest = fullest(plan)
-    used = f"{gib_text(tightest.peak)} on rank {tightest.rank}, the tightest ({tightest.kind})"
-    return f"{used}, {gib_text(tightest.cap)} allowed, {percent(plan.prediction.oom_chance)} {ALLOWED}"
+        return f"{used}, {limit:,} tokens a rank, the job's limit{beyond(plan, kind)}"
+    return f"{used}, {gib_text(allowed_on(plan, kind))} allowed, {percent(told.oom_chance)} {ALLOWED}"
 
 
 def gib_text(count_bytes: float) -> str:

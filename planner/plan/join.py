@@ -47,13 +47,15 @@ def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
-    """Seconds summed, the highest peak, spread and share weighted by time."""
+    """Seconds summed, memory where it most likely runs out, spread and share weighted by time."""
+    fullest = max(predictions, key=lambda each: (each.oom_chance, each.peak_memory_gib))
     total = sum(p.step_seconds for p in predictions) or 1.0
     return Prediction(
         step_seconds=tidy(sum(p.step_seconds for p in predictions)),
         spread=tidy(sum(p.spread * p.step_seconds for p in predictions) / total),
-        peak_memory_gib=max(p.peak_memory_gib for p in predictions),
-        oom_chance=max(p.oom_chance for p in predictions),
+        peak_memory_gib=fullest.peak_memory_gib,
+        fullest_rank=fullest.fullest_rank,
+        oom_chance=fullest.oom_chance,
         breakdown=Breakdown(
             compute=tidy(sum(p.breakdown.compute for p in predictions)),
             exposed_comm=tidy(sum(p.breakdown.exposed_comm for p in predictions)),

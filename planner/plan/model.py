@@ -122,8 +122,9 @@ class Breakdown(Spec):
 class Prediction(Spec, kw_only=True):
     step_seconds: Amount
     spread: Amount  # half-width of the 80 % interval over the value
-    peak_memory_gib: Amount
-    oom_chance: Share = 0.0  # of running out of memory, on the rank that most likely does
+    peak_memory_gib: Amount  # on the rank that uses most of what it may hold
+    fullest_rank: Index = 0  # that rank, the first of its like
+    oom_chance: Share = 0.0  # of running out of memory there
     breakdown: Breakdown
     measured_share: Share  # of the step, priced by a measurement or by a fit of one
 

@@ -1,14 +1,10 @@
 """Where the time of each rank goes, and what it holds, as bars and as a table."""
 
-from collections.abc import Sequence
-
-from planner.plan.model import Breakdown, Plan
+from planner.plan.model import Breakdown
 from planner.report.by_rank import Series, alike_rows, bars
 from planner.report.shown import Shown
 from planner.report.tags import Markup, details, join, table, tag
-from planner.specs.cluster import kind_of
 from planner.units import GIB, duration, percent
-from planner.verify.held import allowed_on
 from planner.verify.score import Score
 
 HEADROOM = 1.08  # of the highest bar or line
@@ -53,11 +49,11 @@ def row(parts: Breakdown, step: float) -> tuple[str, ...]:
     return tuple(f"{s:.4f} ({percent(s / (step or 1.0))})" for s in (parts.compute, parts.exposed_comm, parts.idle))
 
 
-def memory_by_rank(plan: Plan, shown: Shown, score: Score) -> Markup:
+def memory_by_rank(shown: Shown, score: Score) -> Markup:
     """States at the foot, activations at their peak above, against what each device allows."""
     peaks, base = score.memory.peaks, score.holding.always
     held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
-    limits = caps(plan)
+    limits = [score.holding.allowed(rank) for rank in range(len(peaks))]
     series = [
         Series("states, buffers and context", "m-states", held),
         Series("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
@@ -72,18 +68,3 @@ def memory_by_rank(plan: Plan, shown: Shown, score: Score) -> Markup:
 def memory_row(held: float, peak: float, cap: float) -> tuple[str, ...]:
     gib = (f"{size / GIB:.2f}" for size in (held, peak, cap))
     return (*gib, percent(peak / cap) if cap > 0 else "")
-
-
-def caps(plan: Plan) -> list[float]:
-    """What the memory model allows each rank, in bytes."""
-    kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
-    of_kind = {kind: allowed_on(plan, kind) for kind in dict.fromkeys(kinds)}
-    return [of_kind[kind] for kind in kinds]
-
-
-def tightest(plan: Plan, scores: Sequence[Score]) -> tuple[int, float, float]:
-    """The rank, over all steps, that uses most of what it may; its peak and its cap."""
-    limits = caps(plan)
-    found = [(peak, rank) for score in scores for rank, peak in enumerate(score.memory.peaks)]
-    peak, rank = max(found, key=lambda one: (one[0] / limits[one[1]] if limits[one[1]] > 0 else float("inf"), -one[1]))
-    return rank, peak, limits[rank]

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from planner.plan.model import Plan
 from planner.report.page import Figure
-from planner.report.parts_by_rank import tightest
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above
 from planner.units import GIB, duration, percent, plural, size
 from planner.verify.bounds import OF_SAME_WORK
-from planner.verify.score import CLOSED, Score
+from planner.verify.score import CLOSED, Score, tightest
 
 
 def subtitle(plan: Plan) -> str:
@@ -26,7 +25,8 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     values, count = [score.value for score in scores], len(scores)
     mean, bound = sum(values) / count, sum(min(s.bound.seconds, s.value) for s in scores) / count
     spread = max(score.timeline.spread for score in scores)
-    rank, peak, cap = tightest(plan, scores)
+    full = tightest(scores)
+    cap = full.holding.allowed(full.fullest)
     tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
     gap = above(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > CLOSED else "0 %"
@@ -34,19 +34,19 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     by = ", ".join(dict.fromkeys(score.bound.by for score in scores))
     over = f"{duration(min(values))} to {duration(max(values))}, " if count > 1 else ""
     limit = plan.uses.limits.tokens_per_rank
-    allowed = f"of {size(cap)} allowed on rank {rank}, simulated" + (
+    allowed = f"of {size(cap)} allowed on rank {full.fullest}, simulated" + (
         f"; the job's limit: {limit:,} tokens" if limit else ""
     )
     return (
         Figure("Mean step" if count > 1 else "Step", duration(mean), f"{over}± {percent(spread)} (80 %), simulated"),
         Figure(f"Above the best {'order' if same_work else 'possible'}", distance, f"bound {duration(bound)}, by {by}"),
-        Figure("Fullest rank", size(peak), allowed),
+        Figure("Fullest rank", size(full.peak), allowed),
         Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
     )
 
 
 def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[Shown]) -> dict[str, object]:
-    rank, peak, cap = tightest(plan, scores)
+    full = tightest(scores)
     return {
         "page": "plan",
         "plan": plan.name,
@@ -55,8 +55,8 @@ def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[Shown]) -> d
         "tasks": round(sum(sum(tasks_of(score.timeline)) for score in scores)),
         "step_seconds": sum(score.value for score in scores) / len(scores),
         "bound": sum(min(score.bound.seconds, score.value) for score in scores) / len(scores),
-        "peak_memory_gib": peak / GIB,
-        "allowed_gib": cap / GIB,
-        "fullest_rank": rank,
+        "peak_memory_gib": full.peak / GIB,
+        "allowed_gib": full.holding.allowed(full.fullest) / GIB,
+        "fullest_rank": full.fullest,
         "measured_step_seconds": [shown.timeline.step_seconds for shown in measured],
     }

@@ -10,13 +10,15 @@ from planner.report.columns import Book
 from planner.report.in_time import in_time
 from planner.report.micro_batches import bands, legend, numbers, picture
 from planner.report.page import Page, stepwise
-from planner.report.parts_by_rank import caps, memory_by_rank, shares, time_by_rank
+from planner.report.parts_by_rank import memory_by_rank, shares, time_by_rank
 from planner.report.plan_head import figures, subtitle, summary
 from planner.report.reasons import reasons
 from planner.report.rests import rests_on
 from planner.report.shown import Shown, simulated
 from planner.report.tags import Content, Markup, join, section, table, tag
+from planner.specs.kinds import kinds
 from planner.units import KIB
+from planner.verify.held import allowed_on
 from planner.verify.score import Score
 from planner.why import WhyPlan as Why
 
@@ -40,7 +42,7 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
     data = {
         "page": "plan",
         **Book(every).data(),
-        "caps": [round(cap / KIB) for cap in sorted({*caps(plan)})],
+        "caps": [round(cap / KIB) for cap in sorted({allowed_on(plan, kind) for kind in kinds(plan.uses.cluster)})],
         "ranksOf": {name: str(group.ranks) for name, group in plan.groups.items()},
         "measured": [at for at, _ in measured],
     }
@@ -113,7 +115,7 @@ def by_group(plan: Plan, number: int, score: Score) -> Markup:
 
 
 def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Markup:
-    each = [memory_by_rank(plan, shown, score) for shown, score in zip(steps, scores, strict=True)]
+    each = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
     curve = tag(
         "canvas",
         "The table above says the peaks.",

@@ -14,7 +14,7 @@ from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
 from planner.units import GIB
 from planner.verify.bounds import OF_SAME_WORK
-from planner.verify.score import Score
+from planner.verify.score import Score, tightest
 
 Answer = dict[str, Any]
 
@@ -46,11 +46,10 @@ def whole(layout: Layout) -> Answer:
 
 def memory(scores: Sequence[Score]) -> Answer:
     """Of the rank that most likely runs out, in the step in which it does."""
-    score = max(scores, key=lambda each: each.chance)
-    rank = score.fullest
+    score = tightest(scores)
     return {
-        "peak_gib": score.memory.peaks[rank] / GIB,
-        "allowed_gib": score.holding.allowed(rank) / GIB,
+        "peak_gib": score.peak / GIB,
+        "allowed_gib": score.holding.allowed(score.fullest) / GIB,
         "chance": score.chance,
     }
 

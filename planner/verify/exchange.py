@@ -3,25 +3,34 @@
 The other bounds take each exchange for what stands alone of it, however little runs beside it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from planner.costs.compute.lines import Line
 from planner.costs.pricing import Pricing
 from planner.costs.step.sequences import Sequences, pass_lines, row_seconds, step_seconds
+from planner.costs.step.table import make_table
 
 
 def rows_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Sequences | None:
     """A problem that no plan of this one takes less than, for micro-batches whose exchanges outlast their compute.
 
-    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange of which compute hides a share w of itself;
-    its longest forward F and backward B are at most φC and βC, where φ and β are the largest shares of any group. So
-    it takes (1 − w(φ + β))·C + G at least. None where there is nothing to hide, or nothing that could hide it.
+    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange of which compute hides a share w of itself.
+    Its longest forward F and backward B are at most φC + δ, whichever groups they are of, so it takes
+    (1 − w(φ_F + φ_B))·C + G − w(δ_F + δ_B) at least. None where there is nothing to hide, or nothing that could.
     """
-    whole, least = row_seconds(pricing, module, (0.0, 0.0)), unhiding(pricing, module, problem)
-    if whole <= problem.row_seconds or least is None:
+    whole, window = row_seconds(pricing, module, (0.0, 0.0)), hiding(pricing, module)
+    if whole <= problem.row_seconds or any(shape.line.rings for shape in problem.shapes):
+        return None
+    passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
+    computed = make_table(problem).work / problem.ranks / problem.fewest_rows
+    shares = [share_of([(each[which], each[0] + each[1]) for each in passes], computed) for which in (0, 1)]
+    least = 1.0 - window * sum(share.of for share in shares)
+    if least <= 0.0:
         return None
     shapes = tuple(replace(shape, line=shape.line * least) for shape in problem.shapes)
-    return replace(problem, shapes=shapes, row_seconds=whole)
+    return replace(problem, shapes=shapes, row_seconds=whole - window * sum(share.beyond for share in shares))
 
 
 def step_by_exchange(pricing: Pricing, module: str, seconds: float) -> float:
@@ -31,16 +40,6 @@ def step_by_exchange(pricing: Pricing, module: str, seconds: float) -> float:
     return (1.0 - hiding(pricing, module)) * seconds + step_seconds(pricing, module, 0.0)
 
 
-def unhiding(pricing: Pricing, module: str, problem: Sequences) -> float | None:
-    """1 − w(φ + β), if that is more than nothing, and groups' passes have such shares."""
-    if any(shape.line.rings for shape in problem.shapes):
-        return None
-    passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
-    forward, backward = (max(largest_share(each[which], each[0] + each[1]) for each in passes) for which in (0, 1))
-    least = 1.0 - hiding(pricing, module) * (forward + backward)
-    return least if least > 0.0 else None
-
-
 def hiding(pricing: Pricing, module: str) -> float:
     """w: of the compute beside an exchange, the share that can hide it."""
     kinds = pricing.kinds(pricing.layouts[module].ranks)
@@ -48,9 +47,31 @@ def hiding(pricing: Pricing, module: str) -> float:
     return window * (1.0 - 1.0 / pricing.models[module].layers)
 
 
-def largest_share(one: Line, both: Line) -> float:
-    """Of a pass in both, whatever the items."""
-    parts = [(getattr(one, name), getattr(both, name)) for name in ("quad", "lin", "const")]
-    parts += [(each.seconds, 2.0 * each.seconds) for each in one.windows]  # backward's are longer
-    parts += [(1.0, 2.0)] if one.launches else []  # the host takes as long for either pass
-    return max((mine / whole for mine, whole in parts if whole > 0), default=1.0)
+class Share(NamedTuple):
+    """Of a pass in both: it takes this share of them, and so many seconds beyond, at most."""
+
+    of: float
+    beyond: float
+
+
+def share_of(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
+    """Of one pass in both, whatever the group and its items: of what grows with these, with the rest beyond it; or of
+    all, where a pass is launched no more often than the other. What says more of groups that take so many seconds.
+    """
+    pairs = [(growing(one), growing(both)) for one, both in passes]
+    parts = [mine / whole[what] for one, whole in pairs for what, mine in one.items() if mine > 0.0]
+    grown, launched = max(parts, default=0.0), any(one.launches for one, _ in passes)
+    waits = [sum(each.times * each.host for each in one.launches) for one, _ in passes]
+    rest = (wait + one.const - grown * both.const for wait, (one, both) in zip(waits, passes, strict=True))
+    constants = (one.const / both.const for one, both in passes if one.const > 0.0)
+    found = Share(grown, max(0.0, *rest)), Share(max(grown, *constants, 0.5 if launched else 0.0), 0.0)
+    return min(found, key=lambda each: each.of * seconds + each.beyond)
+
+
+def growing(line: Line) -> dict[object, float]:
+    """Seconds by what they grow with: pairs of tokens, tokens, and pairs within each window."""
+    found: dict[object, float] = {"quad": line.quad, "lin": line.lin}
+    for each in line.windows:
+        kind = each._replace(seconds=0.0)
+        found[kind] = found.get(kind, 0.0) + each.seconds
+    return found

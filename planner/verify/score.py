@@ -1,6 +1,8 @@
 """What a plan is worth, from nothing but the plan: value, bound, breakdown and memory, computed anew."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from planner.costs.overlapped import overlapped
 from planner.costs.pricing import pricing_of
@@ -34,13 +36,22 @@ class Score:
     @property
     def fullest(self) -> int:
         """The rank that uses most of what it may hold, and most likely runs out of memory; the first of these."""
-        peaks, holding = self.memory.peaks, self.holding
-        return max(range(len(peaks)), key=lambda rank: (peaks[rank] / holding.allowed(rank), -rank))
+        return max(range(len(self.memory.peaks)), key=lambda rank: (self.share(rank), -rank))
+
+    def share(self, rank: int) -> float:
+        """Of what it may hold, what it holds at its fullest."""
+        allowed = self.holding.allowed(rank)
+        return self.memory.peaks[rank] / allowed if allowed > 0 else inf
+
+    @property
+    def peak(self) -> float:
+        """Bytes on the fullest rank."""
+        return self.memory.peaks[self.fullest]
 
     @property
     def chance(self) -> float:
         """Of running out of memory, on that rank."""
-        return self.holding.chance(self.fullest, self.memory.peaks[self.fullest])
+        return self.holding.chance(self.fullest, self.peak)
 
     @property
     def value(self) -> float:
@@ -60,6 +71,11 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     )
     memory = holding.over(timeline, tasks)
     return Score(tasks, timeline, memory, holding, step_bound(plan, number, pricing, tasks, timeline))
+
+
+def tightest(scores: Sequence[Score]) -> Score:
+    """Of several steps the one whose fullest rank has least left."""
+    return max(scores, key=lambda each: each.share(each.fullest))
 
 
 def outcome(s: Score, effort: str) -> Outcome:
@@ -82,7 +98,8 @@ def prediction(s: Score) -> Prediction:
     return Prediction(
         step_seconds=tidy(s.value),
         spread=tidy(s.timeline.spread),
-        peak_memory_gib=tidy(max(s.memory.peaks) / GIB),
+        peak_memory_gib=tidy(s.peak / GIB),
+        fullest_rank=s.fullest,
         oom_chance=tidy(s.chance),
         breakdown=Breakdown(compute=tidy(parts.compute), exposed_comm=tidy(parts.exposed_comm), idle=tidy(parts.idle)),
         measured_share=tidy(s.timeline.measured_share),

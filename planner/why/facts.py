@@ -68,7 +68,7 @@ def facts(plan: Plan, score: Score) -> Facts:
         tokens=sum(load.tokens for load in placed),
         held=sum(load.held for load in placed),
         room=sum(load.room for load in placed),
-        peak_memory_gib=max(score.memory.peaks) / GIB,
+        peak_memory_gib=score.peak / GIB,
     )
 
 

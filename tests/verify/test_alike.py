@@ -17,7 +17,6 @@ from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
 from planner.verify import score as scoring
-from planner.verify.fullest import fullest
 from planner.verify.score import Score, score
 from tests.replica_plans import replicas
 from tests.static_jobs import small_cluster, static_inputs
@@ -81,8 +80,9 @@ def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch)
 
 
 def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
-    peaks = scored(plan, monkeypatch, plan.size).memory.peaks
-    assert (fullest(plan).rank, fullest(plan).peak) == (peaks.index(max(peaks)), max(peaks))
+    whole, few = (scored(plan, monkeypatch, most) for most in (plan.size, 0))
+    assert few.fullest == whole.fullest == whole.memory.peaks.index(max(whole.memory.peaks))
+    assert few.peak == whole.peak
 
 
 @given(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.cli.tables import memory_text
 from planner.costs.columns import columns_of
 from planner.costs.memory.activations import layer_bytes
 from planner.costs.memory.allowed import accounting_on
@@ -14,9 +15,10 @@ from planner.costs.memory.states import gathered_bytes, states
 from planner.errors import Infeasible, InputError
 from planner.plan.model import Plan
 from planner.specs.base import changed
+from planner.specs.inputs import Options
 from planner.specs.job import Limits
 from planner.units import GIB
-from planner.verify.score import outcome, prediction, require_memory, score, scored
+from planner.verify.score import outcome, prediction, require_memory, score, scored, tightest
 from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -57,9 +59,33 @@ def test_the_peak_is_states_and_the_fullest_micro_batch():
     assert PLAN.prediction.peak_memory_gib == pytest.approx(max(score(PLAN).memory.peaks) / GIB, rel=1e-8)
 
 
+def test_the_fullest_rank_is_that_with_least_left_of_its_own_device():
+    """Whatever other devices hold; and people are told of it."""
+    plan = files.read(GOLDEN / "sequence_groups/two-kinds/plan.yaml", Plan)
+    s = score(plan)
+    used = [peak / s.holding.allowed(rank) for rank, peak in enumerate(s.memory.peaks)]
+    assert used[s.fullest] == max(used)
+    assert (plan.prediction.fullest_rank, plan.prediction.oom_chance) == (s.fullest, pytest.approx(s.chance))
+    assert memory_text(plan).startswith(
+        f"{s.peak / GIB:.2f} GiB on rank {s.fullest}, the fullest ({s.holding.kind(s.fullest)})"
+    )
+    for kind in plan.uses.devices:
+        large = {name: changed(device, memory_gib=500.0) for name, device in plan.uses.devices.items() if name != kind}
+        devices = {**plan.uses.devices, **large}
+        tight = score(changed(plan, uses=changed(plan.uses, devices=devices)))
+        assert tight.holding.kind(tight.fullest) == kind
+
+
+def test_of_several_steps_the_one_that_is_fullest_counts():
+    both = pipeline.solve("demo-cpu-4", Options(batches=2)).plan
+    scores = [score(both, number) for number in (0, 1)]
+    assert tightest(scores).peak == max(s.peak for s in scores)
+    assert both.prediction.peak_memory_gib == pytest.approx(tightest(scores).peak / GIB, rel=1e-8)
+
+
 def test_memory_that_is_not_there_is_named_with_its_rank():
     with pytest.raises(
-        Infeasible, match=r"rank 0 would hold .* GiB, and may hold .* GiB: .* a chance of 99.9 %"
+        Infeasible, match=r"rank 0 would hold .* GiB, and may hold .* GiB: .* a chance of [0-9.]+ %"
     ) as caught:
         small = with_device(BUBBLES, memory_gib=100.0)
         require_memory(small, score(small))
