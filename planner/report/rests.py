@@ -1,5 +1,6 @@
 """What a plan's numbers rest on: prices with their sources, devices, and the inputs as they were."""
 
+from planner.costs.compute.assumed import spread_of
 from planner.plan.model import Plan
 from planner.report.tags import Content, Markup, details, section, table, tag
 from planner.units import percent, plural
@@ -8,13 +9,19 @@ from planner.units import percent, plural
 def rests_on(plan: Plan, measured_share: float) -> Markup:
     """Prices with their sources, and the inputs as they were."""
     said = f"{percent(measured_share)} of the critical path is priced by what was measured, or by fits of that."
-    heads = ("module", "priced by", ">± 80 %", "profile")
-    modules = [
-        (name, c.source, percent(c.spread), plan.uses.prices.profile) for name, c in plan.uses.prices.modules.items()
+    heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
+    modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]
+    modules += [
+        (
+            f"{'all else' if prices.modules else 'all'} on {kind}",
+            rates.source,
+            percent(spread_of(prices.spread, rates)),
+            prices.profile,
+        )
+        for kind, rates in prices.rates.items()
     ]
     wires = [
-        (name, c.source, percent(c.spread), plural(len(c.points), "point"))
-        for name, c in plan.uses.prices.collectives.items()
+        (name, c.source, percent(c.spread), plural(len(c.points), "point")) for name, c in prices.collectives.items()
     ]
     files = [(name, source.path, tag("code", source.sha256)) for name, source in plan.uses.sources.items()]
     rows = [tag("h3", "Prices"), table(heads, modules, "Compute")]

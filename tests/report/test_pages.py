@@ -144,6 +144,8 @@ def test_a_page_says_what_its_numbers_are():
         assert "measured" not in text.partition("Why this plan")[0].replace("priced by what was measured", "")
     text = "".join(Elements(html_of("runs")).text)
     assert "measured here" in text
+    text = "".join(Elements(html_of("kinds")).text)
+    assert all(f"all on {kind}" in text for kind in ("h100-80gb", "a100-40gb"))
 
 
 def test_numbers_of_the_page_are_the_scores():

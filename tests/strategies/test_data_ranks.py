@@ -159,7 +159,11 @@ def test_fixed_items_are_kept(small):
         ("limits: {tokens_per_rank: 100}\n", r"item \d+ has \d+ tokens, and 4 ranks hold 400", "max_tokens: 400"),
         ("fix: {items: {3: {degree: 5}}}\n", "item 3 is fixed to degree 5, and 1, 2, 3, 4 are allowed", "allow that"),
         ("degrees: [8]\n", "no allowed degree fits on the ranks", "allow smaller degrees"),
-        ("limits: {memory_margin: 0.99}\n", r"the model's states take .* GiB of each rank", "GiB"),
+        (
+            "limits: {memory_margin: 0.99}\n",
+            r"the model's states take, with context and buffers, .* GiB of each rank",
+            "GiB",
+        ),
     ],
 )
 def test_what_cannot_be_says_what_binds_and_what_would_free_it(small, extra, what, fix):

@@ -116,7 +116,12 @@ def test_degrees_and_fixed_items_are_kept(tmp_path):
             "allow that degree",
         ),
         ("degrees: [8]\n", "no allowed degree fits on the ranks", "degrees", "allow smaller degrees"),
-        ("limits: {memory_margin: 0.99}\n", r"the model's states take .* GiB of each rank", "memory", "GiB"),
+        (
+            "limits: {memory_margin: 0.99}\n",
+            r"the model's states take, with context and buffers, .* GiB of each rank",
+            "memory",
+            "GiB",
+        ),
     ],
 )
 def test_what_cannot_be_says_what_binds_and_what_would_free_it(tmp_path, extra, what, where, fix):
