@@ -45,10 +45,10 @@ def test_the_best_way_is_taken_and_the_others_are_told(tmp_path):
 def test_a_way_that_is_impossible_says_what_binds(tmp_path):
     """On little memory ZeRO-1 leaves no room."""
     states = "{memory_margin: 0.7440}"  # of 2 GiB, half a GiB of which is the context: leaves 12.3 MiB
-    with pytest.raises(Infeasible, match="states take"):
+    with pytest.raises(Infeasible, match="buffers take"):
         solve(tmp_path, ("data_ranks", 1, "step"), states)
     best = solve(tmp_path, limits=states, longest=150)
-    assert "states take" in next(other.because for other in best.instead if other.zero == 1)
+    assert "buffers take" in next(other.because for other in best.instead if other.zero == 1)
 
 
 @pytest.mark.parametrize("zero", [1, 3])
@@ -76,7 +76,7 @@ def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
 
 
 def test_when_no_way_is_possible_the_first_one_says_why(tmp_path):
-    with pytest.raises(Infeasible, match="states take"):
+    with pytest.raises(Infeasible, match="buffers take"):
         solve(tmp_path, limits="{memory_margin: 0.749}")
 
 

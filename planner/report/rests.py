@@ -11,15 +11,9 @@ def rests_on(plan: Plan, measured_share: float) -> Markup:
     said = f"{percent(measured_share)} of the critical path is priced by what was measured, or by fits of that."
     heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
     modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]
-    modules += [
-        (
-            f"{'all else' if prices.modules else 'all'} on {kind}",
-            rates.source,
-            percent(spread_of(prices.spread, rates)),
-            prices.profile,
-        )
-        for kind, rates in prices.rates.items()
-    ]
+    rest = "all else" if prices.modules else "all"
+    for kind, rates in prices.rates.items():
+        modules.append((f"{rest} on {kind}", rates.source, percent(spread_of(prices.spread, rates)), prices.profile))
     wires = [
         (name, c.source, percent(c.spread), plural(len(c.points), "point")) for name, c in prices.collectives.items()
     ]

@@ -161,7 +161,7 @@ def test_fixed_items_are_kept(small):
         ("degrees: [8]\n", "no allowed degree fits on the ranks", "allow smaller degrees"),
         (
             "limits: {memory_margin: 0.99}\n",
-            r"the model's states take, with context and buffers, .* GiB of each rank",
+            r"states, context and buffers take .* GiB of each rank",
             "GiB",
         ),
     ],

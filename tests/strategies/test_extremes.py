@@ -71,7 +71,7 @@ def test_heads_that_do_not_divide_the_degree_are_joined_by_a_ring(job):
         ([-5, 3], SMALL, "", "is no length"),
         ([900_000], LARGE, "limits: {tokens_per_rank: 449}", "item 0 has 900000 tokens, and 64 ranks hold 28736"),
         ([100], SMALL, "limits: {tokens_per_rank: 10}\ndegrees: [1, 2]", "item 0 has 100 tokens, and 2 ranks hold 20"),
-        ([100], SMALL, "limits: {memory_margin: 0.999}", "states take"),
+        ([100], SMALL, "limits: {memory_margin: 0.999}", "buffers take"),
         ([100], SMALL, "degrees: [8]", "no allowed degree fits"),
     ],
     ids=["zero tokens", "negative", "longer than the cluster", "longer than a group", "states", "degrees"],

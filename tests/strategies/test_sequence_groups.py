@@ -118,7 +118,7 @@ def test_degrees_and_fixed_items_are_kept(tmp_path):
         ("degrees: [8]\n", "no allowed degree fits on the ranks", "degrees", "allow smaller degrees"),
         (
             "limits: {memory_margin: 0.99}\n",
-            r"the model's states take, with context and buffers, .* GiB of each rank",
+            r"states, context and buffers take .* GiB of each rank",
             "memory",
             "GiB",
         ),

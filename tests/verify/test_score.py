@@ -100,7 +100,7 @@ def test_a_limit_in_tokens_replaces_the_memory_model():
 
 def test_states_that_leave_no_room_are_named_before_anything_is_packed():
     plan = with_device(changed(PLAN, uses=changed(PLAN.uses, limits=Limits())), memory_gib=0.51)
-    with pytest.raises(Infeasible, match="the model's states take") as caught:
+    with pytest.raises(Infeasible, match="states, context and buffers take") as caught:
         score(plan)
     assert "what binds" in caught.value.where and "GiB" in caught.value.fix
 
