@@ -37,8 +37,8 @@ def require_states_fit(
     if layout.zero < 3:
         changes.insert(0, f"zero: {layout.zero + 1}")
     raise Infeasible(
-        f"states, context and buffers take {taken / GIB:.1f} GiB of each rank, {f'and one of {kind}' if kind else 'which'} "
-        f"may use {max(most, 0.0) / GIB:.1f} GiB",
+        f"states, context and buffers take {taken / GIB:.1f} GiB of each rank, "
+        f"{f'and one of {kind}' if kind else 'which'} may use {max(most, 0.0) / GIB:.1f} GiB",
         where="memory (what binds)",
         fix=", or ".join(changes) or "a smaller memory_margin",
     )
