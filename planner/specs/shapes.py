@@ -6,9 +6,9 @@ Where layers are of several kinds, `kind` asks for one of them; None means the m
 from collections.abc import Callable
 from math import lcm
 
-from planner.specs.layers import LayerKind, experts_of, kind_counts, windowed
-from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, latent_of, value_dim
-from planner.specs.parallelism import Dtype, Recompute
+from planner.specs.layers import LayerKind, kind_counts, windowed
+from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, value_dim
+from planner.specs.parallelism import Dtype
 from planner.specs.parameters import CONVOLUTION, active_layer_parameters
 
 BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
@@ -68,31 +68,6 @@ def end_flops(module: Module) -> float:
     patch = 2.0 * module.channels * module.frames * module.patch**2 * hidden
     wide = hidden * module.merge**2
     return patch + 2.0 * (wide * wide + wide * module.out) / module.merge**2
-
-
-def layer_activation_elements(module: Module, recompute: Recompute, kind: LayerKind | None = None) -> float:
-    """Elements per token that a layer keeps for its backward; attention's own matrix never exists (flash)."""
-    if recompute == "full":
-        return module.hidden
-    attention = query_width(module) + key_width(module) + value_width(module) + output_width(module)
-    latent = latent_of(module)
-    if latent:  # the narrow vectors that heads are made of
-        attention += latent.q_rank + latent.kv_rank + latent.rope_dim
-    if recompute == "selective":  # the MLP's inner activations and the norms' outputs are made again
-        return 2 * module.hidden + attention
-    return 4 * module.hidden + attention + mean(module, kind, lambda each: mlp_elements(module, each))
-
-
-def mlp_elements(module: Module, kind: LayerKind) -> int:
-    """Elements per token inside an MLP: gate, up, activated gate, product; or up, activated.
-
-    Experts also keep what is sent to them and what they return, a copy for each that a token has, and the router's
-    probabilities.
-    """
-    inner, moe = 4 if module.gated else 2, experts_of(module)
-    if kind != "moe" or moe is None:
-        return inner * module.ffn
-    return inner * (moe.topk * moe.ffn + moe.shared_ffn) + 2 * moe.topk * module.hidden + moe.experts
 
 
 def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], int]) -> float:

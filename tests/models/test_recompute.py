@@ -11,7 +11,7 @@ from planner.models.linear import Matrix
 from planner.models.offload import address
 from planner.models.recompute import follow, made_again
 from planner.specs.base import changed
-from planner.specs.shapes import layer_activation_elements, output_width
+from planner.specs.shapes import key_width, output_width, query_width, value_width
 from tests.models.kept import Kept
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
@@ -39,6 +39,28 @@ def test_recompute_changes_no_gradient(spec, how):
     assert_same(loss_and_gradients(network(spec, how), batches), loss_and_gradients(network(spec, "none"), batches))
 
 
+def counted_elements(spec, how):
+    """Per token, of what is multiplied, normed or attended to: by hand. Attention's own matrix never exists (flash)."""
+    if how == "full":
+        return spec.hidden
+    attention = query_width(spec) + key_width(spec) + value_width(spec) + output_width(spec)
+    if spec.latent:  # the narrow vectors that heads are made of
+        attention += spec.latent.q_rank + spec.latent.kv_rank + spec.latent.rope_dim
+    if how == "selective":  # the MLP's inner activations and the norms' outputs are made again
+        return 2 * spec.hidden + attention
+    return 4 * spec.hidden + attention + mlp_elements(spec)
+
+
+def mlp_elements(spec):
+    """Gate, up, activated gate, product; or up, activated. Experts also keep what is sent to them and what they return,
+    and the router's probabilities.
+    """
+    inner, moe = 4 if spec.gated else 2, spec.moe
+    if moe is None:
+        return inner * spec.ffn
+    return inner * (moe.topk * moe.ffn + moe.shared_ffn) + 2 * moe.topk * spec.hidden + moe.experts
+
+
 def kept_elements(spec, how):
     """Per token, by a layer that is given x by the one before."""
     model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
@@ -55,7 +77,7 @@ def test_a_layer_keeps_what_is_counted(name, how):
     spec = DECODERS[name]
     # Attention keeps a number per head and, document by document, its output twice; a norm its mean and deviation.
     beside = spec.heads + output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
-    want = layer_activation_elements(spec, how) + (beside if how != "full" else 0)
+    want = counted_elements(spec, how) + (beside if how != "full" else 0)
     assert kept_elements(spec, how) == want
 
 
