@@ -38,6 +38,7 @@ class Beside:
 
     def row(self, task: Task, number: int, phases: Sequence[str]) -> Row:
         layers, first, last = set(task.layers), task.ranks[0], task.ranks[-1]
-        groups = self.passes.get((task.module, number), {}).values()
-        found = (tuple(p for p in passes if p.phase in phases and layers.issuperset(p.layers)) for passes in groups)
-        return tuple(passes for passes in found if passes and first <= passes[0].ranks[0] <= last)
+        groups = self.passes.get((task.module, number), {}).items()
+        near = (passes for (_, rank), passes in groups if first <= rank <= last)
+        found = (tuple(p for p in passes if p.phase in phases and layers.issuperset(p.layers)) for passes in near)
+        return tuple(passes for passes in found if passes)

@@ -4,7 +4,9 @@ The first dim is the slowest: rank = sum of index x stride. Experts have a mesh 
 (MoE parallel folding, arXiv 2504.14960): their dims are the fastest, and what is left, `edp`, are replicas of them.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from math import prod
 
 from planner.plan.model import Layout
@@ -13,7 +15,7 @@ from planner.specs.base import Ranks
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
     """The place of a rank along each dim of the mesh."""
-    return unravelled(layout.ranks.index(rank), layout.mesh)
+    return unravelled(bisect_left(layout.ranks, rank), layout.mesh)
 
 
 def groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
@@ -96,6 +98,14 @@ def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
 
 
 def blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str]) -> dict[int, Ranks]:
+    """Rank → those of `ranks`, which fill the mesh, that differ from it in these dims only."""
+    return blocks_in(tuple(ranks), tuple(mesh.items()), tuple(dims))
+
+
+@lru_cache(maxsize=256)
+def blocks_in(ranks: tuple[int, ...], sizes: tuple[tuple[str, int], ...], dims: tuple[str, ...]) -> dict[int, Ranks]:
+    """The same, once for each mesh: tasks of all micro-batches ask."""
+    mesh = dict(sizes)
     together: dict[tuple[int, ...], list[int]] = {}
     for place, rank in enumerate(ranks):
         fixed = tuple(index for dim, index in unravelled(place, mesh).items() if dim not in dims)

@@ -46,14 +46,15 @@ class Work:
     rows: tuple[tuple[Cell, ...], ...]
     meets: bool = False  # whether all ranks of a stage take part in every micro-batch
     reduced: bool = False  # whether gradients are summed over ranks of a stage
-    held: dict[tuple[int, Ranks], Ranks] = field(default_factory=dict)  # what `stage_ranks` has found
+    # What `stage_ranks` has found, by which object was asked of: to hash many ranks takes longer than all else.
+    held: dict[tuple[int, int], tuple[Ranks, Ranks]] = field(default_factory=dict)
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
         """The ranks of `within` that hold a stage."""
-        key = stage % self.pipeline, within
-        if key not in self.held:
-            self.held[key] = Ranks(sorted(set(stage_ranks(self.layout, key[0])) & set(within)))
-        return self.held[key]
+        key = stage % self.pipeline, id(within)
+        if key not in self.held:  # which keeps the object, and with it its number
+            self.held[key] = within, Ranks(sorted(set(stage_ranks(self.layout, key[0])) & set(within)))
+        return self.held[key][1]
 
     @property
     def pipeline(self) -> int:

@@ -53,6 +53,7 @@ class Network:
 
     levels: tuple[Reach, ...]
     tables: dict[str, Collective] = field(default_factory=dict)
+    known: dict[tuple[str, float, Group, float], Cost] = field(default_factory=dict, compare=False)
 
     @property
     def per_node(self) -> int:
@@ -137,8 +138,12 @@ class Network:
 
     def cost(self, kind: str, size_bytes: float, ranks: Group, calls: float = 1.0) -> Cost:
         """One collective of one group, with its source: beyond what a table has, an extrapolation that says so."""
-        if ranks.size < 2:
-            return FREE
+        key = kind, size_bytes, ranks, calls
+        if key not in self.known:
+            self.known[key] = self.looked_up(kind, size_bytes, ranks, calls) if ranks.size > 1 else FREE
+        return self.known[key]
+
+    def looked_up(self, kind: str, size_bytes: float, ranks: Group, calls: float) -> Cost:
         priced = {"all_to_all": self.all_to_all, "p2p": self.p2p, "all_reduce": self.all_reduce}
         of_kind = priced.get(kind)
         seconds = float(of_kind(size_bytes, ranks, calls) if of_kind else self.gather(size_bytes, ranks, calls, kind))
