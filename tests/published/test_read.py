@@ -144,7 +144,7 @@ def test_shared_sources_that_are_predicted(published):
 def test_shared_cases_are_sound(published):
     for case in published[0]:
         made = case.setup
-        assert made.dp == int(made.dp) >= 1
+        assert made.pipelines == int(made.pipelines) >= 1
         assert made.micro_batches == int(made.micro_batches) >= 1
         assert made.edp == int(made.edp) >= 1
         assert case.oom or case.seconds or case.memory_bytes

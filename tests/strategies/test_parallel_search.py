@@ -311,6 +311,13 @@ def test_a_module_that_there_is_not(tmp_path):
         pipeline.fits(job)
 
 
+@pytest.mark.parametrize("kept", ["tp: 3, dp: 5", "tp: 4, pp: 2, cp: 1, dp: 2", "pp: 1, tp: 2, cp: 1, dp: 2"])
+def test_degrees_that_do_not_multiply_up_are_named(tmp_path, kept):
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h200", 8), [4096] * 16, kept=kept)
+    with pytest.raises(Infeasible, match=r"dp \d.* does not multiply up to 8 ranks"):
+        pipeline.solve(job)
+
+
 def test_experts_have_a_mesh_of_their_own(made):
     trained = problem_of(made(model="qwen3-30b-a3b")).trained
     spread = numbers(tp=2, ep=4, etp=2)

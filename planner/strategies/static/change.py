@@ -1,13 +1,14 @@
 """The smallest change of a layout, or of what a job fixes of it, that fits into memory: quickest of the nearest."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from planner.errors import Infeasible
 from planner.plan.model import Layout
 from planner.plan.words import layout_text
-from planner.specs.parallelism import Parallelism
+from planner.specs.parallelism import DIMS, Parallelism
 from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, fixed_text
 from planner.strategies.static.screen import Floats, Problem, Screened, first_fitting, timed
 from planner.strategies.static.space import Space, layout_at, space
@@ -63,6 +64,16 @@ def fields_of(fixed: Parallelism) -> dict[str, int]:
     return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in whole.items()}
 
 
+def too_many(fixed: Parallelism, ranks: int) -> str | None:
+    """What a job fixes of a mesh, where it does not multiply up to so many ranks."""
+    sizes = {dim: getattr(fixed, dim) for dim in DIMS if getattr(fixed, dim) is not None}
+    count, whole = prod(sizes.values()), len({*DIMS} - {*sizes, "replica"}) == 0
+    if count == ranks or (ranks % count == 0 and not whole):
+        return None
+    named = " · ".join(f"{dim} {size}" for dim, size in sizes.items())
+    return f"{named} does not multiply up to {ranks} ranks"
+
+
 def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixed: Parallelism) -> Infeasible:
     """What binds: that there is no such layout, or what the leanest of them takes; and what would free it."""
     change = smallest(problem, fields_of(fixed))
@@ -74,7 +85,9 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     elif change is None and problem.trained.equal and screened is None:
         fix = "a batch that some number of replicas divides"
     if screened is None:
-        message = f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
+        uneven = too_many(fixed, ranks)
+        message = uneven or f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
+        fix = "degrees whose product does, or leave one of them out" if uneven and not (change and change.what) else fix
         return Infeasible(message, where="layouts", fix=fix)
     if problem.limits.tokens_per_rank is not None:
         return too_many_tokens(problem, found, held, fix)
