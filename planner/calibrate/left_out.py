@@ -66,3 +66,16 @@ def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
 def half_width(off: Logs) -> float:
     """The least width that holds at least this share of the logarithms."""
     return float(np.quantile(np.abs(off), SHARE, method="inverted_cdf")) if len(off) else 0.0
+
+
+def coverage(cases: Sequence[Case], own: Logs, common: Logs) -> float:
+    """The share of left-out rows within intervals that were set without their source, too."""
+    names = np.array([case.origin.source for case in cases])
+    inside, counted = 0, 0
+    for source in sorted(set(names.tolist())):
+        out = (names == source) & np.isfinite(own)
+        widths = spreads([c for c, left in zip(cases, out, strict=True) if not left], own[~out], common[~out])
+        for place in np.flatnonzero(out).tolist():
+            inside += abs(own[place]) <= widths.get(cases[place].software, widths[COMMON])
+            counted += 1
+    return inside / counted if counted else 0.0

@@ -5,11 +5,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.columns import Columns, stacked
+from planner.costs.columns import SELECTIVE, Columns, stacked
 from planner.costs.memory.activations import all_bytes, input_bytes, layer_bytes
-from planner.specs.accounting import Accounting
+from planner.specs import library
+from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
-from planner.specs.model import Decoder
+from planner.specs.layers import kind_counts
+from planner.specs.model import Decoder, Model
 from planner.specs.parts import Experts, Latent
 
 PAPER = Accounting(dropout=True, flash=False)
@@ -143,3 +145,13 @@ def test_many_at_once_are_each_by_itself():
         assert together == pytest.approx(
             np.array([float(all_bytes(MOE, "moe", each, accounting, frozenset())) for each in setups])
         )
+
+
+@pytest.mark.parametrize("name", library.names(Model))
+def test_recomputation_keeps_less(name):
+    """Of every shipped model: all of a layer, what is dear to make again, its input."""
+    for module in library.read(name, Model)[0].modules.values():
+        at = Columns(ranks=1, seq=4096, batch=1, parts=SELECTIVE)
+        for kind in kind_counts(module):
+            kept = layer_bytes(module, kind, at, BUNDLED)
+            assert kept.whole > kept.partly > input_bytes(module, at), kind
