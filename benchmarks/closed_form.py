@@ -12,8 +12,9 @@ from planner.costs.compute.assumed import complete
 from planner.costs.compute.machine import Machine
 from planner.costs.network.network import Network, Reach
 from planner.costs.step.step import step_seconds
+from planner.specs.layers import Module
 from planner.specs.library import read
-from planner.specs.model import Model, Module
+from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.specs.software import Software
 

@@ -12,7 +12,7 @@ from planner.calibrate.joint import fit, measured, predicted
 from planner.calibrate.rows import machines
 from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 FILE = "itertime/vtrain_megatron_gpt_single_node.csv"
 GPT = {

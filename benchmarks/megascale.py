@@ -18,7 +18,7 @@ from planner import pipeline
 from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.inputs import Options
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.overlap import Overlap
 from planner.specs.shapes import step_flops
 

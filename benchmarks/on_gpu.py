@@ -30,7 +30,8 @@ from planner.profiling.sharded import COMPUTED
 from planner.runtime import RunOptions
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.model import Model, Module
+from planner.specs.layers import Module
+from planner.specs.model import Model
 from planner.specs.parallelism import Dtype, Parallelism
 from planner.specs.profile import Fit, Profile
 from planner.units import MS, percent

@@ -14,7 +14,8 @@ from planner.plan.model import Piece, Plan
 from planner.runtime import RunOptions
 from planner.specs.base import changed
 from planner.specs.job import Job
-from planner.specs.model import Audio, Decoder, Model, Module, Vit
+from planner.specs.layers import Audio, Decoder, Module, Vit
+from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, Recompute
 from planner.specs.parts import Experts, Latent
 from planner.units import GIB, duration, percent

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from planner.plan.model import Layout, Place
 from planner.specs.base import Indices
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.model import Audio, Decoder, Model, ModelEdge, Vit
+from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import DIMS, Parallelism
 from planner.specs.parts import Experts
 from planner.specs.profile import Fit, Passes

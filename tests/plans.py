@@ -16,7 +16,7 @@ from planner.plan.model import (
 )
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from planner.specs.profile import Device
 
 NOTHING = Prediction(

@@ -6,7 +6,7 @@ from random import Random
 from planner.plan.legal import violations
 from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
 from planner.specs.base import Layers, Ranks
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed
 from tests.plans import plan_of, uses
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from planner.published.case import Case
 from planner.specs.base import changed
-from planner.specs.layers import experts_of
 from planner.specs.rates import Rates
 from planner.specs.timing import Timing
 
@@ -77,7 +76,7 @@ def knobs(cases: Iterable[Case]) -> list[Knob]:
 def of_case(case: Case) -> list[Knob]:
     """A trait of one framework is not looked for where all are fitted as one, nor experts' where there are none."""
     traits = [n for n in TRAITS if case.software != COMMON or n not in OWN]
-    if experts_of(case.module) is None:
+    if case.module.routed is None:
         traits = [n for n in traits if n not in SPARSE]
     return [Knob(case.software, name) for name in traits] + [pace_of(case)]
 

@@ -21,7 +21,7 @@ from planner.plan.model import Layout, Split
 from planner.plan.task import Task
 from planner.specs.base import Layers
 from planner.specs.cluster import Cluster
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.profile import ModuleCosts
 from planner.units import KIB
 

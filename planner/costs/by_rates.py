@@ -21,8 +21,7 @@ from planner.plan.model import Layout, Split
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster
-from planner.specs.layers import layer_kind
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.units import GB, MS
 
 Key = tuple[object, ...]
@@ -86,7 +85,7 @@ class ByRates:
         at = replace(columns_of(self.layout), seq=seq)
         accounting = accounting_on(self.machine.device, self.machine.accounting)
         kept, remade = 0.0, 0.0
-        alike = Counter((layer_kind(self.spec, layer), self.layout.recompute_of(layer)) for layer in layers)
+        alike = Counter((self.spec.layer_kind(layer), self.layout.recompute_of(layer)) for layer in layers)
         for (kind, how), count in alike.items():
             full, parts = recomputed(how)
             own, again = layer_kept(self.spec, kind, replace(at, full=full, parts=parts), accounting)

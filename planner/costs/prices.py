@@ -6,7 +6,8 @@ from planner.plan.model import Layout, Prices
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.kinds import entry, kinds, on_kind
-from planner.specs.model import Module, head_dim
+from planner.specs.layers import Module
+from planner.specs.layers.heads import head_dim
 from planner.specs.profile import ModuleCosts
 from planner.specs.rates import Rates
 

@@ -26,7 +26,7 @@ from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
 from planner.specs.kinds import entries, entry, kinds
-from planner.specs.model import Decoder, Module, merged_tokens
+from planner.specs.layers import Module
 from planner.specs.profile import Device
 from planner.specs.shapes import BYTES
 
@@ -163,9 +163,9 @@ class Pricing:
     def width(self, task: Task) -> float:
         """Elements for each of a task's tokens: between stages hidden ones, on an edge an encoder's outputs."""
         module = self.models[task.module]
-        if isinstance(module, Decoder) or ">" not in task.group:
+        if not module.gives or ">" not in task.group:
             return float(module.hidden)
-        return module.out / merged_tokens(module)
+        return module.gives / module.merged
 
     def kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The kinds of these ranks, each once."""

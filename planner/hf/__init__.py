@@ -9,7 +9,8 @@ from planner.hf import config as configs
 from planner.hf import decoders, encoders, joined, mixtures
 from planner.hf.config import Config, Note
 from planner.hf.written import to_config
-from planner.specs.model import Decoder, Model, ModelEdge, Module
+from planner.specs.layers import Decoder, Module
+from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
 __all__ = ["FAMILIES", "Imported", "Note", "read", "to_config"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.hf.config import Config, quoted
 from planner.hf.patterns import full_rule
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
 SLIDING, FULL = "sliding_attention", "full_attention"

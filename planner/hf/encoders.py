@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.hf.config import Config
 from planner.hf.decoders import MOST_LAYERS
-from planner.specs.model import Audio, Vit
+from planner.specs.layers import Audio, Vit
 
 GELU = ("gelu",)
 QWEN_EPS = 1e-6  # Qwen's vision towers have it in their code

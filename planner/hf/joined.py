@@ -7,7 +7,7 @@ from planner.hf.config import Config
 from planner.hf.decoders import llama, mistral, qwen2, qwen3
 from planner.hf.encoders import audio, clip, projector, qwen2_5_vision, qwen2_vision, siglip
 from planner.specs.base import changed
-from planner.specs.model import Decoder, Module, Vit
+from planner.specs.layers import Decoder, Module, Vit
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")

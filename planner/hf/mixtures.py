@@ -5,8 +5,7 @@ from typing import Any, Literal, get_args
 from planner.hf.config import Config
 from planner.hf.decoders import MOST_LAYERS, attention_bias, built, shape, sliding
 from planner.hf.patterns import sparse_rule
-from planner.specs.layers import kind_counts
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder, kind_counts
 from planner.specs.parts import Experts, Latent
 
 Scores = Literal["softmax", "sigmoid"]

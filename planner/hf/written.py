@@ -1,11 +1,12 @@
 """A decoder as the config.json of the family whose layers are made so: the inverse of reading it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from planner.errors import InputError
 from planner.hf.decoders import FULL, SLIDING
-from planner.specs.layers import layer_kind, windowed
-from planner.specs.model import Decoder, Module, head_dim, kv_heads
+from planner.specs.layers import Decoder, Module
+from planner.specs.layers.heads import head_dim, kv_heads
 
 ARCHITECTURES = {
     "gpt2": "GPT2LMHeadModel",
@@ -21,11 +22,19 @@ ENDLESS = 2**20  # positions that a rotary model is said to take
 
 def to_config(module: Module) -> dict[str, Any]:
     """What transformers reads. Raises InputError where no family that is written here has such layers."""
-    kind = family(module) if isinstance(module, Decoder) else None
-    if kind is None:
+    write = KINDS.get(type(module))
+    config = write(module) if write else None
+    if config is None:
         fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
         raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
-    assert isinstance(module, Decoder)
+    return config
+
+
+def decoder_config(module: Decoder) -> dict[str, Any] | None:
+    """None where no family has such layers."""
+    kind = family(module)
+    if kind is None:
+        return None
     head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
     if kind == "gpt2":
         return head | gpt2(module)
@@ -100,12 +109,12 @@ def gpt2(module: Decoder) -> dict[str, Any]:
 
 
 def windows(module: Decoder) -> dict[str, Any]:
-    kinds = [SLIDING if windowed(module, layer) else FULL for layer in range(module.layers)]
+    kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
     return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
 
 
 def sparse(module: Decoder) -> list[bool]:
-    return [layer_kind(module, layer) == "moe" for layer in range(module.layers)]
+    return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
 
 
 def experts(module: Decoder, kind: str) -> dict[str, Any]:
@@ -119,3 +128,6 @@ def experts(module: Decoder, kind: str) -> dict[str, Any]:
     dense = [layer for layer, has in enumerate(sparse(module)) if not has]
     config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
     return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}
+
+
+KINDS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}

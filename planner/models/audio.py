@@ -16,8 +16,8 @@ from planner.models.encoder import EncoderNetwork
 from planner.models.held import WHOLE_MODULE, Held
 from planner.models.linear import linear
 from planner.models.norms import norm
-from planner.specs.model import Audio
-from planner.specs.parameters import CONVOLUTION
+from planner.specs.layers import Audio
+from planner.specs.layers.audio import CONVOLUTION
 
 STRIDE = 2  # frames a token
 SEEN = CONVOLUTION + 2 * (CONVOLUTION // 2)  # frames that a token sees: two more than the second convolution's three

@@ -1,6 +1,7 @@
 """From the shape of a module to the torch module, and its first weights."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,14 @@ from planner.models.network import Network
 from planner.models.rotary import rotary_dim
 from planner.models.seeding import generator_for
 from planner.models.vit import VitNetwork
-from planner.specs.model import Decoder, Module, Vit, latent_of
+from planner.specs.layers import Audio, Decoder, Module, Vit
 
 CPU = torch.device("cpu")
+NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
+    Decoder: DecoderNetwork,
+    Vit: VitNetwork,
+    Audio: AudioNetwork,
+}
 
 
 def build(
@@ -37,21 +43,15 @@ def build(
     reason = unsupported(spec)
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
-    network: Network
     with torch.device("meta"):  # torch would fill the weights here, at length and in vain
-        if isinstance(spec, Decoder):
-            network = DecoderNetwork(spec, dtype, held)
-        elif isinstance(spec, Vit):
-            network = VitNetwork(spec, dtype, held)
-        else:
-            network = AudioNetwork(spec, dtype, held)
+        network = NETWORKS[type(spec)](spec, dtype, held)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
 def unsupported(spec: Module) -> str | None:
     """Why this shape can be planned but not run, for a person."""
     if spec.positions == "rope" and rotary_dim(spec) % 2:
-        name = "rope_dim" if latent_of(spec) else "head_dim"
+        name = "rope_dim" if spec.compressed else "head_dim"
         return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
     return None
 

@@ -3,7 +3,7 @@
 Synthetic ones are the same on every rank, and drawn block by block so that a rank draws only its own shard.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from planner.models.exchange import WHOLE, Exchange
 from planner.models.seeding import generator_for
 from planner.models.vit import patch_width
 from planner.specs.dealing import Span
-from planner.specs.model import Audio, Decoder, Module, Vit, merged_tokens
+from planner.specs.layers import Audio, Module, Vit
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
@@ -87,18 +87,18 @@ def contents(source: Source, spec: Module, document: tuple[int, int], span: tupl
     """Inputs and targets of part of a document."""
     item, tokens = document
     inputs, targets = source.item(spec, item, span)
-    return (within_clip(inputs, span, tokens) if isinstance(spec, Audio) else inputs), targets
+    return (within_clip(inputs, span, tokens) if spec.reads == "frames" else inputs), targets
 
 
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
     """Refuse what the model would get wrong or fail on without a word."""
-    unit = merged_tokens(spec)
+    unit = spec.merged
     for item, length in documents:
         if length < 1 or length % unit:
             raise InputError(f"item {item} has {length} tokens", fix=f"give it a positive multiple of {unit}")
-        if isinstance(spec, Decoder) and spec.positions == "learned" and length > spec.max_positions:
+        if spec.longest is not None and length > spec.longest:
             raise InputError(
-                f"item {item} has {length} tokens, the model {spec.max_positions} learned positions",
+                f"item {item} has {length} tokens, the model {spec.longest} learned positions",
                 fix="drop the item, or raise max_positions",
             )
     for _, first, last in held:
@@ -114,17 +114,26 @@ def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tupl
     token's mel frames [n, 5, mels], and vectors.
     """
     first, last = span
-    if isinstance(spec, Decoder):
+    if spec.reads == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (spec.vocab * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below vocab
+        tokens = (spec.vocabulary * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below it
         return tokens[:-1], tokens[1:]
-    if isinstance(spec, Vit):
-        inputs = uniform_rows(("patches", seed, item), first, last, patch_width(spec))
-    else:  # of a sound without begin or end; SEEN more frames, so that there is one whole token's
-        frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
-        inputs = frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
-    unit = merged_tokens(spec)
-    return 2 * inputs - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.out)
+    inputs, unit = DRAWN[spec.reads](spec, item, first, last, seed), spec.merged
+    return 2 * inputs - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.gives)
+
+
+def drawn_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
+    """Flattened ones [last - first, width]."""
+    return uniform_rows(("patches", seed, item), first, last, patch_width(spec))
+
+
+def drawn_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
+    """Of a sound without begin or end; SEEN more, so that there is one whole token's [last - first, 5, mels]."""
+    frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
+    return frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
+
+
+DRAWN: dict[str, Callable[..., Tensor]] = {"patches": drawn_patches, "frames": drawn_frames}
 
 
 def uniform_rows(names: tuple[str | int, ...], first: int, last: int, width: int) -> Tensor:

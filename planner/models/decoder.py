@@ -18,7 +18,7 @@ from planner.models.network import Network
 from planner.models.norms import norm
 from planner.models.tensor import Tensors
 from planner.models.vocabulary import Vocabulary, cross_entropy
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 MAX_LOGITS = 2**27  # held at a time: 512 MiB of them in float32, beside a copy in a narrower dtype and their gradient
 

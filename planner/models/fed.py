@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from planner.models.data import IGNORED, Documents, Source
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from planner.models.norms import norm
 from planner.models.pieces import Masking
 from planner.models.recompute import follow
 from planner.models.rotary import Rotary, rotate
-from planner.specs.layers import windowed
-from planner.specs.model import Decoder, Module, head_dim, kv_heads
+from planner.specs.layers import Module
+from planner.specs.layers.heads import head_dim, kv_heads
 
 
 class Attention(nn.Module):
@@ -27,13 +27,13 @@ class Attention(nn.Module):
         part, self.head_dim = held.tp, head_dim(spec)
         self.part, self.heads = part, part.size(spec.heads)
         self.kv_heads = len(key_heads(spec.heads, kv_heads(spec), part))
-        self.masking = Masking(isinstance(spec, Decoder), windowed(spec, layer))
+        self.masking = Masking(spec.causal, spec.window_of(layer))
         queries, bias = spec.heads * self.head_dim, spec.bias != "none"
         self.query = column(spec.hidden, queries, bias, dtype, part)
         self.key = key_projection(spec, bias and spec.bias != "all_but_key", dtype, part)
         self.value = key_projection(spec, bias, dtype, part)
         self.output = row(queries, spec.hidden, output_bias(spec), dtype, part)
-        normed = isinstance(spec, Decoder) and spec.qk_norm
+        normed = spec.normed_heads
         self.query_norm = norm(spec, dtype, self.head_dim) if normed else None
         self.key_norm = norm(spec, dtype, self.head_dim) if normed else None
         self.sinks = sinks(spec, dtype, self.heads)
@@ -60,4 +60,4 @@ def output_bias(spec: Module) -> bool:
 
 def sinks(spec: Module, dtype: torch.dtype, heads: int) -> nn.Parameter | None:
     """One logit for each of these heads, beside the scores of all keys (arXiv 2508.10925)."""
-    return nn.Parameter(torch.empty(heads, dtype=dtype)) if isinstance(spec, Decoder) and spec.sinks else None
+    return nn.Parameter(torch.empty(heads, dtype=dtype)) if spec.sink_heads else None

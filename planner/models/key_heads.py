@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from planner.models.deferred import affine
 from planner.models.held import Part
 from planner.models.linear import column
-from planner.specs.model import Module, head_dim, kv_heads
+from planner.specs.layers import Module
+from planner.specs.layers.heads import head_dim, kv_heads
 
 
 def key_heads(heads: int, shared: int, part: Part) -> tuple[int, ...]:

@@ -16,18 +16,17 @@ from planner.models.norms import norm
 from planner.models.pieces import Masking
 from planner.models.recompute import follow
 from planner.models.rotary import Rotary, rotate
-from planner.specs.layers import windowed
-from planner.specs.model import Decoder
+from planner.specs.layers import Module
 from planner.specs.parts import Latent
 
 
 class LatentAttention(nn.Module):
     """x [s, hidden] to the same."""
 
-    def __init__(self, spec: Decoder, latent: Latent, layer: int, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, latent: Latent, layer: int, dtype: torch.dtype, held: Held) -> None:
         super().__init__()
         self.latent, self.part, self.heads = latent, held.tp, held.tp.size(spec.heads)
-        self.masking = Masking(causal=True, window=windowed(spec, layer))
+        self.masking = Masking(causal=True, window=spec.window_of(layer))
         bias, part, width = spec.bias != "none", held.tp, latent.nope_dim + latent.rope_dim
         narrow = latent.q_rank or spec.hidden
         self.query_down = linear(spec.hidden, narrow, bias, dtype) if latent.q_rank else None

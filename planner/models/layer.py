@@ -15,8 +15,7 @@ from planner.models.moe import Moe
 from planner.models.norms import norm
 from planner.models.recompute import made_again, whole
 from planner.models.rotary import Rotary
-from planner.specs.layers import experts_of, layer_kind
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 
 
 class Layer(nn.Module):
@@ -28,7 +27,7 @@ class Layer(nn.Module):
         self.attention_norm = norm(spec, dtype)
         self.attention = attention(spec, layer, dtype, held)
         self.mlp_norm = norm(spec, dtype)
-        moe = experts_of(spec) if layer_kind(spec, layer) == "moe" else None
+        moe = spec.routed if spec.layer_kind(layer) == "moe" else None
         self.mlp = Moe(spec, moe, layer, dtype, held) if moe else Mlp(spec, spec.ffn, dtype, held)
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
@@ -49,6 +48,6 @@ class Layer(nn.Module):
 
 
 def attention(spec: Module, layer: int, dtype: torch.dtype, held: Held) -> nn.Module:
-    if isinstance(spec, Decoder) and spec.latent:
-        return LatentAttention(spec, spec.latent, layer, dtype, held)
+    if spec.compressed:
+        return LatentAttention(spec, spec.compressed, layer, dtype, held)
     return Attention(spec, layer, dtype, held)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from planner.models.batch import Batch
 from planner.models.held import Held
 from planner.models.linear import column, row
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 class Mlp(nn.Module):

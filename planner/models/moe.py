@@ -15,7 +15,7 @@ from planner.models.dispatch import Choice
 from planner.models.grouped import Grouped
 from planner.models.held import Held, Split
 from planner.models.mlp import Mlp
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parts import Experts
 
 

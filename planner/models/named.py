@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.models.build import build
 from planner.models.held import Split, copy_into, part_of, splits_of, whole_shape
 from planner.models.safetensors import Checkpoint
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 META = torch.device("meta")
 FIX = "give what was saved of this very model"

@@ -10,9 +10,9 @@ from planner.models.batch import Batch
 from planner.models.held import WHOLE_MODULE, Held
 from planner.models.layer import Layer
 from planner.models.offload import through
-from planner.models.rotary import BASE, Rotary, rotary_dim, rotary_table
+from planner.models.rotary import Rotary, rotary_dim, rotary_table
 from planner.specs.base import Layers
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 
 
 class Network(nn.Module, ABC):
@@ -42,8 +42,7 @@ class Network(nn.Module, ABC):
         """What every layer needs to know about positions."""
         if self.spec.positions != "rope":
             return None
-        base = self.spec.rope_base if isinstance(self.spec, Decoder) else BASE
-        return rotary_table(batch.positions, rotary_dim(self.spec), x.dtype, base)
+        return rotary_table(batch.positions, rotary_dim(self.spec), x.dtype, self.spec.rotary_base)
 
     def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
         """From the input of `layers` (None: of all that are held), which the first layer makes itself, to their output,

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 def norm(spec: Module, dtype: torch.dtype, width: int | None = None) -> nn.Module:

@@ -14,7 +14,7 @@ from planner.models.build import build, init_weights
 from planner.models.held import splits_of
 from planner.models.named import fill, load_named
 from planner.models.safetensors import ONE, Checkpoint, Described, write_in_turn
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 
 CONFIG = "config.json"
 META = torch.device("meta")
@@ -34,7 +34,7 @@ def first_weights(model: nn.Module, spec: Module, first: First) -> None:
     """Into whatever part of the module this rank holds. Raises InputError."""
     if first.named is not None:
         load_named(model, first.named)
-    elif first.weights is not None and isinstance(spec, Decoder):
+    elif first.weights is not None and not spec.gives:
         load_weights(model, spec, first.weights)
     else:
         init_weights(model, first.seed)
@@ -45,27 +45,28 @@ def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
 
     Values are cast to the parameters' dtype.
     """
-    decoder, checkpoint = require_decoder(spec), Checkpoint(folder)
+    checkpoint = Checkpoint(folder)
 
     def read(name: str) -> Tensor:
-        return stacked(checkpoint, stored_names(name, decoder))
+        return stacked(checkpoint, stored_names(name, spec))
 
     fill(dict(model.named_parameters()), splits_of(model), read, folder)
 
 
 def require_weights(spec: Module, folder: Path) -> None:
     """The checkpoint has the parameters of the whole model, so shaped, and no others. Raises InputError."""
-    decoder, checkpoint = require_decoder(spec), Checkpoint(folder)
+    stored_names("norm.weight", spec)  # of a kind that is stored
+    checkpoint = Checkpoint(folder)
     used: set[str] = set()
-    for name, parameter in build(decoder, device=META).named_parameters():
-        stored = stored_names(name, decoder)
+    for name, parameter in build(spec, device=META).named_parameters():
+        stored = stored_names(name, spec)
         each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
         for one in stored:
             if checkpoint.shape(one) != each:
                 what = f"`{one}` is {[*checkpoint.shape(one)]}, the model has {[*each]}"
                 raise InputError(what, where=str(folder), fix="give the weights of this very model")
         used.update(stored)
-    twin = {"lm_head.weight"} if decoder.tied else set()  # which some checkpoints repeat
+    twin = {"lm_head.weight"} if spec.ties else set()  # which some checkpoints repeat
     more = sorted(name for name in checkpoint.entries.keys() - used - twin if not name.endswith(UNUSED))
     if more:
         what = f"the checkpoint has {len(more)} tensors that the model has not, such as `{more[0]}`"
@@ -82,18 +83,17 @@ def save_in_turn(
     described: Mapping[str, Described], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
 ) -> None:
     """The same of parameters that come one by one, in the order in which they are described."""
-    decoder = require_decoder(spec)
     stored: dict[str, Described] = {}
     for name, (dtype, shape) in described.items():
-        names = stored_names(name, decoder)
+        names = stored_names(name, spec)
         stored |= dict.fromkeys(names, Described(dtype, shape if len(names) == 1 else shape[1:]))
-    files.write_text(folder / CONFIG, files.json_text(hf.to_config(decoder)) + "\n", lasting=True)
-    write_in_turn(folder / ONE, stored, (each for name, values in weights for each in apart(name, values, decoder)))
+    files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", lasting=True)
+    write_in_turn(folder / ONE, stored, (each for name, values in weights for each in apart(name, values, spec)))
 
 
-def apart(name: str, values: Tensor, decoder: Decoder) -> Iterator[Tensor]:
+def apart(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
     """One tensor, or that of each expert."""
-    if len(stored_names(name, decoder)) == 1:
+    if len(stored_names(name, spec)) == 1:
         yield values
     else:
         yield from values
@@ -101,9 +101,8 @@ def apart(name: str, values: Tensor, decoder: Decoder) -> Iterator[Tensor]:
 
 def require_saveable(spec: Module) -> None:
     """Raises InputError where no checkpoint is written of such a module."""
-    decoder = require_decoder(spec)
-    hf.to_config(decoder)
-    stored_names("norm.weight", decoder)
+    hf.to_config(spec)
+    stored_names("norm.weight", spec)
 
 
 def saveable(spec: Module) -> bool:
@@ -112,13 +111,6 @@ def saveable(spec: Module) -> bool:
     except InputError:
         return False
     return True
-
-
-def require_decoder(spec: Module) -> Decoder:
-    if not isinstance(spec, Decoder):
-        what = "weights are read and written of decoders alone"
-        raise InputError(what, where=type(spec).__name__.lower(), fix="leave the weights out")
-    return spec
 
 
 def stacked(checkpoint: Checkpoint, names: tuple[str, ...]) -> Tensor:

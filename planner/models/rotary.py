@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from planner.specs.model import Module, head_dim, latent_of
+from planner.specs.layers import Module
+from planner.specs.layers.heads import head_dim
 
 Rotary = tuple[Tensor, Tensor]  # cosines and sines, [t, 1, D / 2] each
 
@@ -20,7 +21,7 @@ def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: flo
 
 def rotary_dim(spec: Module) -> int:
     """Numbers of a head's query and key that turn."""
-    latent = latent_of(spec)
+    latent = spec.compressed
     return latent.rope_dim if latent else head_dim(spec)
 
 

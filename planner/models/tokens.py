@@ -13,7 +13,7 @@ from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.data import IGNORED, Documents, Source, Synthetic
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 from planner.specs.token_rows import OFFSETS, TOKENS, open_offsets, open_tokens, require_row
 
 PADDING = 0  # the token of what is added
@@ -33,7 +33,7 @@ class TokenFolder:
 
         Whatever lengths were rounded up to divides all of them: an item is longer than its row by less than that.
         """
-        if not isinstance(spec, Decoder):
+        if spec.reads != "tokens":
             return
         unit = math.gcd(*(tokens for _, tokens in documents))
         for item, tokens in documents:
@@ -47,7 +47,7 @@ class TokenFolder:
 
     def check_vocab(self, spec: Module, documents: Documents) -> None:
         """No token of these rows is beyond the vocabulary: each is read once. Of very many it is found on the way."""
-        if not isinstance(spec, Decoder):
+        if spec.reads != "tokens":
             return
         count = sum(tokens for _, tokens in documents)
         if count > CHECKED:
@@ -57,8 +57,8 @@ class TokenFolder:
         for item, _ in documents:
             begin, end = self.span(item)
             row = self.tokens[begin:end]
-            if int(row.min()) < 0 or int(row.max()) >= spec.vocab:
-                self.require_known(torch.from_numpy(row.astype("int64")), item, 0, spec.vocab)
+            if int(row.min()) < 0 or int(row.max()) >= spec.vocabulary:
+                self.require_known(torch.from_numpy(row.astype("int64")), item, 0, spec.vocabulary)
 
     def length(self, row: int) -> int:
         begin, end = self.span(row)
@@ -73,12 +73,12 @@ class TokenFolder:
         return begin, end
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        if not isinstance(spec, Decoder):
+        if spec.reads != "tokens":
             return self.others.item(spec, item, span)
-        return self.rows(item, *span, vocab=spec.vocab)
+        return self.rows(item, *span, vocab=spec.vocabulary)
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
-        return self.length(item) - 1 if isinstance(spec, Decoder) else self.others.targets(spec, item, tokens)
+        return self.length(item) - 1 if spec.reads == "tokens" else self.others.targets(spec, item, tokens)
 
     def rows(self, row: int, first: int, last: int, *, vocab: int) -> tuple[Tensor, Tensor]:
         """Inputs and next-token targets [last - first], int64, of part of an item. Raises InputError."""

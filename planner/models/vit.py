@@ -11,7 +11,7 @@ from planner.models.encoder import EncoderNetwork
 from planner.models.held import WHOLE_MODULE, Held
 from planner.models.linear import column, linear, row
 from planner.models.norms import norm
-from planner.specs.model import Vit
+from planner.specs.layers import Vit
 
 
 class VitNetwork(EncoderNetwork):

@@ -6,8 +6,7 @@ from planner.plan.mesh import expert_groups_over, expert_state_groups, groups_ov
 from planner.plan.model import Layout, Plan, assignments
 from planner.plan.shares import partners
 from planner.specs.base import Ranks
-from planner.specs.layers import experts_of
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 
 EXPERT_GROUPS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))  # that exchange tokens
 
@@ -16,7 +15,7 @@ def catalogue(plan: Plan) -> set[Ranks]:
     """Of all ranks: every rank creates every group."""
     found: set[Ranks] = set()
     for name, layout in plan.layouts.items():
-        moe = experts_of(plan.uses.models[name])
+        moe = plan.uses.models[name].routed
         for states in (*state_groups(layout), *(expert_state_groups(layout) if moe else ())):
             found.update(states.values())
         found.update(groups_over(layout, ("tp",)).values())
@@ -45,6 +44,6 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
 
 def tied_ends(module: Module, layout: Layout) -> Iterator[Ranks]:
     """First and last of each pipeline, if the embedding of the first stage is the head of the last."""
-    if isinstance(module, Decoder) and module.tied:
+    if module.ties:
         for line in groups_over(layout, ("pp",)).values():
             yield Ranks((line[0], line[-1])[: len(line)])

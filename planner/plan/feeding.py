@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from planner.plan.model import Edge, Plan, Step, assignments
 from planner.plan.names import Violation
-from planner.specs.model import Decoder, merged_tokens
 
 Item = tuple[str, int]  # module, item
 
@@ -34,7 +33,7 @@ def feeding(plan: Plan) -> dict[Item, Fed]:
     taken: dict[Item, int] = defaultdict(int)
     found: dict[Item, Fed] = {}
     for edge in plan.edges:
-        sizes, unit = plan.uses.items[edge.source], merged_tokens(plan.uses.models[edge.source])
+        sizes, unit = plan.uses.items[edge.source], plan.uses.models[edge.source].merged
         for item, fed in sorted(plan.uses.feeds.get(edge.source, {}).items()):
             target = (edge.target, fed)
             found[edge.source, item] = Fed(target, taken[target], sizes[item] // unit)
@@ -89,10 +88,10 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
 
 def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
     source, target = plan.uses.models[edge.source], plan.uses.models[edge.target]
-    if isinstance(source, Decoder):
+    if not source.gives:
         yield f"`{edge.source}` gives a loss, and nothing for `{edge.target}` to read", "let an encoder feed it"
-    elif not isinstance(target, Decoder):
+    elif target.reads != "tokens":
         yield f"`{edge.target}` reads no tokens that outputs of `{edge.source}` could stand for", "feed a decoder"
-    elif source.out != target.hidden:
-        message = f"outputs of `{edge.source}` are {source.out} wide, the tokens of `{edge.target}` {target.hidden}"
+    elif source.gives != target.hidden:
+        message = f"outputs of `{edge.source}` are {source.gives} wide, the tokens of `{edge.target}` {target.hidden}"
         yield message, f"set out to {target.hidden}"

@@ -12,8 +12,7 @@ from planner.plan.model import Layout, Plan
 from planner.plan.names import Violation
 from planner.plan.schedules import CHUNKED, ONE_BY_ONE
 from planner.specs.base import Layers, changed
-from planner.specs.layers import experts_of
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism, said
 
 
@@ -47,7 +46,7 @@ def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator
     tp = layout.tp
     if module.heads % tp:
         yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
-    moe, ep, etp = experts_of(module), layout.ep, layout.etp
+    moe, ep, etp = module.routed, layout.ep, layout.etp
     if moe is None and ep * etp > 1:
         yield Violation(where, "the module has no experts to spread", "leave ep and etp out")
     elif moe and (moe.experts % ep or moe.ffn % etp):
@@ -73,7 +72,7 @@ def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation
 
 def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """What is said of an exchange is said of one that there is."""
-    if layout.dispatch != "all_to_all" and experts_of(module) is None:
+    if layout.dispatch != "all_to_all" and module.routed is None:
         message = f"dispatch {layout.dispatch} says how tokens come to experts, and the module has none"
         yield Violation(where, message, "leave `dispatch` out")
     if layout.gradients != "float32" and not reduces(layout, module):

@@ -20,7 +20,7 @@ from planner.plan.names import Violation, names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
 from planner.specs.cluster import kind_of
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
 
 __all__ = ["Violation", "require_legal", "violations"]

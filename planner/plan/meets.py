@@ -2,8 +2,7 @@
 
 from planner.plan.mesh import expert_mesh, spread_of_experts
 from planner.plan.model import Layout
-from planner.specs.layers import experts_of
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 def meets(layout: Layout, module: Module) -> bool:
@@ -12,10 +11,10 @@ def meets(layout: Layout, module: Module) -> bool:
     Under ZeRO-3 parameters are gathered from all of them; tokens come from any of them to experts that are spread over
     them; and a load-balance loss counts the tokens of all.
     """
-    moe = experts_of(module)
+    moe = module.routed
     return layout.zero == 3 or (moe is not None and (spread_of_experts(layout) > 1 or moe.balance > 0))
 
 
 def reduces(layout: Layout, module: Module) -> bool:
     """Whether a parameter of a stage lies on several ranks with data of their own, whose gradients are summed."""
-    return layout.data_ranks > 1 or (experts_of(module) is not None and expert_mesh(layout)["edp"] > 1)
+    return layout.data_ranks > 1 or (module.routed is not None and expert_mesh(layout)["edp"] > 1)

@@ -16,7 +16,7 @@ from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.job import Fix, Limits
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import (
     RANK_ORDER,
     Dispatch,

@@ -12,7 +12,6 @@ from planner.plan.feeding import Fed, Item
 from planner.plan.model import Plan
 from planner.plan.shares import Run, runs
 from planner.plan.task import Task
-from planner.specs.model import merged_tokens
 
 
 class Route(NamedTuple):
@@ -55,7 +54,7 @@ def carried(
 ) -> Iterator[tuple[Task, Route]]:
     """What a send of outputs carries to each of the forwards that read some."""
     spec = plan.uses.models[send.module]
-    held = [*outputs(runs(spec, plan.layouts[send.module], send), merged_tokens(spec))]
+    held = [*outputs(runs(spec, plan.layouts[send.module], send), spec.merged)]
     own = {item: fed[send.module, item] for item in send.items}
     found = {task.id: task for place in own.values() if (task := reading.get(place.target))}
     for task in found.values():

@@ -8,7 +8,7 @@ from planner.plan.model import Layout
 from planner.plan.task import Task
 from planner.specs.base import Ranks
 from planner.specs.dealing import Span, dealt, share
-from planner.specs.model import Module, merged_tokens
+from planner.specs.layers import Module
 
 
 class Run(NamedTuple):
@@ -27,7 +27,7 @@ def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
 
 
 def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
-    at, unit, tp = 0, merged_tokens(spec), layout.tp
+    at, unit, tp = 0, spec.merged, layout.tp
     spans = tokens_on(spec, layout, task, rank)
     if tp > 1:
         spans = share(spans, tp, coordinates(layout, rank)["tp"], unit)
@@ -39,7 +39,7 @@ def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run
 def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
     """What a rank, and with it its whole block of tp, works on."""
     ranks = partners(layout, task.ranks, rank)
-    return dealt(task.sizes, task.split, ranks.index(rank), merged_tokens(spec))
+    return dealt(task.sizes, task.split, ranks.index(rank), spec.merged)
 
 
 def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:

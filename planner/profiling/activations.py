@@ -17,7 +17,7 @@ from planner.profiling.grid import DEPTH
 from planner.profiling.piece import AGAIN
 from planner.profiling.sharded import Stack
 from planner.specs.base import changed
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
 
 

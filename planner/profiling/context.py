@@ -11,7 +11,7 @@ from pathlib import Path
 import planner
 from planner import files
 from planner.launch.worker import cores
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 MEASURED_CODE = ("profiling", "models", "launch")  # packages whose code is in every measurement

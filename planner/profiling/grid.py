@@ -18,8 +18,7 @@ from planner.costs.network.traffic import places
 from planner.errors import InputError
 from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Kind, Piece
 from planner.specs.accounting import BUNDLED
-from planner.specs.layers import kind_counts
-from planner.specs.model import Decoder, Module, Vit
+from planner.specs.layers import Module, kind_counts
 from planner.specs.parallelism import Dtype, Recompute
 from planner.specs.parameters import parameters
 from planner.specs.profile import Device
@@ -141,11 +140,11 @@ def mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
     shares: list[Sequence[float]] = [(1,), (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)]
     if total < 2 * short:
         shares = shares[:1]
-    unit = spec.merge**2 if isinstance(spec, Vit) else 1
+    unit = spec.merged
     lengths = [tuple(unit * max(1, round(total * share / unit)) for share in mix) for mix in shares]
     if total >= 4 * short:
         lengths.append((unit * max(1, round(short / unit)),) * (total // short))
-    longest = spec.max_positions if isinstance(spec, Decoder) and spec.positions == "learned" else total + unit
+    longest = spec.longest or total + unit
     return [mix for mix in dict.fromkeys(lengths) if max(mix) <= longest]
 
 

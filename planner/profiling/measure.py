@@ -9,7 +9,7 @@ from planner.launch.processes import launch
 from planner.launch.worker import Kind, cores
 from planner.profiling.journal import Journal
 from planner.profiling.piece import COLLECTIVES, Piece, Sample, Span, met, seconds
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 OnProgress = Callable[[int, int, str, float], None]  # pieces done, of, the last one, seconds left

@@ -15,7 +15,7 @@ from planner.profiling.piece import AGAIN, SPREAD, Piece, Span
 from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, gather, local, sharded
 from planner.profiling.timing import in_turns
 from planner.specs.base import changed
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 META = torch.device("meta")

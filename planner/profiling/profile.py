@@ -18,8 +18,9 @@ from planner.profiling.journal import Journal
 from planner.profiling.measure import Collector, OnProgress, measure
 from planner.profiling.piece import Piece
 from planner.specs.base import changed
-from planner.specs.layers import experts_of
-from planner.specs.model import Model, Module, head_dim, kv_heads
+from planner.specs.layers import Module
+from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
 from planner.specs.profile import Collective, Point, Profile, Provenance
 
@@ -113,7 +114,7 @@ def unsupported(spec: Module) -> str | None:
     """Why a module cannot be measured; asked only when there is something to run, because it loads torch."""
     from planner.models import build
 
-    if experts_of(spec):  # a profile has seconds of one kind of layer, whose tokens stay on their rank
+    if spec.routed:  # a profile has seconds of one kind of layer, whose tokens stay on their rank
         return "layers with experts cannot be measured yet, only those of dense modules"
     return build.unsupported(spec)
 

@@ -6,7 +6,7 @@ from planner.launch.worker import Worker, joined
 from planner.profiling.collective_bench import CollectiveBench
 from planner.profiling.module_bench import ModuleBench
 from planner.profiling.piece import COLLECTIVES, Piece, Span
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 Report = tuple[int, list[Span]]  # index of the piece, its spans on this rank

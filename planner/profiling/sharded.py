@@ -19,7 +19,7 @@ from planner.models.build import build
 from planner.models.layer import Layer
 from planner.models.rotary import Rotary
 from planner.specs.base import changed
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute
 
 COMPUTED: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from planner.costs.columns import Columns
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,13 @@
 from typing import Literal
 
 from planner.costs.columns import Columns
-from planner.specs.layers import kind_counts
-from planner.specs.model import Decoder
+from planner.specs.layers import Module, kind_counts
 from planner.specs.shapes import end_flops, layer_flops
 
 Attention = Literal["causal", "full"]
 
 
-def step_flops(module: Decoder, setup: Columns, attention: Attention, recomputed: bool) -> float:
+def step_flops(module: Module, setup: Columns, attention: Attention, recomputed: bool) -> float:
     """Of all ranks, forward and backward: three times forward's, as in Megatron-LM's num_floating_point_operations.
 
     attention: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from planner.published.rows import Row, Unusable
 from planner.specs.base import MAX_RANKS
-from planner.specs.model import Decoder
+from planner.specs.layers import Module
 from planner.specs.parallelism import Parallelism
 
 DEGREES = ("tp", "cp", "pp", "dp")
@@ -25,7 +25,7 @@ class Spread(NamedTuple):
         return getattr(self.said, name) or 1
 
 
-def spread(row: Row, module: Decoder, software: str) -> Spread:
+def spread(row: Row, module: Module, software: str) -> Spread:
     """Raises Unusable."""
     ranks = row.count("n_gpus")
     if ranks is None:
@@ -95,20 +95,20 @@ def zero_stage(row: Row) -> int | None:
     return int(match[1]) if match else int(words[1] or words[2]) if words else None
 
 
-def experts(row: Row, module: Decoder, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
+def experts(row: Row, module: Module, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
     """ep and etp. Raises Unusable.
 
     Megatron-LM splits experts as it splits dense layers unless told otherwise (expert_tensor_parallel_size is None: tp;
     megatron/training/arguments.py), so where that leaves too few ranks it was told. NeMo's and Megatron-Bridge's
     recipes of MoE models say 1 (scripts/performance/configs of the latter), and others know no such thing.
     """
-    if module.moe is None:
+    if module.routed is None:
         if (row.degree("ep") or 1) > 1:
             raise Unusable("layout does not multiply up", f"ep {row.degree('ep')}, and the model has no experts")
         return 1, 1, []
     ep, etp = row.degree("ep") or 1, row.degree("etp")
-    if module.moe.experts % ep:
-        raise Unusable("layout does not multiply up", f"{module.moe.experts} experts on {ep} ranks")
+    if module.routed.experts % ep:
+        raise Unusable("layout does not multiply up", f"{module.routed.experts} experts on {ep} ranks")
     if etp is not None:
         return ep, etp, []
     tp, cp, _, dp = degrees

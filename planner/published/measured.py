@@ -6,7 +6,7 @@ from typing import NamedTuple
 from planner.costs.columns import Columns
 from planner.published.flops import Attention, step_flops
 from planner.published.rows import Row, Unusable
-from planner.specs.model import Decoder
+from planner.specs.layers import Module
 
 AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
 DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
     oom: bool
 
 
-def measured(row: Row, module: Decoder, setup: Columns, counting: Counting, peak: float | None) -> Measured:
+def measured(row: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> Measured:
     """`peak`: FLOP/s of the device in the row's precision, None if unknown. Raises Unusable."""
     status = row.text("status").lower()
     oom = bool(OUT_OF_MEMORY.search(status))
@@ -101,7 +101,7 @@ def check_shares(row: Row, peak: float | None) -> None:
         raise Unusable("impossible figures", f"{rate:g} TFLOP/s on a device of {peak / 1e12:g}")
 
 
-def by_flops(row: Row, module: Decoder, setup: Columns, counting: Counting, peak: float | None) -> float | None:
+def by_flops(row: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> float | None:
     """Seconds from TFLOP/s, else from the share of the peak, as the source counts FLOPs."""
     passes = 2 / 3 if adapters(row) else 1.0  # without the gradients of weights
     ranks = float(setup.ranks)
@@ -115,7 +115,7 @@ def by_flops(row: Row, module: Decoder, setup: Columns, counting: Counting, peak
     return None
 
 
-def check_possible(row: Row, module: Decoder, setup: Columns, seconds: float | None, peak: float | None) -> None:
+def check_possible(row: Row, module: Module, setup: Columns, seconds: float | None, peak: float | None) -> None:
     """The work of a step, in these seconds, is neither beyond the device nor a thousandth of it; nor is it other work
     than what is printed as TFLOP/s, by any usual count: causal or full attention, with what is recomputed or without,
     and without the gradients of weights (a third) where only adapters are trained.

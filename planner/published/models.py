@@ -11,7 +11,8 @@ from planner.published.names import other_layers, plain, spec_name
 from planner.published.rows import Row, Unusable
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.model import Decoder, Model
+from planner.specs.layers import Decoder, Module
+from planner.specs.model import Model
 from planner.specs.parameters import parameters
 from planner.specs.parts import Experts
 
@@ -42,7 +43,7 @@ STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
 class Found:
     """A row's model, and which of its columns were not said but usual for its family."""
 
-    module: Decoder
+    module: Module
     assumed: tuple[str, ...] = ()
 
 
@@ -62,16 +63,16 @@ def found(row: Row) -> Found:
 
 
 @lru_cache(maxsize=64)
-def shipped(name: str) -> Decoder:
+def shipped(name: str) -> Module:
     """Raises Unusable."""
     model = files.read(library.find(name, Model), Model)
     modules = list(model.modules.values())
-    if len(modules) > 1 or not isinstance(modules[0], Decoder):
+    if len(modules) > 1 or modules[0].gives:
         raise Unusable("layers of a kind that is not described", f"{name}: several modules")
     return modules[0]
 
 
-def cut(row: Row, module: Decoder) -> Decoder:
+def cut(row: Row, module: Module) -> Module:
     """With as many layers as the row says: models are cut to fit fewer nodes. Raises Unusable."""
     layers = row.count("layers")
     return module if layers is None else built(module, layers=layers)
@@ -118,7 +119,7 @@ def styled(row: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
     return (GPT, 51200, ("family",)) if ffn == 4 * hidden else (LLAMA, 32000, ("family",))
 
 
-def built(module: Decoder | None, **fields: Any) -> Decoder:
+def built(module: Module | None, **fields: Any) -> Module:
     """A decoder with these fields, changed or new. Raises Unusable."""
     if (fields.get("layers") or 0) > MOST_LAYERS:
         raise Unusable("impossible figures", f"{fields['layers']} layers")
@@ -128,7 +129,7 @@ def built(module: Decoder | None, **fields: Any) -> Decoder:
         raise Unusable("impossible figures", str(error)) from error
 
 
-def check_size(row: Row, module: Decoder) -> None:
+def check_size(row: Row, module: Module) -> None:
     """Raises Unusable where the row's own number of parameters is another."""
     stated = row.positive("params_b")
     count = parameters(module).total / 1e9

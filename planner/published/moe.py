@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from planner.specs.model import Decoder
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dispatch, Overlapped
 
 # Pieces of matrix products beside pieces of the exchange (torchtitan's async TP, Transformer Engine's userbuffers).
@@ -25,13 +25,13 @@ class Said(NamedTuple):
     balanced: bool
 
 
-def said(settings: str, module: Decoder) -> Said:
+def said(settings: str, module: Module) -> Said:
     """`settings`: what the row says in words, in lower case; what is not said is off, and experts are even."""
     kinds: Mapping[Overlapped, re.Pattern[str]] = {"tp": TP, "ep": EP}
     overlap = frozenset[Overlapped](kind for kind, words in kinds.items() if on(words, settings))
     forced = any(words.search(settings) for words in (FORCED, PLACED))
     learnt = LEARNT.search(settings) and not forced
-    even = module.moe is None or not (learnt or UNEVEN.search(settings))
+    even = module.routed is None or not (learnt or UNEVEN.search(settings))
     return Said(overlap, "node_level" if NODES.search(settings) else "all_to_all", even)
 
 

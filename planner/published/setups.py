@@ -11,7 +11,7 @@ from planner.published.precision import precision
 from planner.published.recompute import recompute, stated
 from planner.published.rows import Row, Unusable
 from planner.published.sharding import copies, zero
-from planner.specs.model import Decoder
+from planner.specs.layers import Module
 from planner.specs.parallelism import Schedule
 
 SCHEDULES: tuple[tuple[str, Schedule | None], ...] = (
@@ -32,7 +32,7 @@ class Machine(NamedTuple):
     per_node: int
 
 
-def setup(row: Row, module: Decoder, machine: Machine) -> tuple[Columns, list[str]]:
+def setup(row: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
     """The setup, and the columns that the row leaves blank and that matter. Raises Unusable."""
     place = spread(row, module, machine.software)
     size = batch(row, place)
@@ -87,7 +87,7 @@ def schedule(row: Row, place: Spread) -> Schedule:
     return "interleaved" if place.vpp > 1 else "1f1b"
 
 
-def sequence_parallel(row: Row, place: Spread, module: Decoder, software: str) -> tuple[bool, bool]:
+def sequence_parallel(row: Row, place: Spread, module: Module, software: str) -> tuple[bool, bool]:
     """Whether norms are split over tp's ranks too, and whether the row leaves it unsaid. Raises Unusable.
 
     NeMo's and Megatron-Bridge's recipes have it wherever tp > 1, torchtitan always, and experts need it in Megatron;
@@ -102,7 +102,7 @@ def sequence_parallel(row: Row, place: Spread, module: Decoder, software: str) -
     if said:
         return said[1] in ("true", "on"), False
     if arguments.of(row):
-        return module.moe is not None, False
+        return module.routed is not None, False
     if software in ("megatron-2021", "deepspeed"):
         return False, False
-    return True, place.tp > 1 and software not in ("torchtitan", "nemo") and module.moe is None
+    return True, place.tp > 1 and software not in ("torchtitan", "nemo") and module.routed is None

@@ -15,7 +15,7 @@ from planner.plan.mesh import groups_over
 from planner.plan.model import Layout
 from planner.plan.shares import partners
 from planner.plan.task import Task
-from planner.specs.model import Module, merged_tokens
+from planner.specs.layers import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Loader:
 
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Of a forward; without items, that of an idle rank."""
-        ranks, unit = partners(self.layout, task.ranks, self.groups.rank), merged_tokens(self.spec)
+        ranks, unit = partners(self.layout, task.ranks, self.groups.rank), self.spec.merged
         exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.sizes, unit), self.meter)
         documents = [*zip(task.items, task.sizes, strict=True)]
         batch = batch_from(self.source, self.spec, documents, exchange=exchange, device=device)

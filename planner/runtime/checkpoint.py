@@ -22,7 +22,7 @@ from planner.plan.model import Plan
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Schedule
 from planner.specs.base import Count, Name, Spec
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.token_rows import OFFSETS, TOKENS
 

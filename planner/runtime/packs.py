@@ -12,8 +12,7 @@ from torch import Tensor
 from planner.plan.model import Layout
 from planner.plan.shares import runs_on
 from planner.plan.task import Task
-from planner.specs.layers import experts_of
-from planner.specs.model import Module
+from planner.specs.layers import Module
 
 
 class Pack(NamedTuple):
@@ -23,7 +22,7 @@ class Pack(NamedTuple):
 
 def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pack]:
     """All items of a step once. `forwards`: of one chunk of layers, through which every item goes."""
-    moe = experts_of(spec)
+    moe = spec.routed
     if moe is None or not (moe.balance or moe.capacity):
         for task in forwards:
             yield from (Pack((item,)) for item in zip(task.items, task.sizes, strict=True))

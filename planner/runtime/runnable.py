@@ -16,8 +16,6 @@ from planner.runtime.going_on import require_place, require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
-from planner.specs.layers import experts_of
-from planner.specs.model import Decoder
 from planner.specs.parallelism import Dtype
 
 Refusal = tuple[str, str, str]  # message, where, fix
@@ -86,7 +84,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
         spec, etp = plan.uses.models[name], layout.etp
-        if experts_of(spec) and spec.bias == "all" and spec.hidden % etp:
+        if spec.routed and spec.bias == "all" and spec.hidden % etp:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
             yield message, f"layouts.{name}.etp", "an etp that divides the hidden size"
         if not layout.sequence_parallel and layout.tp > 1:
@@ -120,7 +118,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         if isinstance(source, TokenFolder):
             source.check_vocab(spec, items)
     if options.weights is not None:
-        decoders = [plan.uses.models[name] for name in plan.layouts if isinstance(plan.uses.models[name], Decoder)]
+        decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].gives]
         if len(decoders) != 1:
             message = f"weights are of one decoder, the plan has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")

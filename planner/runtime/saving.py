@@ -29,7 +29,6 @@ from planner.runtime.executor import Executor
 from planner.runtime.optimizers import states
 from planner.runtime.stage import Stage
 from planner.runtime.whole import Read, Turns
-from planner.specs.model import Decoder
 
 NEW = "states-new"  # where they lie until all are there
 LOCK = "saving.lock"
@@ -142,5 +141,5 @@ def write_decoder(plan: Plan, new: Path) -> None:
 
 
 def decoder_of(plan: Plan) -> str | None:
-    decoders = [module for module in plan.layouts if isinstance(plan.uses.models[module], Decoder)]
-    return decoders[0] if len(decoders) == 1 and saveable(plan.uses.models[decoders[0]]) else None
+    saved = [module for module in plan.layouts if saveable(plan.uses.models[module])]
+    return saved[0] if len(saved) == 1 else None

@@ -18,7 +18,7 @@ from planner.plan.mesh import groups_over
 from planner.plan.model import Layout
 from planner.runtime.stage import Stage
 from planner.specs.base import Ranks
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module
 
 EMBEDDING = "embedding.weight"
 LARGE_BYTES = 2**24  # of a gradient that is summed where it lies; smaller ones travel together
@@ -44,7 +44,7 @@ def whole(stage: Stage) -> list[str]:
 
 def ties(spec: Module, layout: Layout) -> bool:
     """Whether two stages have the same table."""
-    return isinstance(spec, Decoder) and spec.tied and layout.pp > 1
+    return spec.ties and layout.pp > 1
 
 
 def ends(layout: Layout, rank: int) -> Ranks:

@@ -30,7 +30,7 @@ from planner.plan.model import Layout
 from planner.runtime import fsdp
 from planner.runtime.clock import Clock
 from planner.specs.base import Layers, Ranks
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 META = torch.device("meta")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from planner.errors import RunFailed
 from planner.plan.model import Layout, Plan
 from planner.runtime.result import Verified
-from planner.specs.layers import experts_of
 from planner.specs.parallelism import Dtype
 
 
@@ -28,8 +27,7 @@ def bound(plan: Plan, dtype: Dtype | None = None) -> Bound:
     """Of the module with the least precise numbers; `dtype`: instead of the plan's."""
     each = [BOUNDS[numbers(layout, dtype)] for layout in plan.layouts.values()]
     choosing = any(
-        (dtype or layout.dtype) == "bf16" and experts_of(plan.uses.models[name])
-        for name, layout in plan.layouts.items()
+        (dtype or layout.dtype) == "bf16" and plan.uses.models[name].routed for name, layout in plan.layouts.items()
     )
     # Rounded to bf16, a token that is nearly torn between two experts may go to the other one: those two experts'
     # gradients then differ by a token, however right both are.

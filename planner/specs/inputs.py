@@ -9,8 +9,9 @@ from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
+from planner.specs.layers import Module
 from planner.specs.lengths import Batch, batches
-from planner.specs.model import Model, Module
+from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, said
 from planner.specs.priced import find_profile
 from planner.specs.profile import Device, Profile

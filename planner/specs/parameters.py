@@ -1,14 +1,14 @@
 """Exact integer parameter counts from shapes. Checked against published totals and against the torch modules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from planner.specs.layers import LayerKind, experts_of, kind_counts
-from planner.specs.model import Audio, Decoder, Model, Module, head_dim, kv_heads, latent_of
+from planner.specs.layers import Module, kind_counts
+from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.heads import head_dim, kv_heads, norm_width
+from planner.specs.model import Model
 from planner.specs.parts import Latent
-
-CONVOLUTION = 3  # frames that each of an audio encoder's two convolutions sees (arXiv 2212.04356, §2.2)
 
 
 class Parameters(NamedTuple):
@@ -46,24 +46,22 @@ def of_layers(module: Module, layers: Sequence[int]) -> int:
     return stack_parameters(module, kind_counts(module, layers))
 
 
-def stack_parameters(module: Module, counts: dict[LayerKind, int]) -> int:
+def stack_parameters(module: Module, counts: Mapping[LayerKind, int]) -> int:
     return sum(layer_parameters(module, kind) * count for kind, count in counts.items())
 
 
 def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
-    """Attention, MLP or experts, and two norms of one layer of a kind; None: of the largest that there is."""
+    """All blocks of one layer of a kind, each with a norm; None: of the largest that there is."""
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
-    rest = attention_parameters(module) + 2 * norm_parameters(module, module.hidden)
-    if kind == "moe":
-        return rest + router_parameters(module) + shared_parameters(module) + expert_parameters(module)
-    return rest + mlp_parameters(module)
+    norm = norm_width(module, module.hidden)
+    return sum(BLOCKS[block](module) + norm for block in blocks(kind))
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
     """Of one layer of a kind, those that work on a token."""
-    moe = experts_of(module)
-    if kind != "moe" or moe is None:
+    moe = module.routed
+    if moe is None or "experts" not in blocks(kind):
         return layer_parameters(module, kind)
     idle = max(0, moe.experts - moe.topk)
     return layer_parameters(module, kind) - idle * mlp_parameters(module, moe.ffn)
@@ -71,10 +69,9 @@ def active_layer_parameters(module: Module, kind: LayerKind) -> int:
 
 def attention_parameters(module: Module) -> int:
     """Projections of queries, keys, values and output, with their biases, norms and sinks."""
-    sinks = module.heads if isinstance(module, Decoder) and module.sinks else 0
-    latent = latent_of(module)
+    latent = module.compressed
     if latent:
-        return latent_parameters(module, latent) + sinks
+        return latent_parameters(module, latent) + module.sink_heads
     queries, keys = module.heads * head_dim(module), kv_heads(module) * head_dim(module)
     weights = module.hidden * (queries + 2 * keys) + queries * module.hidden
     biases = 0
@@ -82,8 +79,8 @@ def attention_parameters(module: Module) -> int:
         biases += queries + (keys if module.bias == "all_but_key" else 2 * keys)
     if module.bias not in ("none", "qkv"):
         biases += module.hidden
-    norms = 2 * norm_parameters(module, head_dim(module)) if isinstance(module, Decoder) and module.qk_norm else 0
-    return weights + biases + norms + sinks
+    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
+    return weights + biases + norms + module.sink_heads
 
 
 def latent_parameters(module: Module, latent: Latent) -> int:
@@ -91,11 +88,11 @@ def latent_parameters(module: Module, latent: Latent) -> int:
     hidden, queries = module.hidden, module.heads * head_dim(module)
     down = latent.kv_rank + latent.rope_dim
     up = latent.kv_rank * module.heads * (latent.nope_dim + latent.value_dim)
-    norms = norm_parameters(module, latent.kv_rank)
+    norms = norm_width(module, latent.kv_rank)
     if latent.q_rank:
         down += latent.q_rank
         up += latent.q_rank * queries
-        norms += norm_parameters(module, latent.q_rank)
+        norms += norm_width(module, latent.q_rank)
     else:
         up += hidden * queries
     biases = 0 if module.bias == "none" else down
@@ -111,51 +108,43 @@ def mlp_parameters(module: Module, width: int | None = None) -> int:
     return (ways_in + 1) * module.hidden * width + biases
 
 
+def moe_parameters(module: Module) -> int:
+    """Router, shared experts, and all routed ones."""
+    return router_parameters(module) + shared_parameters(module) + expert_parameters(module)
+
+
 def expert_parameters(module: Module) -> int:
     """All routed experts of one MoE layer; 0 where there are none."""
-    moe = experts_of(module)
+    moe = module.routed
     return moe.experts * mlp_parameters(module, moe.ffn) if moe else 0
 
 
 def shared_parameters(module: Module) -> int:
     """The experts of one MoE layer that see every token."""
-    moe = experts_of(module)
+    moe = module.routed
     return mlp_parameters(module, moe.shared_ffn) if moe and moe.shared_ffn else 0
 
 
 def router_parameters(module: Module) -> int:
     """What chooses the experts in one MoE layer."""
-    moe = experts_of(module)
+    moe = module.routed
     return moe.experts * (module.hidden + moe.router_bias) if moe else 0
 
 
 def end_parameters(module: Module) -> int:
-    """Everything outside the layers."""
-    hidden, norm = module.hidden, norm_parameters(module, module.hidden)
-    if isinstance(module, Decoder):
-        positions = module.max_positions * hidden if module.positions == "learned" else 0
-        return module.vocab * hidden * (1 if module.tied else 2) + positions + norm
-    if isinstance(module, Audio):
-        convolutions = CONVOLUTION * (module.mels + hidden) * hidden + 2 * hidden
-        return convolutions + norm + hidden * module.out + module.out
-    patch = module.channels * module.frames * module.patch**2 * hidden
-    wide = hidden * module.merge**2
-    projector = wide * wide + wide + wide * module.out + module.out  # two biased linears
-    return patch + norm + projector
-
-
-def norm_parameters(module: Module, width: int) -> int:
-    return width if module.norm == "rms" else 2 * width
+    """Everything outside the layers; what is tied counts once."""
+    return sum(end.parameters for end in module.ends if not end.tied)
 
 
 def counts_text(module: Module) -> str:
     """What a count covers, for a table."""
-    if isinstance(module, Decoder):
-        parts = ["embedding", "tied head" if module.tied else "head", "norms"]
-        parts += ["learned positions"] if module.positions == "learned" else []
-        parts += [f"experts ({active_parameters(module):,} active)"] if module.moe else []
-    elif isinstance(module, Audio):
-        parts = ["convolutions", "norms", "projector"]
-    else:
-        parts = ["patch embedding", "norms", "projector"]
-    return "layers, " + ", ".join(parts + (["biases"] if module.bias != "none" else []))
+    parts = dict.fromkeys(end.role for end in module.ends)
+    experts = [f"experts ({active_parameters(module):,} active)"] if module.routed else []
+    return "layers, " + ", ".join([*parts, *experts, *(["biases"] if module.bias != "none" else [])])
+
+
+BLOCKS: dict[Block, Callable[[Module], int]] = {
+    "attention": attention_parameters,
+    "mlp": mlp_parameters,
+    "experts": moe_parameters,
+}

@@ -3,13 +3,15 @@
 Where layers are of several kinds, `kind` asks for one of them; None means the mean over the module's layers.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from math import lcm
 
-from planner.specs.layers import LayerKind, kind_counts, windowed
-from planner.specs.model import Audio, Decoder, Module, head_dim, kv_heads, value_dim
+from planner.specs.layers import Module, kind_counts
+from planner.specs.layers.blocks import LayerKind, blocks
+from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 from planner.specs.parallelism import Dtype
-from planner.specs.parameters import CONVOLUTION, active_layer_parameters
+from planner.specs.parameters import active_layer_parameters
 
 BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
 # Weights, gradients, Adam's moments, and the float32 copy of narrower weights.
@@ -38,14 +40,15 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
 
     Of experts, those that a token is sent to. Attention is counted without a window: see `attention_flops`.
     """
-    causal = 0.5 if isinstance(module, Decoder) else 1.0
+    causal = 0.5 if module.causal else 1.0
     squared = 2.0 * (query_width(module) + output_width(module)) * causal
-    return squared, 2.0 * mean(module, kind, lambda each: active_layer_parameters(module, each))
+    attentions = mean(module, kind, lambda each: blocks(each).count("attention"))
+    return squared * attentions, 2.0 * mean(module, kind, lambda each: active_layer_parameters(module, each))
 
 
 def attention_flops(module: Module, layer: int, length: int) -> float:
     """Forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window, to the pair."""
-    pairs = attended_pairs(length, isinstance(module, Decoder), windowed(module, layer))
+    pairs = attended_pairs(length, module.causal, module.window_of(layer))
     return 2.0 * (query_width(module) + output_width(module)) * pairs
 
 
@@ -60,14 +63,7 @@ def attended_pairs(length: int, causal: bool, window: int | None) -> int:
 
 def end_flops(module: Module) -> float:
     """Forward FLOPs per token outside the layers: the head, or what makes tokens, and projector."""
-    hidden = module.hidden
-    if isinstance(module, Decoder):
-        return 2.0 * hidden * module.vocab
-    if isinstance(module, Audio):  # the first convolution runs on twice as many frames as there are tokens
-        return 2.0 * (CONVOLUTION * (2 * module.mels + hidden) * hidden + hidden * module.out / module.pool)
-    patch = 2.0 * module.channels * module.frames * module.patch**2 * hidden
-    wide = hidden * module.merge**2
-    return patch + 2.0 * (wide * wide + wide * module.out) / module.merge**2
+    return sum(end.flops for end in module.ends)
 
 
 def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], int]) -> float:
@@ -108,12 +104,11 @@ PASSES = 3.0  # forward, and backward with the gradients of activations and of w
 def step_flops(module: Module, sizes: tuple[int, ...]) -> float:
     """Of a step: both passes over all tokens, attention with its windows."""
     per_token = module.layers * layer_flops(module)[1] + end_flops(module)
-    windows = {windowed(module, layer): layer for layer in range(module.layers)}
-    counts = {window: 0 for window in windows}
-    for layer in range(module.layers):
-        counts[windowed(module, layer)] += 1
+    attending = [layer for layer in range(module.layers) if "attention" in blocks(module.layer_kind(layer))]
+    layers = {module.window_of(layer): layer for layer in attending}  # one of each window
+    counts = Counter(module.window_of(layer) for layer in attending)
     attention = 0.0
     for size in set(sizes):
-        each = sum(count * attention_flops(module, windows[window], size) for window, count in counts.items())
+        each = sum(count * attention_flops(module, layers[window], size) for window, count in counts.items())
         attention += sizes.count(size) * each
     return PASSES * (per_token * sum(sizes) + attention)

@@ -28,7 +28,7 @@ from planner.plan.model import (
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import said
 
 STATES = ("zero", "recompute", "dtype", "gradients")  # what a job says of layouts whose groups change

@@ -9,7 +9,7 @@ from planner.calibrate.knobs import COMMON, TRAITS, Knob
 from planner.calibrate.rows import machines
 from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 DENSE = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
 LARGE = Decoder(layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=128256)

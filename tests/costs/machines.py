@@ -5,8 +5,8 @@ from dataclasses import replace
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.machine import Machine
 from planner.costs.network.network import Network, Reach
+from planner.specs.layers import Decoder
 from planner.specs.library import read
-from planner.specs.model import Decoder
 from planner.specs.parts import Experts
 from planner.specs.profile import Device, Profile
 from planner.specs.rates import AttentionCurve, GemmCurve, Rates

@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 from planner.hf.patterns import full_rule, sparse_rule
-from planner.specs.layers import layer_kind, windowed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 
 
@@ -16,12 +15,12 @@ def shape(layers, **fields):
 
 def sparse_of(layers, dense, every):
     module = shape(layers, moe=Experts(experts=2, topk=1, ffn=4, dense_layers=dense, every=every))
-    return tuple(layer_kind(module, layer) == "moe" for layer in range(layers))
+    return tuple(module.layer_kind(layer) == "moe" for layer in range(layers))
 
 
 def full_of(layers, every):
     module = shape(layers, window=3, full_every=every)
-    return tuple(windowed(module, layer) is None for layer in range(layers))
+    return tuple(module.window_of(layer) is None for layer in range(layers))
 
 
 @pytest.mark.parametrize("layers", range(1, 8))

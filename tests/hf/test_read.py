@@ -8,8 +8,9 @@ from planner import files, hf
 from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.layers import layer_kinds, windowed
-from planner.specs.model import Model, head_dim
+from planner.specs.layers import layer_kinds
+from planner.specs.layers.heads import head_dim
+from planner.specs.model import Model
 from planner.specs.parameters import model_parameters
 from tests.hf import configs
 from tests.hf.configs import PUBLISHED
@@ -110,9 +111,9 @@ def test_windows_by_layer(read):
     used = {**configs.QWEN2_HALF, "num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 64}
     for first, want in ((0, [64] * 4), (4, [None] * 4), (9, [None] * 4)):
         module = read({**used, "max_window_layers": first}).model.modules["llm"]
-        assert [windowed(module, layer) for layer in range(4)] == want
+        assert [module.window_of(layer) for layer in range(4)] == want
     module = read({**used, "layer_types": layer_types(0, 1, 0, 1)}).model.modules["llm"]
-    assert [windowed(module, layer) for layer in range(4)] == [64, None, 64, None]
+    assert [module.window_of(layer) for layer in range(4)] == [64, None, 64, None]
     unused = {**used, "use_sliding_window": False, "layer_types": layer_types(0, 1, 0, 1)}
     assert read(unused).model.modules["llm"].window is None
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner import hf
 from planner.errors import InputError
-from planner.specs.model import Audio, Decoder
+from planner.specs.layers import Audio, Decoder
 from planner.specs.parts import Experts, Latent
 
 PLAIN = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 24, "vocab": 30}

@@ -14,7 +14,7 @@ from planner.launch.ulysses import Ulysses
 from planner.launch.worker import joined
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)
 

@@ -21,7 +21,7 @@ from planner.models.exchange import WHOLE
 from planner.models.held import Held
 from planner.plan.model import Split
 from planner.specs.dealing import even_sizes
-from planner.specs.model import Decoder, Vit, merged_tokens
+from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Latent
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
@@ -90,7 +90,7 @@ def check_group(groups, spec, ranks, split):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     meter = Meter()
-    exchange = Ulysses(groups[ranks], split(52, len(ranks), merged_tokens(spec)), meter)
+    exchange = Ulysses(groups[ranks], split(52, len(ranks), spec.merged), meter)
     loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / 52
     loss.backward()
     summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
@@ -126,7 +126,7 @@ def run_rows(groups, spec, model):
     for row in rows:
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
-        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, merged_tokens(spec)), Meter())
+        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, spec.merged), Meter())
         loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / total
         loss.backward()
         sum_of_losses += loss.detach()

@@ -17,7 +17,7 @@ from planner.models.attention import packed_attention
 from planner.models.pieces import Masking, longest, pairs, pieces
 from planner.plan.model import Split
 from planner.specs.dealing import dealt, rows, zigzag
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.shapes import attended_pairs, exchange_elements, ring_elements
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=6)

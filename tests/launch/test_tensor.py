@@ -16,7 +16,7 @@ from planner.models.data import IGNORED, packed_batch
 from planner.models.held import Held
 from planner.models.tensor import ALONE
 from planner.models.vocabulary import Vocabulary, cross_entropy
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from planner.costs.columns import Columns
 from planner.published.case import Case, Fabric, Origin, Prediction, Skipped
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 MODULE = Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=100)
 

@@ -11,7 +11,7 @@ from planner.models.build import build, init_weights
 from planner.models.data import item_tokens, packed_batch
 from planner.models.exchange import Whole
 from planner.specs.dealing import dealt
-from planner.specs.model import Audio
+from planner.specs.layers import Audio
 from tests.models.test_networks import assert_same, loss_and_gradients
 
 SPEC = Audio(layers=2, hidden=24, heads=4, ffn=20, mels=5, pool=2, out=6)

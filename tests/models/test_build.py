@@ -8,7 +8,8 @@ import torch
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
 from planner.specs import library
-from planner.specs.model import Audio, Decoder, Model, Vit
+from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.model import Model
 from planner.specs.parameters import layer_parameters, parameters
 from planner.specs.parts import Latent
 

@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.models.data import BLOCK, item_tokens, packed_batch
 from planner.models.exchange import WHOLE, Whole
 from planner.specs.dealing import contiguous, even_sizes
-from planner.specs.model import Decoder, Vit, merged_tokens
+from planner.specs.layers import Decoder, Vit
 
 DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
 VIT = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, merge=2, out=3)
@@ -32,7 +32,7 @@ def shards(sizes):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 5), st.sampled_from([DECODER, VIT]))
 def test_shards_make_up_the_batch(lengths, ranks, spec):
-    unit = merged_tokens(spec)
+    unit = spec.merged
     documents = [(item, unit * length) for item, length in enumerate(lengths)]
     sizes = even_sizes(unit * sum(lengths), ranks, unit)
     whole = packed_batch(spec, documents, 7)

@@ -16,7 +16,7 @@ from planner.launch.ulysses import Ulysses
 from planner.launch.worker import joined
 from planner.models.data import Synthetic, batch_from
 from planner.models.hosted import Hosted, attend, batch_of_pass
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 
 SPEC = Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=40)
 SHAPE = {

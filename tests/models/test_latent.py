@@ -6,7 +6,7 @@ import torch
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.latent import LatentAttention
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Latent
 from tests.models.test_networks import assert_same, loss_and_gradients
 

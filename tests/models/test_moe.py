@@ -19,7 +19,7 @@ from planner.models.deferred import Store, deferring
 from planner.models.dispatch import HERE, Choice, combined
 from planner.models.held import WHOLE_MODULE, Part, expert_names, splits_of
 from planner.models.moe import Moe, capped, imbalance
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parameters import layer_parameters, parameters
 from planner.specs.parts import Experts
 

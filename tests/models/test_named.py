@@ -12,7 +12,7 @@ from planner.models.held import Held, Part, part_of, splits_of
 from planner.models.named import load_named, require_shapes, shapes_of
 from planner.models.safetensors import Checkpoint, write
 from planner.specs.base import Layers, changed
-from planner.specs.model import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.parts import Experts
 
 MOE = Decoder(

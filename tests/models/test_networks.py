@@ -6,7 +6,7 @@ import torch
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.held import Held
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 
 DOCUMENTS = [(3, 8), (0, 4), (7, 20)]
 SHAPES = {

@@ -7,7 +7,7 @@ from planner.models.build import build, init_weights
 from planner.models.held import Held, Part, splits_of
 from planner.models.key_heads import SomeHeads, key_heads, key_projection
 from planner.models.vocabulary import Vocabulary
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 
 SHAPE = {"layers": 2, "hidden": 24, "heads": 12, "head_dim": 2, "ffn": 36, "vocab": 48}
 SHAPES = {

@@ -15,7 +15,7 @@ from planner.models.held import Held, Part
 from planner.models.pretrained import load_weights, require_weights, save_weights
 from planner.models.safetensors import ONE, Checkpoint, write
 from planner.specs.base import Layers
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Experts
 
 PLAIN = {"layers": 3, "hidden": 32, "heads": 4, "ffn": 48, "vocab": 40}

@@ -8,7 +8,7 @@ from planner.models.data import packed_batch
 from planner.models.norms import norm
 from planner.models.rotary import rotary_table, rotate
 from planner.specs.base import changed
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9)
 

@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.models.build import build, init_weights
 from planner.models.data import IGNORED, Synthetic, batch_from
 from planner.models.tokens import TokenFolder, source_of
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=50)
 ROWS = [[5, 9, 2], [7], [1, 2, 3, 4, 49], [0, 0]]

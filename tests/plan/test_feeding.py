@@ -6,7 +6,7 @@ from planner.plan.feeding import Fed, fed_tokens, feeding
 from planner.plan.legal import violations
 from planner.plan.model import Edge, Group, Layout, Step
 from planner.specs.base import Ranks, changed
-from planner.specs.model import Audio
+from planner.specs.layers import Audio
 from tests.plans import decoder, encoder_plan, plan_of, uses, vit
 
 EAR = Audio(layers=1, hidden=16, heads=4, ffn=16, mels=4, pool=2, out=32)

@@ -12,7 +12,7 @@ from planner.plan.reshard import outputs, readings, routes
 from planner.plan.shares import runs
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed
 
 LLM = Decoder(layers=1, hidden=8, heads=8, ffn=8, vocab=8)

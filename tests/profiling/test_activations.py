@@ -14,8 +14,7 @@ from planner.models.data import packed_batch
 from planner.profiling.activations import kept_bytes, module_kept
 from planner.profiling.sharded import Stack
 from planner.specs.accounting import BUNDLED
-from planner.specs.layers import layer_kind
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 
 TOKENS, FLOAT = 12, 4
 SHAPES = [
@@ -51,7 +50,7 @@ def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
     batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
     layer, ends, _ = module_kept(spec, batch, torch.float32, torch.device("cpu"))
     alone = Columns(ranks=1, seq=64, batch=1, dtype="float32")
-    analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
+    analytic = 64 * float(layer_bytes(spec, spec.layer_kind(0), alone, BUNDLED).partly)
     assert 0.8 * analytic < layer < 1.6 * analytic
     model = build(spec)
     init_weights(model, 0)
@@ -65,7 +64,7 @@ def test_what_is_made_again_is_not_kept(spec):
     layer, _, (selective, full) = module_kept(spec, batch, torch.float32, torch.device("cpu"))
     assert layer > selective > full == 64 * spec.hidden * FLOAT  # its input
     alone = Columns(ranks=1, seq=64, batch=1, dtype="float32", parts=SELECTIVE)
-    analytic = 64 * float(layer_bytes(spec, layer_kind(spec, 0), alone, BUNDLED).partly)
+    analytic = 64 * float(layer_bytes(spec, spec.layer_kind(0), alone, BUNDLED).partly)
     assert 0.8 * analytic < selective < 1.6 * analytic
 
 

@@ -12,7 +12,8 @@ from planner.profiling.grid import LEAST_POINTS, MOST_REPEATS, collective_pieces
 from planner.profiling.piece import AGAIN
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.model import Decoder, Model, Vit
+from planner.specs.layers import Decoder, Vit
+from planner.specs.model import Model
 from planner.specs.profile import Profile
 
 CASES = [("tiny-decoder", "cpu", "float32"), ("tiny-vit", "cpu", "float32"), ("llama-3-8b", "h200", "bf16"),

@@ -12,7 +12,8 @@ from planner.profiling.grid import DEPTH
 from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Span
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.model import Decoder, Model, Vit
+from planner.specs.layers import Decoder, Vit
+from planner.specs.model import Model
 from planner.specs.parts import Experts
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
 

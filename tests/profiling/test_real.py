@@ -7,7 +7,8 @@ import torch
 
 from planner.profiling import ProfileOptions, device_name, gpu_count, profile
 from planner.specs import library
-from planner.specs.model import Decoder, Model, Vit
+from planner.specs.layers import Decoder, Vit
+from planner.specs.model import Model
 from planner.specs.profile import Profile
 
 SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}

@@ -6,7 +6,8 @@ from planner.published.accounting import FRAGMENTED, accounting
 from planner.published.moe import said
 from planner.specs import library
 from planner.specs.accounting import Accounting
-from planner.specs.model import Decoder, Model
+from planner.specs.layers import Decoder
+from planner.specs.model import Model
 from planner.specs.parts import Experts
 
 DENSE = library.read("llama-3-8b", Model)[0].modules["llm"]

@@ -10,7 +10,7 @@ from random import Random
 
 from planner.plan.model import Plan
 from planner.specs.base import changed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, Latent
 from tests.runtime.worlds import DECODER, spread
 

@@ -15,7 +15,7 @@ from planner.runtime.worker import train
 from planner.simulate import Timeline
 from planner.simulate.timeline import Event
 from planner.specs.base import Ranks, changed
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from planner.specs.parameters import parameters
 from tests.plans import plan_of, uses
 

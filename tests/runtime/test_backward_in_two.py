@@ -4,7 +4,7 @@ import pytest
 
 from planner.plan.expand import expand
 from planner.specs.base import changed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, run_all, spread

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.specs.base import changed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 from tests.runtime.worlds import run_all, spread
 

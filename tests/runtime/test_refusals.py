@@ -16,7 +16,7 @@ from planner.runtime.runnable import require_runnable
 from planner.runtime.training import Training
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import RankKind
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Experts
 from planner.specs.profile import Device
 from tests.plan.schedules.made import ordered_plan

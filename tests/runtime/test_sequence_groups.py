@@ -3,7 +3,7 @@
 import pytest
 
 from planner.specs.base import changed
-from planner.specs.model import Audio, Vit
+from planner.specs.layers import Audio, Vit
 from planner.specs.parts import Latent
 from tests.runtime.worlds import DECODER, run_all, spread
 

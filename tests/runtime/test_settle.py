@@ -10,7 +10,7 @@ from planner.launch.worker import joined
 from planner.plan.model import Layout
 from planner.runtime.settle import LARGE_BYTES, add_up, ends, ties
 from planner.specs.base import Layers, Ranks
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from tests.meshes import meshed
 
 TIED = Decoder(layers=4, hidden=8, heads=4, ffn=8, vocab=8, tied=True)

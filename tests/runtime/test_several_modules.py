@@ -9,7 +9,7 @@ from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_nam
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Training
 from planner.specs.base import Ranks
-from planner.specs.model import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, Vit
 from tests.meshes import meshed
 from tests.plans import plan_of, stages_of, uses
 from tests.runtime.worlds import run_all

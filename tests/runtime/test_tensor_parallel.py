@@ -4,7 +4,7 @@ import pytest
 
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Training
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from tests.runtime.worlds import run_all, spread
 
 pytestmark = pytest.mark.soak  # the matrix has a part of them

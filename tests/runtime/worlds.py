@@ -12,7 +12,7 @@ from planner.runtime.runnable import require_runnable
 from planner.runtime.training import Training
 from planner.runtime.worker import train
 from planner.specs.base import Ranks
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from tests.plans import plan_of, stages_of, uses
 
 DECODER = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from planner.specs import library
-from planner.specs.layers import experts_of, kind_counts, layer_kinds, windowed
-from planner.specs.model import Audio, Decoder, Model, Vit
+from planner.specs.layers import Audio, Decoder, Vit, kind_counts, layer_kinds
+from planner.specs.model import Model
 from planner.specs.parts import Experts
 
 SHAPE = {"hidden": 16, "heads": 4, "ffn": 32}
@@ -25,7 +25,7 @@ def test_kinds_of_modules() -> None:
     assert layer_kinds(DENSE) == ("dense",) * 3
     assert layer_kinds(VIT) == ("encoder",) * 4
     assert layer_kinds(AUDIO) == ("encoder",) * 2
-    assert experts_of(VIT) is experts_of(DENSE) is None
+    assert VIT.routed is DENSE.routed is None
 
 
 def test_experts_start_behind_the_dense_layers_and_come_every_so_often() -> None:
@@ -55,8 +55,8 @@ def test_published_numbers_of_layers_with_experts() -> None:
 
 def test_windows() -> None:
     oss = library.read("gpt-oss-120b", Model)[0].modules["llm"]
-    assert [windowed(oss, layer) for layer in range(4)] == [128, None, 128, None]
+    assert [oss.window_of(layer) for layer in range(4)] == [128, None, 128, None]
     every = Decoder(**SHAPE, layers=2, vocab=10, window=5)
-    assert [windowed(every, layer) for layer in range(2)] == [5, 5]
-    assert [windowed(VIT, layer) for layer in range(4)] == [9, None, 9, None]
-    assert windowed(DENSE, 0) is windowed(AUDIO, 0) is None
+    assert [every.window_of(layer) for layer in range(2)] == [5, 5]
+    assert [VIT.window_of(layer) for layer in range(4)] == [9, None, 9, None]
+    assert DENSE.window_of(0) is AUDIO.window_of(0) is None

@@ -4,7 +4,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.files import dump, parse
-from planner.specs.model import Decoder, Model, head_dim, kv_heads, value_dim
+from planner.specs.layers import Decoder
+from planner.specs.layers.heads import head_dim, kv_heads, value_dim
+from planner.specs.model import Model
 from planner.specs.parts import Latent
 
 HEAD = (

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from planner.specs import library
-from planner.specs.layers import experts_of, kind_counts
-from planner.specs.model import Decoder, Model, head_dim, kv_heads
+from planner.specs.layers import Decoder, kind_counts
+from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.model import Model
 
 SAME = {
     "llama-3-8b": "meta-llama/Meta-Llama-3.1-8B",
@@ -45,7 +46,7 @@ def test_a_shipped_shape_is_its_published_configuration(shared: Path, name: str)
     row = stated(published(shared)[SAME[name]])
     module = library.read(name, Model)[0].modules["llm"]
     assert isinstance(module, Decoder)
-    moe = experts_of(module)
+    moe = module.routed
     ours = {"layers": module.layers, "hidden": module.hidden, "heads": module.heads, "vocab": module.vocab}
     ours |= {"kv_heads": kv_heads(module)}
     if module.latent is None:

@@ -7,8 +7,8 @@ import pytest
 from planner.files import read
 from planner.specs import library
 from planner.specs.base import changed
-from planner.specs.layers import kind_counts
-from planner.specs.model import Audio, Decoder, Model, Vit
+from planner.specs.layers import Audio, Decoder, Vit, kind_counts
+from planner.specs.model import Model
 from planner.specs.parameters import (
     active_parameters,
     attention_parameters,

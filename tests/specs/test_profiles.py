@@ -10,7 +10,9 @@ from planner.files import dump, parse, read
 from planner.specs.cluster import Cluster
 from planner.specs.distributions import DISTRIBUTIONS, sample_mix
 from planner.specs.job import Job
-from planner.specs.model import Decoder, Model, head_dim, kv_heads
+from planner.specs.layers import Decoder
+from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.model import Model
 from planner.specs.parameters import model_parameters
 from planner.specs.profile import Profile
 from planner.specs.workload import Distribution, LengthsFile, Mix

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.specs.base import changed
-from planner.specs.model import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.parameters import active_layer_parameters, layer_parameters
 from planner.specs.parts import Experts, Latent
 from planner.specs.shapes import (

@@ -10,7 +10,7 @@ from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Piece, Plan, Prices, Split, Step
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, changed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.profile import Profile
 from planner.verify.offloaded import offloading_of
 from planner.verify.score import score

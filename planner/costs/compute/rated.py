@@ -17,8 +17,8 @@ from planner.costs.compute.work import Work, head_work, layer_work
 from planner.costs.network.traffic import Places, experts, ring, tensor, ulysses
 from planner.costs.part import Mixed
 from planner.costs.step.stage import remade
-from planner.specs.layers import LayerKind, layer_kinds, windowed
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module, layer_kinds
+from planner.specs.layers.blocks import LayerKind, blocks
 from planner.units import MS
 
 FAR = float(2**20)  # tokens of an item at which a straight line is read off
@@ -38,7 +38,7 @@ def pass_line(module: Module, at: Columns, machine: Machine, places: Places, for
 
 def mean_line(module: Module, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
     """A layer in the mean of all: kinds and windows alternate over the stages."""
-    kinds = Counter((kind, windowed(module, index)) for index, kind in enumerate(layer_kinds(module)))
+    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     line = Line()
     for (kind, window), count in sorted(kinds.items(), key=str):
         work = layer_work(module, kind, at, window)
@@ -61,6 +61,8 @@ def device_line(
         return own if forward else own + remade(work, at, machine)
 
     line = straight(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
+    if "attention" not in blocks(kind):
+        return line
     line += attention_line(module, kind, window, at, machine, forward)
     return line + attention_line(module, kind, window, at, machine, True) if again_attended(at, forward) else line
 
@@ -76,7 +78,7 @@ def attention_line(
     core = layer_work(module, kind, at, None).attention
     assert core
     per_pair, fill = machine.attention_terms(core, forward)
-    ring, causal = float(at.ring), isinstance(module, Decoder)
+    ring, causal = float(at.ring), module.causal
     each = float(per_pair * core.heads * core.width) / ring
     scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) / ring
     launch = Line(const=machine.attention_launch(core))

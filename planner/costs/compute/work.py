@@ -4,13 +4,16 @@ Shapes follow Megatron's split (arXiv 1909.08053, 2205.05198): heads and the MLP
 norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) lie on a mesh of their own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.columns import Columns, Number
-from planner.specs.layers import LayerKind
-from planner.specs.model import Decoder, Module, head_dim, kv_heads, latent_of
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import LayerKind, blocks
+from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.shapes import end_flops, key_width, query_width
 
 
@@ -60,29 +63,39 @@ class Work:
     kernels: int  # that one pass launches
 
 
+class Block(NamedTuple):
+    """Of one block of a layer, without its norm and residual: products, bytes moved, kernels."""
+
+    matmuls: tuple[Matmul, ...]
+    moved: Number
+    kernels: int
+
+
 def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None = None) -> Work:
     """Forward work of one layer on one rank, for one micro-batch."""
-    tokens = at.tokens
+    made = blocks(kind)
+    each = [BLOCKS[block](module, at) for block in made]
     spread = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
-    inner, moved, kernels = attention_part(module, at, tokens)
-    moved = moved + at.element * tokens * module.hidden * 10.0 / spread  # two norms in and out, two residual sums
-    if kind == "moe" and isinstance(module, Decoder) and module.moe:
-        mlp, more, launched = expert_part(module, at, tokens)
-    else:
-        mlp, more, launched = mlp_part(module, module.ffn, at)
-    return Work((*inner, *mlp), core(module, at, window), moved + more, kernels + launched + 6)
+    around = at.element * at.tokens * module.hidden * 5.0 * len(made) / spread  # a norm in and out, a residual sum
+    return Work(
+        tuple(product for block in each for product in block.matmuls),
+        core(module, at, window) if "attention" in made else None,
+        sum((block.moved for block in each), around),
+        sum(block.kernels for block in each) + 3 * len(made),
+    )
 
 
-def attention_part(module: Module, at: Columns, tokens: Number) -> tuple[list[Matmul], Number, int]:
+def attention_block(module: Module, at: Columns) -> Block:
     """The projections around attention, and the rotation of its heads."""
+    tokens = at.tokens
     queries, keys = query_width(module), key_width(module)
-    latent = latent_of(module)
+    latent = module.compressed
     moved = at.element * tokens * 2.0 * (queries + keys) / at.tp
     if latent is None:
         qkv = Matmul(
             tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
         )
-        return [qkv, Matmul(tokens, module.hidden, queries / at.tp)], moved, 4
+        return Block((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
     narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
     heads = module.heads / at.tp
     down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
@@ -93,7 +106,7 @@ def attention_part(module: Module, at: Columns, tokens: Number) -> tuple[list[Ma
         Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
         Matmul(tokens, module.hidden, heads * latent.value_dim),
     ]
-    return down + up, moved * 2.0, 10
+    return Block((*down, *up), moved * 2.0, 10)
 
 
 def keys_held(module: Module, at: Columns) -> Number:
@@ -104,11 +117,11 @@ def keys_held(module: Module, at: Columns) -> Number:
 def core(module: Module, at: Columns, window: int | None) -> Attention:
     """Causal attention has half of all pairs, a window at most its width for each query."""
     length = at.seq
-    pairs = length * (length / 2.0 if isinstance(module, Decoder) else length)
+    pairs = length * (length / 2.0 if module.causal else length)
     if window is not None:
         seen = np.minimum(length, float(window))
-        pairs = seen * (length - seen / 2.0 if isinstance(module, Decoder) else length)
-    latent = latent_of(module)
+        pairs = seen * (length - seen / 2.0 if module.causal else length)
+    latent = module.compressed
     size = head_dim(module)
     width = (size + latent.value_dim) / 2.0 if latent else size
     heads = module.heads / (at.tp * at.ulysses)
@@ -116,42 +129,53 @@ def core(module: Module, at: Columns, window: int | None) -> Attention:
     return Attention(at.micro_batch * pairs / at.ring, heads, width, length / at.ring, size, dtype)
 
 
-def mlp_part(module: Module, width: Number, at: Columns) -> tuple[list[Matmul], Number, int]:
+def mlp_block(module: Module, at: Columns) -> Block:
+    """The dense one."""
+    return mlp_of(module, module.ffn, at)
+
+
+def mlp_of(module: Module, width: Number, at: Columns) -> Block:
     """Up (and gate), the activation, down."""
     ways, tokens, held = 2 if module.gated else 1, at.tokens, width / at.tp
-    products = [Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)]
-    return products, at.element * tokens * (ways + 1.0) * held, 3
+    products = Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)
+    return Block(products, at.element * tokens * (ways + 1.0) * held, 3)
 
 
-def expert_part(module: Decoder, at: Columns, tokens: Number) -> tuple[list[Matmul], Number, int]:
+def expert_block(module: Module, at: Columns) -> Block:
     """Router, permutation, the experts of this rank, and those that every token has.
 
     Each rank dispatches its own tokens; what reaches it is as much in the mean, times etp, whose ranks share experts.
     """
-    moe = module.moe
+    moe = module.routed
     assert moe is not None
-    own = np.where(at.sequence_parallel, tokens / at.tp, tokens)
+    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
     copies = own * moe.topk * at.etp
     local = moe.experts / at.ep
     ways = 2 if module.gated else 1
     each = copies / local
-    products = [
+    products = (
         Matmul(own, moe.experts, module.hidden, wide=False),
         Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True),
         Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True),
-    ]
+    )
     moved = at.element * copies * ((ways + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
-    kernels = 14
-    if moe.shared_ffn:
-        shared, more, launched = mlp_part(module, moe.shared_ffn, at)
-        products, moved, kernels = products + shared, moved + more, kernels + launched
-    return products, moved, kernels
+    if not moe.shared_ffn:
+        return Block(products, moved, 14)
+    shared = mlp_of(module, moe.shared_ffn, at)
+    return Block(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
+
+
+BLOCKS: dict[str, Callable[[Module, Columns], Block]] = {
+    "attention": attention_block,
+    "mlp": mlp_block,
+    "experts": expert_block,
+}
 
 
 def head_work(module: Module, at: Columns) -> Work:
     """Logits over this rank's part of the vocabulary, and their loss in float32; or what an encoder has at its ends."""
     share = end_flops(module) / (2.0 * module.hidden) / at.tp
     product = Matmul(at.tokens, share, module.hidden, wide=False)
-    if not isinstance(module, Decoder):
+    if not module.vocabulary:
         return Work((product,), None, at.tokens * module.hidden * at.element * 4.0, 6)
     return Work((product,), None, at.tokens * share * (at.element + 4.0 * 4), 8)

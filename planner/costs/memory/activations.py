@@ -5,15 +5,16 @@ what is between the products, sequence parallelism the rest too (equations 3 and
 byte under fp8.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.columns import Columns, Number
 from planner.specs.accounting import Accounting
-from planner.specs.layers import LayerKind, experts_of
-from planner.specs.model import Decoder, Module, head_dim, kv_heads, latent_of, value_dim
-from planner.specs.parts import Experts
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 
 SINGLE = 4.0  # bytes of a float32
 MASK = 1.0  # of an element that may be dropped
@@ -52,21 +53,19 @@ def layer_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accoun
 
 
 def all_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
-    """Of one layer, without what is made again in backward."""
-    ways = split(at)
-    total = input_bytes(module, at) + attention_bytes(module, at, accounting, again)
-    total = total + module.hidden * ways.plain * ways.outside  # what is added to the residual, the second norm's input
-    normed = 0.0 if "norm" in again else module.hidden * ways.product * ways.outside  # of each norm: a product's input
-    masks = 2 * module.hidden * MASK * ways.outside if accounting.dropout else 0.0
-    total = total + normed + masks
-    moe = experts_of(module)
-    if kind == "moe" and moe:
-        return total + normed + moe_bytes(module, moe, at, accounting, again)
-    return total if "mlp" in again else total + normed + mlp_bytes(module, module.ffn, ways, accounting)
+    """Of one layer, without what is made again in backward: of each block its input, its norm's output, and its own."""
+    ways, total = split(at), 0.0
+    normed = 0.0 if "norm" in again else module.hidden * ways.product * ways.outside  # a product's input
+    mask = module.hidden * MASK * ways.outside if accounting.dropout else 0.0
+    for block in blocks(kind):
+        total = total + input_bytes(module, at) + mask
+        if not (block == "mlp" and "mlp" in again):
+            total = total + normed + BLOCKS[block](module, at, accounting, again)
+    return total
 
 
 def input_bytes(module: Module, at: Columns) -> Number:
-    """Of the layer's input, which is all that a layer keeps that is recomputed whole."""
+    """Of a block's input; the first block's is all that a layer keeps that is recomputed whole."""
     ways = split(at)
     return module.hidden * ways.plain * ways.outside
 
@@ -75,7 +74,7 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, again: 
     """Of queries, keys, values and output; and of the matrix of weights, where it exists."""
     ways = split(at)
     queries, values = module.heads * head_dim(module), module.heads * value_dim(module)
-    latent = latent_of(module)
+    latent = module.compressed
     groups = module.heads if latent else kv_heads(module)
     projected = queries + groups * (head_dim(module) + value_dim(module))
     total = projected * ways.plain * ways.inside
@@ -94,9 +93,14 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, again: 
 def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
     """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
     plain = split(at).plain
-    window = module.window if isinstance(module, Decoder) else getattr(module, "window", None)
-    keys = np.minimum(at.seq, window) if window and not getattr(module, "full_every", 0) else at.seq
+    windows = {module.window_of(layer) for layer in range(module.layers)}
+    keys = at.seq if None in windows else np.minimum(at.seq, max(filter(None, windows)))
     return keys * ((2 * plain + MASK) if accounting.dropout else plain)
+
+
+def dense_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of the dense MLP."""
+    return mlp_bytes(module, module.ffn, split(at), accounting)
 
 
 def mlp_bytes(module: Module, width: int, ways: Split, accounting: Accounting, inside: Number | None = None) -> Number:
@@ -107,11 +111,12 @@ def mlp_bytes(module: Module, width: int, ways: Split, accounting: Accounting, i
     return width * each * (ways.inside if inside is None else inside)
 
 
-def moe_bytes(module: Module, moe: Experts, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+def moe_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
     """Of router and experts. A rank sends its tokens' copies to the experts' ranks, and gets as many; where etp ranks
     split an expert, each of them gets all copies of the others and a part of the width.
     """
-    ways = split(at)
+    ways, moe = split(at), module.routed
+    assert moe is not None
     total = 2 * moe.experts * SINGLE * ways.outside  # logits and probabilities
     shared = mlp_bytes(module, moe.shared_ffn, ways, accounting) if moe.shared_ffn and "mlp" not in again else 0.0
     total = total + shared
@@ -127,10 +132,29 @@ def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:
     """Where each second product's output is kept, from the first on, and attention's: of q, k, v, output, and of the
     MLP's products, q, v, the gate and the MLP's output.
     """
-    values = kv_heads(module) * value_dim(module)
-    moe = experts_of(module)
-    routed = kind == "moe" and moe
-    width = moe.topk * moe.ffn + moe.shared_ffn if moe and routed else module.ffn
-    outputs = module.heads * (head_dim(module) + value_dim(module)) + values + width
-    copies = moe.topk if moe and routed else 1
-    return ways.plain * (outputs * ways.inside + (1 + copies) * module.hidden * ways.outside)
+    return ways.plain * sum((ALTERNATE[block](module, ways) for block in blocks(kind)), 0.0)
+
+
+def alternate_attention(module: Module, ways: Split) -> Number:
+    """Queries, values, what attention gives, and its output."""
+    inside = module.heads * (head_dim(module) + value_dim(module)) + kv_heads(module) * value_dim(module)
+    return inside * ways.inside + module.hidden * ways.outside
+
+
+def alternate_mlp(module: Module, ways: Split) -> Number:
+    return module.ffn * ways.inside + module.hidden * ways.outside
+
+
+def alternate_experts(module: Module, ways: Split) -> Number:
+    moe = module.routed
+    assert moe is not None
+    return (moe.topk * moe.ffn + moe.shared_ffn) * ways.inside + moe.topk * module.hidden * ways.outside
+
+
+Keeps = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
+BLOCKS: dict[Block, Keeps] = {"attention": attention_bytes, "mlp": dense_bytes, "experts": moe_bytes}
+ALTERNATE: dict[Block, Callable[[Module, Split], Number]] = {
+    "attention": alternate_attention,
+    "mlp": alternate_mlp,
+    "experts": alternate_experts,
+}

@@ -8,7 +8,7 @@ from planner.costs.memory.footprint import Footprint, footprint
 from planner.plan.model import Layout
 from planner.specs.accounting import Accounting
 from planner.specs.job import Limits
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.profile import Device
 
 MOST_TOKENS = 2**40  # where activations cost next to nothing

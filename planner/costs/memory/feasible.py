@@ -10,7 +10,7 @@ from planner.plan.model import Layout
 from planner.specs.accounting import Accounting
 from planner.specs.base import Ranks, changed
 from planner.specs.job import Limits
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.profile import Device
 from planner.units import GIB
 

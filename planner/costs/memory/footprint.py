@@ -10,8 +10,8 @@ from planner.costs.memory.activations import input_bytes, layer_bytes, split
 from planner.costs.memory.flight import in_flight
 from planner.costs.memory.states import gathered_bytes, held_layers, states, update_bytes
 from planner.specs.accounting import Accounting
-from planner.specs.layers import LayerKind, experts_of
-from planner.specs.model import Decoder, Module
+from planner.specs.layers import Module, kind_counts
+from planner.specs.layers.blocks import LayerKind
 from planner.units import GIB
 
 # Bytes of NCCL's buffers on one rank of 2 and of 4 or more, as aiconfigurator's tables of systems have them.
@@ -119,12 +119,12 @@ def logit_bytes(module: Module, at: Columns, accounting: Accounting, stage: Numb
 
 def token_logit_bytes(module: Module, at: Columns, accounting: Accounting) -> Number:
     """Of one token: its logits, and the final norm with its output."""
-    if not isinstance(module, Decoder):
+    if not module.vocabulary:
         return 0.0
     ways = split(at)
     per_logit = accounting.logit_bytes * at.element / 2.0
     normed = 2 * module.hidden * ways.plain * ways.outside + gathered_input(module, at)
-    return module.vocab * per_logit * ways.inside + normed
+    return module.vocabulary * per_logit * ways.inside + normed
 
 
 def gathered_input(module: Module, at: Columns) -> Number:
@@ -142,8 +142,8 @@ def peak(module: Module, at: Columns, accounting: Accounting) -> Footprint:
     """The stage that takes most: one of the first three, which have most in flight, or the last, which has logits. Any
     of them, where layers are unlike each other.
     """
-    last, moe = np.asarray(at.pp) - 1, experts_of(module)
-    first = range(int(np.max(at.pp)) if moe and (moe.dense_layers or moe.every > 1) else 3)
+    last = np.asarray(at.pp) - 1
+    first = range(int(np.max(at.pp)) if len(kind_counts(module)) > 1 else 3)
     stages = [np.minimum(index, last) for index in first] + [last]
     worst = footprint(module, at, accounting, stages[0])
     for stage in stages[1:]:

@@ -4,21 +4,18 @@ ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 everything (Rajbha
 dense part has dp·cp·replica copies, experts have ranks / (pp·ep·etp).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.columns import Columns, Number
 from planner.specs.accounting import Accounting
-from planner.specs.layers import LayerKind, kind_counts, layer_kinds
-from planner.specs.model import Decoder, Module, head_dim, latent_of
-from planner.specs.parameters import (
-    end_parameters,
-    expert_parameters,
-    layer_parameters,
-    norm_parameters,
-    router_parameters,
-)
+from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.ends import End
+from planner.specs.layers.heads import head_dim, norm_width
+from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
 
 CAST = 2.0  # bytes of a gathered weight
 
@@ -71,42 +68,57 @@ def replicated(module: Module, kind: LayerKind) -> int:
     """Parameters of a layer that each tensor-parallel rank has whole: norms, the router, latent attention's way down,
     and biases of what is summed over these ranks.
     """
-    count = 2 * norm_parameters(module, module.hidden) + (router_parameters(module) if kind == "moe" else 0)
-    latent = latent_of(module)
+    norm = norm_width(module, module.hidden)
+    return sum(WHOLE[block](module) + norm for block in blocks(kind))
+
+
+def whole_attention(module: Module) -> int:
+    bias = module.hidden if module.bias not in ("none", "qkv") else 0
+    latent = module.compressed
     if latent:
         narrow = latent.q_rank + latent.kv_rank
-        count += module.hidden * (narrow + latent.rope_dim) + norm_parameters(module, narrow)
-    elif isinstance(module, Decoder) and module.qk_norm:
-        count += 2 * norm_parameters(module, head_dim(module))
-    if module.bias not in ("none", "qkv"):
-        count += module.hidden
-    if module.bias in ("all", "all_but_key") and kind != "moe":
-        count += module.hidden
-    return count
+        return module.hidden * (narrow + latent.rope_dim) + norm_width(module, narrow) + bias
+    return 2 * norm_width(module, head_dim(module)) + bias if module.normed_heads else bias
+
+
+def whole_mlp(module: Module) -> int:
+    return module.hidden if module.bias in ("all", "all_but_key") else 0
+
+
+WHOLE: dict[Block, Callable[[Module], int]] = {
+    "attention": whole_attention,
+    "mlp": whole_mlp,
+    "experts": router_parameters,
+}
 
 
 def layer_held(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
     """Parameters of one layer on one rank: of its dense part, and of its experts."""
-    whole, experts = replicated(module, kind), expert_parameters(module) if kind == "moe" else 0
+    whole, experts = replicated(module, kind), layer_experts(module, kind)
     split = layer_parameters(module, kind) - experts - whole
     return whole + split / at.tp, experts / (at.ep * at.etp)
 
 
+def layer_experts(module: Module, kind: LayerKind) -> int:
+    """Parameters of one layer's routed experts."""
+    return expert_parameters(module) if "experts" in blocks(kind) else 0
+
+
 def table(module: Module) -> int:
     """Parameters of an embedding, or of a head."""
-    return module.vocab * module.hidden if isinstance(module, Decoder) else 0
+    return module.vocabulary * module.hidden
 
 
 def ends_held(module: Module, at: Columns, stage: Number) -> Number:
     """Of what is outside the layers: the embedding is on the first stage, the head on the last, even if it is tied."""
-    if not isinstance(module, Decoder):
-        return np.where(stage == at.pp - 1, end_parameters(module), 0.0)
-    positions = module.max_positions * module.hidden if module.positions == "learned" else 0
-    norm = norm_parameters(module, module.hidden)
-    split = table(module) / at.tp
-    one = module.tied & (at.pp == 1)
-    first = np.where(stage == 0, split + positions, 0.0)
-    return first + np.where(stage == at.pp - 1, np.where(one, 0.0, split) + norm, 0.0)
+    first = sum(end_held(end, at) for end in module.ends if end.first)
+    last = sum(np.where(end.tied & (at.pp == 1), 0.0, end_held(end, at)) for end in module.ends if not end.first)
+    return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
+
+
+def end_held(end: End, at: Columns) -> Number:
+    """A vocabulary is padded so that it divides."""
+    return end.parameters - end.shared_out + end.shared_out / at.tp
 
 
 def held(module: Module, at: Columns, stage: Number) -> Held:

@@ -1,7 +1,7 @@
 """What ranks of a stage have of its parameters, and who has the same: of a task that gathers, reduces, updates."""
 
 from planner.costs.columns import Number, columns_of
-from planner.costs.memory.states import ends_held
+from planner.costs.memory.states import ends_held, layer_experts
 from planner.costs.network.network import Group, among, group
 from planner.costs.network.replicas import Held
 from planner.costs.network.traffic import Places
@@ -12,15 +12,14 @@ from planner.plan.shares import partners
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster
-from planner.specs.layers import kind_counts
-from planner.specs.model import Module
-from planner.specs.parameters import end_parameters, expert_parameters, of_layers
+from planner.specs.layers import Module, kind_counts
+from planner.specs.parameters import end_parameters, of_layers
 
 
 def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tuple[Held, Held]:
     """The dense part and the experts, among the ranks that are farthest from each other."""
     ends = float(ends_of(task.layers, module, layout))
-    sparse = expert_parameters(module) * kind_counts(module, task.layers).get("moe", 0)
+    sparse = sum(layer_experts(module, kind) * count for kind, count in kind_counts(module, task.layers).items())
     calls, tp = len(task.layers) + (1 if ends else 0), layout.tp
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
     shard = farthest(blocks_of(task.ranks, layout, sharing), cluster)

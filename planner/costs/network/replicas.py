@@ -11,10 +11,10 @@ import numpy as np
 
 from planner.costs.columns import Columns, Number
 from planner.costs.compute.machine import Machine
-from planner.costs.memory.states import ends_held, held_layers
+from planner.costs.memory.states import ends_held, held_layers, layer_experts
 from planner.costs.network.network import Group, Network, group
-from planner.specs.model import Module
-from planner.specs.parameters import end_parameters, expert_parameters, layer_parameters
+from planner.specs.layers import Module
+from planner.specs.parameters import end_parameters, layer_parameters
 from planner.specs.timing import Timing
 from planner.units import GB, MS
 
@@ -40,8 +40,9 @@ def held(module: Module, at: Columns) -> tuple[Held, Held]:
     layers, stage = held_layers(module, at, 0), 0.0
     ends = np.where(at.pp > 1, ends_held(module, at, 0), end_parameters(module) / at.tp)
     for kind, count in layers.items():
-        stage = stage + count * (layer_parameters(module, kind) - (expert_parameters(module) if kind == "moe" else 0))
-    sparse, calls = expert_parameters(module) * layers.get("moe", 0), sum(layers.values())
+        stage = stage + count * (layer_parameters(module, kind) - layer_experts(module, kind))
+    sparse = sum(layer_experts(module, kind) * count for kind, count in layers.items())
+    calls = sum(layers.values())
     over = np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
     shard, copies = group(at.sharding, at.tp), group(at.replica, at.tp * at.sharding)
     stride = at.ep * at.etp

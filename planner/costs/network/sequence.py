@@ -10,7 +10,7 @@ from planner.costs.compute.lines import Line, Ring
 from planner.costs.cost import Cost
 from planner.costs.network.network import Group, Network
 from planner.costs.part import Part, sent_again
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES, exchange_elements, ring_elements

@@ -14,8 +14,9 @@ from planner.costs.network.network import Group, Network
 from planner.costs.part import Part
 from planner.plan.model import Layout
 from planner.specs.base import Layers
-from planner.specs.layers import LayerKind, experts_of, kind_counts
-from planner.specs.model import Decoder, Module, Vit, kv_heads, latent_of
+from planner.specs.layers import Module, kind_counts
+from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.heads import kv_heads
 from planner.specs.parallelism import Dtype, Recompute
 from planner.specs.parameters import end_parameters, mlp_parameters
 from planner.specs.profile import ModuleCosts
@@ -83,13 +84,18 @@ def both(network: Network, block: Group, sizes: tuple[float, float], calls: tupl
 def layer_sent(module: Module, tp: int) -> Sent:
     """Of one layer, forward, in the mean over the module's."""
     hidden, widths, parted = module.hidden, gathered_widths(module), parted_mlps(module, tp)
-    attention = Sent(sum(widths), len(widths), hidden, 1)
+    attention = Sent(sum(widths), len(widths), hidden, 1).times(attentions(module))
     return attention + Sent(hidden, 1, hidden, 1).times(parted)
+
+
+def attentions(module: Module) -> float:
+    """How many of a layer's blocks are attention, in the mean."""
+    return mean(module, None, lambda kind: blocks(kind).count("attention"))
 
 
 def gathered_widths(module: Module) -> tuple[int, ...]:
     """Of what attention gathers, call by call: hidden vectors, or the narrow ones that heads are made of."""
-    latent = latent_of(module)
+    latent = module.compressed
     if latent is None:
         return (module.hidden,)
     keys = latent.kv_rank + latent.rope_dim
@@ -100,42 +106,51 @@ def parted_mlps(module: Module, tp: int) -> float:
     """How many of a layer's MLPs tp's ranks part, in the mean: the dense one, or the experts that see every token."""
 
     def parted(kind: LayerKind) -> int:
-        moe = experts_of(module)
-        width = moe.shared_ffn if moe and kind == "moe" else module.ffn
-        return 1 if width and width % tp == 0 else 0
+        widths = (mlp_width(module, block) for block in blocks(kind))
+        return sum(width > 0 and width % tp == 0 for width in widths)
 
     return mean(module, None, parted)
 
 
+def mlp_width(module: Module, block: Block) -> int:
+    """Of what every token has in a block; 0: nothing, or it is no MLP."""
+    widths: dict[Block, int] = {"mlp": module.ffn, "experts": module.routed.shared_ffn if module.routed else 0}
+    return widths.get(block, 0)
+
+
 def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
     """What one layer sends again in backward. Nothing is made again behind the last product of what is: its sum."""
-    hidden, parted = module.hidden, parted_mlps(module, tp)
+    hidden, parted, attention = module.hidden, parted_mlps(module, tp), attentions(module)
     if how == "none":
         return Sent()
     mlp = Sent(gathered=hidden, gathers=1).times(parted)
-    latent, widths = latent_of(module), gathered_widths(module)
+    latent, widths = module.compressed, gathered_widths(module)
     if how == "selective":  # a hidden vector is gathered again; narrow ones are kept
-        return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1)
-    return mlp + Sent(sum(widths), len(widths), hidden, 1)
+        return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1).times(attention)
+    return mlp + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
 def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
-    """Of what is outside the layers: a parted vocabulary with its losses, or a parted projector.
+    """Of what is outside the layers and parted: in front of a matrix that outputs part its input is gathered, behind
+    one that inputs part its output is summed, as rows are that ranks look up in their part of a table.
 
     Of losses, the largest logit of a token, two sums over its words, and in backward the gradient of its loss travel;
     an all-reduce is priced as a reduce-scatter and an all-gather. Chunks of very many logits are taken as one.
     """
-    hidden = module.hidden
-    if isinstance(module, Decoder) and module.vocab % tp == 0:
-        number = max(WIDE, BYTES[dtype]) / BYTES[dtype]
-        matrices = Sent(hidden, 1, hidden, 1)
-        if not forward:
-            return matrices.back + Sent(gathered=number, gathers=1)
-        return matrices + Sent(3 * number, 2, 3 * number, 2)
-    if isinstance(module, Vit) and (hidden * module.merge**2) % tp == 0:
-        projector = Sent(hidden, 1, module.out / module.merge**2, 1)
-        return projector if forward else projector.back
-    return Sent()
+    matrices, losses = Sent(), Sent()
+    number = max(WIDE, BYTES[dtype]) / BYTES[dtype]
+    for end in module.ends:
+        if not end.divides(tp):
+            continue
+        if not end.uses:
+            matrices += Sent(scattered=end.inputs, scatters=1)
+        elif end.parted == "inputs":
+            matrices += Sent(scattered=end.outputs * end.uses, scatters=1)
+        else:
+            matrices += Sent(gathered=end.inputs * end.uses, gathers=1)
+        if end.outputs == module.vocabulary and end.uses:
+            losses = Sent(3 * number, 2, 3 * number, 2) if forward else Sent(gathered=number, gathers=1)
+    return (matrices if forward else matrices.back) + losses
 
 
 def settled_cost(layers: Layers, module: Module, layout: Layout, block: Group, network: Network) -> Cost:
@@ -154,11 +169,11 @@ def whole_parameters(module: Module, layers: Layers, tp: int) -> int:
 
 def unparted(module: Module, kind: LayerKind, tp: int) -> int:
     """Of one layer, matrices whose heads or width tp does not divide, with their biases."""
-    count, keys = 0, key_width(module)
-    if kv_heads(module) % tp and latent_of(module) is None:
+    count, keys, made = 0, key_width(module), blocks(kind)
+    if "attention" in made and kv_heads(module) % tp and module.compressed is None:
         biases = {"none": 0, "all_but_key": 1}.get(module.bias, 2)
         count += (2 * module.hidden + biases) * keys
-    if kind != "moe" and module.ffn % tp:
+    if "mlp" in made and module.ffn % tp:
         last_bias = module.hidden if module.bias in ("all", "all_but_key") else 0  # it is among the replicated
         count += mlp_parameters(module) - last_bias
     return count
@@ -166,10 +181,5 @@ def unparted(module: Module, kind: LayerKind, tp: int) -> int:
 
 def whole_ends(module: Module, tp: int) -> int:
     """Outside the layers."""
-    hidden, parted = module.hidden, 0
-    if isinstance(module, Decoder) and module.vocab % tp == 0:
-        parted = module.vocab * hidden * (1 if module.tied else 2)
-    elif isinstance(module, Vit) and (hidden * module.merge**2) % tp == 0:
-        wide = hidden * module.merge**2
-        parted = wide * wide + wide + wide * module.out  # the projector, without its last bias
+    parted = sum(end.shared_out for end in module.ends if end.divides(tp) and not end.tied)
     return end_parameters(module) - parted

@@ -1,6 +1,7 @@
 """What ranks exchange within a layer (tp, cp, ep) and between stages (pp), in seconds and unhidden."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,9 @@ from planner.costs.columns import Columns, Number
 from planner.costs.compute.machine import Machine
 from planner.costs.compute.work import Attention, keys_held
 from planner.costs.network.network import Group, group
-from planner.specs.layers import LayerKind, experts_of
-from planner.specs.model import Decoder, Module, head_dim, value_dim
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.heads import head_dim, value_dim
 from planner.specs.shapes import exchange_elements
 
 
@@ -36,13 +38,16 @@ def places(at: Columns) -> Places:
     return Places(group(at.tp), group(at.ulysses, at.tp), Group(at.ring, at.tp * at.ulysses, at.tp * at.cp))
 
 
-def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention) -> Traffic:
-    """Of one layer and micro-batch. `core`: the attention that hides cp's ring."""
+def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None) -> Traffic:
+    """Of one layer and micro-batch. `core`: the attention that hides cp's ring; None: there is none to send for."""
     there = places(at)
+    own = tensor(module, kind, at, machine, there), experts(module, kind, at, machine)
+    if core is None:
+        return Traffic(own[0], (0.0, 0.0), own[1])
     heads = ulysses(module, at, machine, there)
     rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, there).exposed(at), 0.0) for f in (True, False))
     forward, backward = (heads + each for each in rings)
-    return Traffic(tensor(module, kind, at, machine, there), (forward, backward), experts(module, kind, at, machine))
+    return Traffic(own[0], (forward, backward), own[1])
 
 
 def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, there: Places) -> tuple[Number, Number]:
@@ -50,14 +55,18 @@ def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, there
     reduce-scatter behind, or an all-reduce, of the same volume. Backward does both again, and gathers once more what
     sequence parallelism did not keep whole.
     """
-    moe = experts_of(module) if kind == "moe" else None
-    blocks = 1.0 if moe and not moe.shared_ffn else 2.0
+    parted = float(sum(map(partial(sends, module), blocks(kind))))
     once = machine.network.gather(at.tokens * module.hidden * at.element, there.tensor)
     again = np.where(at.sequence_parallel, 1.0, 0.0)
     timing = machine.timing
     shown = timing.overlapped if "tp" in at.overlap else 1.0
     forward, backward = timing.tp_exposed * shown, timing.tp_exposed_backward * shown
-    return 2.0 * blocks * once * forward, (2.0 + again) * blocks * once * backward
+    return 2.0 * parted * once * forward, (2.0 + again) * parted * once * backward
+
+
+def sends(module: Module, block: Block) -> bool:
+    """Whether tp's ranks share out a block: of experts, those that every token has."""
+    return block != "experts" or module.routed is None or module.routed.shared_ffn > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +115,13 @@ def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> t
     Or all tokens gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts a
     token has, nor which (arXiv 2505.11432).
     """
-    if kind != "moe" or not isinstance(module, Decoder) or module.moe is None:
+    moe = module.routed
+    if moe is None or "experts" not in blocks(kind):
         return 0.0, 0.0
     own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
     timing, each, network = machine.timing, module.hidden * at.element, machine.network
-    size = own * module.moe.topk * each
-    far = to_nodes(module.moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
+    size = own * moe.topk * each
+    far = to_nodes(moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
     spread = network.all_to_all(size, group(at.ep, at.etp), far=far)
     shared = network.gather(size * at.etp, group(at.etp))
     shown = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
@@ -119,7 +129,7 @@ def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> t
         ways = at.ep * at.etp
         once = 2.0 * network.gather(own * ways * each, group(ways)) * shown
         return once, once
-    local = np.maximum(1.0, module.moe.experts / at.ep)
+    local = np.maximum(1.0, moe.experts / at.ep)
     fullest = 1.0 if at.balanced else 1.0 + timing.imbalance / np.sqrt(local)
     once = 2.0 * (spread + shared) * shown * fullest
     return once, once

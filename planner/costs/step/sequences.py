@@ -16,7 +16,7 @@ from planner.plan.model import Split, Uses
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Sync
 
 ENDLESS = 1e18  # seconds of compute: hides what can be hidden, and of it no share, not even none, is undefined

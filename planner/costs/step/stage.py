@@ -10,8 +10,8 @@ from planner.costs.compute.lines import rounded_max
 from planner.costs.compute.machine import Machine
 from planner.costs.compute.work import Matmul, Work, head_work, layer_work
 from planner.costs.network.traffic import layer_traffic
-from planner.specs.layers import LayerKind, experts_of, kind_counts, layer_kinds, windowed
-from planner.specs.model import Module
+from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.specs.layers.blocks import LayerKind, blocks
 from planner.units import MS
 
 
@@ -58,7 +58,7 @@ NOTHING = Passes(Pass(), Pass())
 
 def mean_layer(module: Module, at: Columns, machine: Machine) -> Passes:
     """The mean of all layers: kinds and windows alternate over the stages."""
-    kinds = Counter((kind, windowed(module, index)) for index, kind in enumerate(layer_kinds(module)))
+    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     total = NOTHING
     for (kind, window), count in sorted(kinds.items(), key=str):
         total += layer(module, kind, window, at, machine) * (count / module.layers)
@@ -69,17 +69,14 @@ def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, mach
     """One layer, with what of it is computed again in backward."""
     work = layer_work(module, kind, at, window)
     core = work.attention
-    assert core
     traffic = layer_traffic(module, kind, at, machine, core)
-    if kind == "moe" and not at.balanced:
+    if "experts" in blocks(kind) and not at.balanced:
         fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
         work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
-    forward = Pass(
-        machine.forward(work, at.dtype) + machine.attended(core, True), traffic.tp[0], traffic.cp[0], traffic.ep[0]
-    )
-    attended = machine.attended(core, True) if "attention" in at.parts else 0.0
-    again = (remade(work, at, machine) + attended) * (1.0 - at.full)
-    compute = machine.backward(work, at.dtype, trained(at)) + machine.attended(core, False) + again
+    attended, gradients = (machine.attended(core, each) if core else 0.0 for each in (True, False))
+    forward = Pass(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
+    again = (remade(work, at, machine) + (attended if "attention" in at.parts else 0.0)) * (1.0 - at.full)
+    compute = machine.backward(work, at.dtype, trained(at)) + gradients + again
     backward = Pass(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
     host = machine.host(work, at.tp)
     forward, backward = launched(forward, host), launched(backward, host)
@@ -101,7 +98,7 @@ def trained(at: Columns) -> int:
 
 def local_experts(module: Module, at: Columns) -> Number:
     """Of one rank. Choices of experts differ by chance: n of them together are off their mean by 1/√n of one alone."""
-    moe = experts_of(module)
+    moe = module.routed
     return np.maximum(1.0, moe.experts / at.ep) if moe else 1.0
 
 

@@ -18,7 +18,7 @@ from planner.costs.compute.machine import Machine
 from planner.costs.network.replicas import unhidden, update
 from planner.costs.network.traffic import stage_send
 from planner.costs.step.stage import stages, weights_share
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
 

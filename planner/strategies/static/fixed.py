@@ -3,7 +3,6 @@
 from planner.errors import InputError
 from planner.plan.model import Layout
 from planner.specs.inputs import Inputs
-from planner.specs.layers import experts_of
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 from planner.strategies.static.screen import problem_of
 
@@ -49,7 +48,7 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
 
 def uneven_experts(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     """The same of experts, over the ranks of a stage."""
-    ep, etp, held, moe = numbers["ep"], numbers["etp"], trained.ranks // numbers["pp"], experts_of(trained.module)
+    ep, etp, held, moe = numbers["ep"], numbers["etp"], trained.ranks // numbers["pp"], trained.module.routed
     if ep * etp == 1:
         return None
     if moe is None:

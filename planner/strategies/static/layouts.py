@@ -9,7 +9,7 @@ from planner.costs.columns import Batch, Columns, columns_of
 from planner.costs.memory.states import layers_before
 from planner.plan.model import Layout
 from planner.specs.base import Layers, Ranks
-from planner.specs.model import Module
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Parallelism, Recompute, Schedule, said
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")

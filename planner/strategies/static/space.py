@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.plan.model import Layout
-from planner.specs.layers import experts_of
-from planner.specs.model import kv_heads
+from planner.specs.layers.heads import kv_heads
 from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
@@ -89,7 +88,7 @@ def splits_heads(trained: Trained, tp: int) -> bool:
 
 def expert_meshes(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
     """Over the ranks of a stage; an expert is split as far as the dense part is, or not at all."""
-    moe, held = experts_of(trained.module), trained.ranks // mesh[2]
+    moe, held = trained.module.routed, trained.ranks // mesh[2]
     if moe is None:
         if (fixed.ep or 1) == (fixed.etp or 1) == 1:
             yield 1, 1

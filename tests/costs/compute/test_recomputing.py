@@ -19,7 +19,7 @@ from planner.specs.accounting import BUNDLED
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.job import Fix, Limits
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.overlap import overlap_of
 from planner.specs.profile import Device, Fit, ModuleCosts, Passes
 from planner.specs.timing import Timing

@@ -10,8 +10,8 @@ from planner.costs.memory.activations import all_bytes, input_bytes, layer_bytes
 from planner.specs import library
 from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import changed
-from planner.specs.layers import kind_counts
-from planner.specs.model import Decoder, Model
+from planner.specs.layers import Decoder, kind_counts
+from planner.specs.model import Model
 from planner.specs.parts import Experts, Latent
 
 PAPER = Accounting(dropout=True, flash=False)

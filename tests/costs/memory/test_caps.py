@@ -18,7 +18,8 @@ from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.job import Limits
-from planner.specs.model import Decoder, Model
+from planner.specs.layers import Decoder
+from planner.specs.model import Model
 from planner.specs.parameters import parameters
 from planner.specs.profile import Device, Profile
 from planner.units import GIB, KIB

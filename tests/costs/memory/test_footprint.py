@@ -12,7 +12,7 @@ from planner.costs.memory.footprint import Footprint, footprint, peak, probabili
 from planner.costs.memory.states import states
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 
 DENSE = Decoder(layers=16, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=4096)

@@ -17,8 +17,7 @@ from planner.costs.memory.states import (
 )
 from planner.specs.accounting import Accounting
 from planner.specs.base import changed
-from planner.specs.layers import kind_counts, layer_kinds
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder, kind_counts, layer_kinds
 from planner.specs.parameters import end_parameters, parameters
 from planner.specs.parts import Experts, Latent
 

@@ -20,7 +20,7 @@ from planner.plan.task import Task
 from planner.specs.accounting import BUNDLED
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.model import Decoder
+from planner.specs.layers import Decoder
 from planner.specs.parameters import end_parameters, expert_parameters, of_layers, parameters
 from planner.specs.parts import Experts
 from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point

@@ -14,7 +14,8 @@ from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Plan, Prices, Split, Step
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind, level_of
-from planner.specs.model import Decoder, kv_heads
+from planner.specs.layers import Decoder
+from planner.specs.layers.heads import kv_heads
 from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
 from planner.specs.shapes import ring_elements
 from tests.meshes import meshed

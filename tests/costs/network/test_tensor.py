@@ -14,7 +14,7 @@ from planner.plan.model import Layout, Plan, Prices, Split
 from planner.runtime.options import RunOptions
 from planner.specs.base import Ranks, changed
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.model import Decoder, Vit
+from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Latent
 from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
 from tests.meshes import meshed

@@ -4,7 +4,8 @@ import pytest
 
 from planner.costs.step.sequences import allowed_degrees, split, ulysses_part
 from planner.specs import library
-from planner.specs.model import Decoder, Model
+from planner.specs.layers import Decoder
+from planner.specs.model import Model
 
 
 @pytest.mark.parametrize("name", library.names(Model))

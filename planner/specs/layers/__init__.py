@@ -1,0 +1,29 @@
+"""Kinds of modules, one a file, and of which kind each of their layers is: a module's layers need not be alike."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from planner.specs.layers.audio import Audio
+from planner.specs.layers.blocks import LayerKind
+from planner.specs.layers.decoder import Decoder
+from planner.specs.layers.vit import Vit
+
+__all__ = ["Audio", "Decoder", "Module", "Vit", "all_counts", "kind_counts", "layer_kinds"]
+
+Module = Decoder | Vit | Audio  # what a file may say, by its `kind`
+
+
+def layer_kinds(module: Module) -> tuple[LayerKind, ...]:
+    """The kind of each layer."""
+    return tuple(module.layer_kind(layer) for layer in range(module.layers))
+
+
+def kind_counts(module: Module, layers: Sequence[int] | None = None) -> Mapping[LayerKind, int]:
+    """How many of these layers (None: of all) are of each kind that there is among them, by the first of each."""
+    return all_counts(module) if layers is None else Counter(module.layer_kind(layer) for layer in layers)
+
+
+@lru_cache(maxsize=1024)  # every price of a module asks
+def all_counts(module: Module) -> Mapping[LayerKind, int]:
+    return Counter(layer_kinds(module))

@@ -1,0 +1,54 @@
+"""An audio encoder: mel frames of a clip in, tokens for a reader out."""
+
+from typing import ClassVar, Literal
+
+from planner.specs.base import Amount, Count, LayerCount
+from planner.specs.layers.ends import End
+from planner.specs.layers.heads import check_heads, norm_width
+from planner.specs.layers.stack import Bias, Norm, Reads, Stack
+
+CONVOLUTION = 3  # frames that each of the two convolutions sees (arXiv 2212.04356, §2.2)
+
+
+class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):
+    """Whisper's encoder (arXiv 2212.04356): two convolutions of width 3 over mel frames, of which the second halves
+    their number, then full attention within a clip, then one linear. Its tokens are what comes out of the convolutions.
+    """
+
+    reads: ClassVar[Reads] = "frames"
+
+    layers: LayerCount
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None
+    ffn: Count
+    head_dim: Count | None = None
+    gated: bool = False
+    norm: Norm = "layer"
+    bias: Bias | Literal["all_but_key"] = "all_but_key"
+    mels: Count  # mel bins of a frame
+    pool: Count = 1  # neighbouring tokens averaged into one output token
+    out: Count  # width of the output tokens: the hidden size of the module that reads them
+    positions: Literal["sinusoidal"] = "sinusoidal"  # a fixed table
+    norm_eps: Amount = 1e-5
+
+    def __post_init__(self) -> None:
+        check_heads(self)
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """The first convolution runs on twice as many frames as there are tokens."""
+        return (
+            End("convolutions", True, self.hidden, CONVOLUTION * self.mels, self.hidden, 2.0),
+            End("convolutions", True, self.hidden, CONVOLUTION * self.hidden, self.hidden, 1.0),
+            End("norms", False, norm_width(self, self.hidden)),
+            End("projector", False, self.out, self.hidden, self.out, 1.0 / self.pool),
+        )
+
+    @property
+    def gives(self) -> int:
+        return self.out
+
+    @property
+    def merged(self) -> int:
+        return self.pool
