@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from planner.specs.layers import LayerKind, experts_of, kind_counts
+from planner.specs.layers import LayerKind, blocks, experts_of, kind_counts, state_space_of
 from planner.specs.model import Audio, Decoder, Model, Module, head_dim, kv_heads, latent_of
 from planner.specs.parts import Latent
 
@@ -51,19 +51,28 @@ def stack_parameters(module: Module, counts: dict[LayerKind, int]) -> int:
 
 
 def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
-    """Attention, MLP or experts, and two norms of one layer of a kind; None: of the largest that there is."""
+    """The blocks of one layer of a kind, each with its norm; None: of the largest that there is."""
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
-    rest = attention_parameters(module) + 2 * norm_parameters(module, module.hidden)
-    if kind == "moe":
-        return rest + router_parameters(module) + shared_parameters(module) + expert_parameters(module)
-    return rest + mlp_parameters(module)
+    norm = norm_parameters(module, module.hidden)
+    return sum(block_parameters(module, block) + norm for block in blocks(kind))
+
+
+def block_parameters(module: Module, block: str) -> int:
+    """Of one block, without the norm in front of it."""
+    if block == "attention":
+        return attention_parameters(module)
+    if block == "state_space":
+        return state_space_parameters(module)
+    if block == "experts":
+        return router_parameters(module) + shared_parameters(module) + expert_parameters(module)
+    return mlp_parameters(module)
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
     """Of one layer of a kind, those that work on a token."""
     moe = experts_of(module)
-    if kind != "moe" or moe is None:
+    if moe is None or "experts" not in blocks(kind):
         return layer_parameters(module, kind)
     idle = max(0, moe.experts - moe.topk)
     return layer_parameters(module, kind) - idle * mlp_parameters(module, moe.ffn)
@@ -102,6 +111,20 @@ def latent_parameters(module: Module, latent: Latent) -> int:
     if module.bias in ("attention", "all"):
         biases += hidden
     return hidden * down + up + norms + module.heads * latent.value_dim * hidden + biases
+
+
+def state_space_parameters(module: Module) -> int:
+    """The projection in, the convolution, a decay, a skip and a step's bias for each head, the norm, the projection
+    out; 0 where there is none.
+    """
+    space = state_space_of(module)
+    if space is None:
+        return 0
+    made = space.inner + space.convolved + space.heads  # z, what is convolved, time steps
+    matrices = module.hidden * made + space.inner * module.hidden
+    convolution = space.convolved * (space.conv + space.conv_bias)
+    biases = made + module.hidden if space.bias else 0
+    return matrices + convolution + 3 * space.heads + space.inner + biases
 
 
 def mlp_parameters(module: Module, width: int | None = None) -> int:
