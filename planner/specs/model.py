@@ -121,7 +121,8 @@ def check_heads(module: Module) -> None:
 def check_rotary(module: Decoder) -> None:
     """Pairs of numbers turn."""
     turning = head_dim(module) * module.rotary_share
-    if module.rotary_share < 1 and (module.latent or turning % 2 or not turning):
+    rotary = module.positions == "rope" and module.latent is None
+    if module.rotary_share < 1 and (not rotary or turning % 2 or not turning):
         what = f"rotary_share {module.rotary_share:g} of heads {head_dim(module)} wide"
         fix = "leave it out, say positions: none, or a share that is a positive even number of them"
         raise ValueError(f"{what} cannot turn in pairs | {fix}")
@@ -165,6 +166,17 @@ def value_dim(module: Module) -> int:
     """Width of a head's value and output."""
     latent = latent_of(module)
     return latent.value_dim if latent else head_dim(module)
+
+
+def activation(module: Module) -> Activation:
+    """Of its MLP, or of the gate where there is one."""
+    said = module.activation if isinstance(module, Decoder) else None
+    return said or ("silu" if module.gated else "gelu")
+
+
+def rotary_share(module: Module) -> float:
+    """Of a head's numbers, how many turn with the place of a token."""
+    return module.rotary_share if isinstance(module, Decoder) else 1.0
 
 
 def merged_tokens(module: Module) -> int:
