@@ -101,6 +101,20 @@ def latent_parameters(module: Module, latent: Latent) -> int:
     return hidden * down + up + norms + module.heads * latent.value_dim * hidden + biases
 
 
+def state_space_parameters(module: Module) -> int:
+    """The projection in, the convolution, a decay, a skip and a step's bias for each head, the norm, the projection
+    out; 0 where there is none.
+    """
+    space = module.recurrent
+    if space is None:
+        return 0
+    made = space.inner + space.convolved + space.heads  # z, what is convolved, time steps
+    matrices = module.hidden * made + space.inner * module.hidden
+    convolution = space.convolved * (space.conv + space.conv_bias)
+    biases = made + module.hidden if space.bias else 0
+    return matrices + convolution + 3 * space.heads + space.inner + biases
+
+
 def mlp_parameters(module: Module, width: int | None = None) -> int:
     """One MLP of this width; None: the dense one."""
     width, ways_in = width or module.ffn, 2 if module.gated else 1
@@ -147,4 +161,5 @@ BLOCKS: dict[Block, Callable[[Module], int]] = {
     "attention": attention_parameters,
     "mlp": mlp_parameters,
     "experts": moe_parameters,
+    "state_space": state_space_parameters,
 }
