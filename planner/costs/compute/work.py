@@ -26,6 +26,8 @@ class Matmul:
     k: Number
     count: Number = 1
     grouped: bool = False  # one of several experts'
+    part: str = ""  # with what it is recomputed (costs/columns.py, Part)
+    trained: bool = True  # one factor is weights; else both are made of tokens, and neither is kept for backward
     wide: bool = True  # in the layer's own precision; else not in fp8
 
     @property
@@ -34,7 +36,7 @@ class Matmul:
 
     @property
     def weights(self) -> Number:
-        return self.n * self.k * self.count
+        return self.n * self.k * self.count if self.trained else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,10 @@ def mlp_block(module: Module, at: Columns) -> Block:
 def mlp_of(module: Module, width: Number, at: Columns) -> Block:
     """Up (and gate), the activation, down."""
     ways, tokens, held = 2 if module.gated else 1, at.tokens, width / at.tp
-    products = Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)
+    products = (
+        Matmul(tokens, ways * held, module.hidden, part="mlp"),
+        Matmul(tokens, module.hidden, held, part="mlp"),
+    )
     return Block(products, at.element * tokens * (ways + 1.0) * held, 3)
 
 
@@ -155,8 +160,8 @@ def expert_block(module: Module, at: Columns) -> Block:
     each = copies / local
     products = (
         Matmul(own, moe.experts, module.hidden, wide=False),
-        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True),
-        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True),
+        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
+        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
     )
     moved = at.element * copies * ((ways + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
     if not moe.shared_ffn:
@@ -165,10 +170,31 @@ def expert_block(module: Module, at: Columns) -> Block:
     return Block(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
 
 
+def state_space_block(module: Module, at: Columns) -> Block:
+    """The projections, a convolution channel by channel, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): for
+    each chunk C·Bᵀ of a group, and of a head what the chunk gives itself, leaves behind, and has of those before it.
+    """
+    space = module.recurrent
+    assert space is not None
+    tokens, inner, convolved, heads = at.tokens, space.inner / at.tp, space.convolved / at.tp, space.heads / at.tp
+    chunk, channels, chunks = space.chunk, space.head_dim, tokens / space.chunk
+    made = inner + convolved + heads
+    scanned = (
+        Matmul(chunk, chunk, space.state, chunks * np.maximum(1.0, space.groups / at.tp), trained=False),
+        Matmul(chunk, channels, chunk, chunks * heads, trained=False),
+        Matmul(space.state, channels, chunk, chunks * heads, trained=False),
+        Matmul(chunk, channels, space.state, chunks * heads, trained=False),
+    )
+    products = (Matmul(tokens, made, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
+    moved = at.element * tokens * (3.0 * convolved + 5.0 * inner)  # convolved, scanned, gated and normed
+    return Block(products, moved, 10)
+
+
 BLOCKS: dict[str, Callable[[Module, Columns], Block]] = {
     "attention": attention_block,
     "mlp": mlp_block,
     "experts": expert_block,
+    "state_space": state_space_block,
 }
 
 

@@ -128,6 +128,17 @@ def moe_bytes(module: Module, at: Columns, accounting: Accounting, again: frozen
     return total + rows * module.hidden * ways.plain  # their output, which the router's weights multiply
 
 
+def state_space_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of a state space: what is projected in, what the scan gives, and what is projected out; the scan is made again.
+    Where no kernel is fused, what is convolved and activated, and gated and normed in float32.
+    """
+    ways, space = split(at), module.recurrent
+    assert space is not None
+    projected = (space.inner + space.convolved + space.heads + space.inner) * ways.plain + space.inner * ways.product
+    unfused = 0.0 if accounting.fused else 2 * space.convolved * ways.plain + 2 * space.inner * SINGLE
+    return (projected + unfused) * ways.inside
+
+
 def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:
     """Where each second product's output is kept, from the first on, and attention's: of q, k, v, output, and of the
     MLP's products, q, v, the gate and the MLP's output.
@@ -152,9 +163,23 @@ def alternate_experts(module: Module, ways: Split) -> Number:
 
 
 Keeps = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
-BLOCKS: dict[Block, Keeps] = {"attention": attention_bytes, "mlp": dense_bytes, "experts": moe_bytes}
+BLOCKS: dict[Block, Keeps] = {
+    "attention": attention_bytes,
+    "mlp": dense_bytes,
+    "experts": moe_bytes,
+    "state_space": state_space_bytes,
+}
+
+
+def alternate_state_space(module: Module, ways: Split) -> Number:
+    space = module.recurrent
+    assert space is not None
+    return (space.inner + space.convolved + space.heads) * ways.inside + module.hidden * ways.outside
+
+
 ALTERNATE: dict[Block, Callable[[Module, Split], Number]] = {
     "attention": alternate_attention,
     "mlp": alternate_mlp,
     "experts": alternate_experts,
+    "state_space": alternate_state_space,
 }

@@ -85,10 +85,15 @@ def whole_mlp(module: Module) -> int:
     return module.hidden if module.bias in ("all", "all_but_key") else 0
 
 
+def whole_state_space(module: Module) -> int:
+    return module.hidden if module.recurrent and module.recurrent.bias else 0
+
+
 WHOLE: dict[Block, Callable[[Module], int]] = {
     "attention": whole_attention,
     "mlp": whole_mlp,
     "experts": router_parameters,
+    "state_space": whole_state_space,
 }
 
 

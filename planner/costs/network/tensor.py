@@ -84,13 +84,13 @@ def both(network: Network, block: Group, sizes: tuple[float, float], calls: tupl
 def layer_sent(module: Module, tp: int) -> Sent:
     """Of one layer, forward, in the mean over the module's."""
     hidden, widths, parted = module.hidden, gathered_widths(module), parted_mlps(module, tp)
-    attention = Sent(sum(widths), len(widths), hidden, 1).times(attentions(module))
-    return attention + Sent(hidden, 1, hidden, 1).times(parted)
+    attention = Sent(sum(widths), len(widths), hidden, 1).times(of_block(module, "attention"))
+    return attention + Sent(hidden, 1, hidden, 1).times(parted + of_block(module, "state_space"))
 
 
-def attentions(module: Module) -> float:
-    """How many of a layer's blocks are attention, in the mean."""
-    return mean(module, None, lambda kind: blocks(kind).count("attention"))
+def of_block(module: Module, block: Block) -> float:
+    """How many of a layer's blocks are such, in the mean."""
+    return mean(module, None, lambda kind: blocks(kind).count(block))
 
 
 def gathered_widths(module: Module) -> tuple[int, ...]:
@@ -120,14 +120,15 @@ def mlp_width(module: Module, block: Block) -> int:
 
 def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
     """What one layer sends again in backward. Nothing is made again behind the last product of what is: its sum."""
-    hidden, parted, attention = module.hidden, parted_mlps(module, tp), attentions(module)
+    hidden, parted, attention = module.hidden, parted_mlps(module, tp), of_block(module, "attention")
     if how == "none":
         return Sent()
     mlp = Sent(gathered=hidden, gathers=1).times(parted)
     latent, widths = module.compressed, gathered_widths(module)
     if how == "selective":  # a hidden vector is gathered again; narrow ones are kept
         return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1).times(attention)
-    return mlp + Sent(sum(widths), len(widths), hidden, 1).times(attention)
+    spaces = Sent(hidden, 1, hidden, 1).times(of_block(module, "state_space"))
+    return mlp + spaces + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
 def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:

@@ -112,11 +112,9 @@ def remade(work: Work, at: Columns, machine: Machine) -> Number:
     seconds: Number = 0.0
     if "norm" in at.parts:
         seconds = seconds + 0.4 * machine.moved(work)  # two norms of the passes over memory
-    mlp = [p for p in work.matmuls if p.grouped] if "moe" in at.parts else []
-    if "mlp" in at.parts:
-        mlp += [p for p in work.matmuls[-2:] if not p.grouped]
-    for product in mlp:
-        seconds = seconds + machine.matmul(product, at.dtype)
+    for product in work.matmuls:
+        if product.part in at.parts:
+            seconds = seconds + machine.matmul(product, at.dtype)
     return seconds
 
 
