@@ -72,15 +72,25 @@ def attention_parameters(module: Module) -> int:
     latent = module.compressed
     if latent:
         return latent_parameters(module, latent) + module.sink_heads
+    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
+    return projections(module, module.hidden) + norms + module.sink_heads
+
+
+def cross_parameters(module: Module) -> int:
+    """The same with keys and values of another module's outputs."""
+    return projections(module, module.crossing)
+
+
+def projections(module: Module, keyed: int) -> int:
+    """Matrices and biases of queries and output, and of keys and values from vectors so wide."""
     queries, keys = module.heads * head_dim(module), kv_heads(module) * head_dim(module)
-    weights = module.hidden * (queries + 2 * keys) + queries * module.hidden
+    weights = module.hidden * queries + 2 * keyed * keys + queries * module.hidden
     biases = 0
     if module.bias != "none":
         biases += queries + (keys if module.bias == "all_but_key" else 2 * keys)
     if module.bias not in ("none", "qkv"):
         biases += module.hidden
-    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
-    return weights + biases + norms + module.sink_heads
+    return weights + biases
 
 
 def latent_parameters(module: Module, latent: Latent) -> int:
@@ -159,6 +169,7 @@ def counts_text(module: Module) -> str:
 
 BLOCKS: dict[Block, Callable[[Module], int]] = {
     "attention": attention_parameters,
+    "cross_attention": cross_parameters,
     "mlp": mlp_parameters,
     "experts": moe_parameters,
     "state_space": state_space_parameters,

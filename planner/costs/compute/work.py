@@ -61,6 +61,7 @@ class Work:
 
     matmuls: tuple[Matmul, ...]
     attention: Attention | None
+    crossed: Attention | None  # of cross attention
     moved: Number  # bytes read and written by what is bound by memory: norms, residuals, activations
     kernels: int  # that one pass launches
 
@@ -82,6 +83,7 @@ def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None 
     return Work(
         tuple(product for block in each for product in block.matmuls),
         core(module, at, window) if "attention" in made else None,
+        cross_core(module, at) if "cross_attention" in made else None,
         sum((block.moved for block in each), around),
         sum(block.kernels for block in each) + 3 * len(made),
     )
@@ -129,6 +131,24 @@ def core(module: Module, at: Columns, window: int | None) -> Attention:
     heads = module.heads / (at.tp * at.ulysses)
     dtype = "float32" if at.wide else "bf16"
     return Attention(at.micro_batch * pairs / at.ring, heads, width, length / at.ring, size, dtype)
+
+
+def cross_block(module: Module, at: Columns) -> Block:
+    """Queries of its own tokens, keys and values of what is read, and the way out."""
+    queries, keys = query_width(module) / at.tp, np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
+    products = (
+        Matmul(at.tokens, queries, module.hidden),
+        Matmul(at.tokens * at.reads, 2.0 * keys, module.crossing),
+        Matmul(at.tokens, module.hidden, queries),
+    )
+    return Block(products, at.element * at.tokens * 2.0 * queries, 4)
+
+
+def cross_core(module: Module, at: Columns) -> Attention:
+    """All pairs of a token and one that is read."""
+    heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
+    pairs = at.micro_batch * at.seq * at.seq * at.reads
+    return Attention(pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.wide else "bf16")
 
 
 def mlp_block(module: Module, at: Columns) -> Block:
@@ -192,6 +212,7 @@ def state_space_block(module: Module, at: Columns) -> Block:
 
 BLOCKS: dict[str, Callable[[Module, Columns], Block]] = {
     "attention": attention_block,
+    "cross_attention": cross_block,
     "mlp": mlp_block,
     "experts": expert_block,
     "state_space": state_space_block,
@@ -203,5 +224,5 @@ def head_work(module: Module, at: Columns) -> Work:
     share = end_flops(module) / (2.0 * module.hidden) / at.tp
     product = Matmul(at.tokens, share, module.hidden, wide=False)
     if not module.vocabulary:
-        return Work((product,), None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return Work((product,), None, at.tokens * share * (at.element + 4.0 * 4), 8)
+        return Work((product,), None, None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return Work((product,), None, None, at.tokens * share * (at.element + 4.0 * 4), 8)

@@ -90,6 +90,17 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, again: 
     return total + module.heads * ways.inside * (SINGLE if accounting.flash else scores(module, at, accounting))
 
 
+def cross_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of queries, what attention gives, and keys and values of what is read; and of the weights, where they exist."""
+    ways, queries = split(at), module.heads * head_dim(module)
+    keys = 2 * kv_heads(module) * head_dim(module) * at.reads
+    kept = (2 * queries + keys) * ways.plain * ways.inside
+    if "attention" in again:
+        return kept - queries * ways.plain * ways.inside
+    matrix = at.seq * at.reads * ((2 * ways.plain + MASK) if accounting.dropout else ways.plain)
+    return kept + module.heads * ways.inside * (SINGLE if accounting.flash else matrix)
+
+
 def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
     """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
     plain = split(at).plain
@@ -152,6 +163,11 @@ def alternate_attention(module: Module, ways: Split) -> Number:
     return inside * ways.inside + module.hidden * ways.outside
 
 
+def alternate_cross(module: Module, ways: Split) -> Number:
+    """Queries, what attention gives, and its output."""
+    return 2 * module.heads * head_dim(module) * ways.inside + module.hidden * ways.outside
+
+
 def alternate_mlp(module: Module, ways: Split) -> Number:
     return module.ffn * ways.inside + module.hidden * ways.outside
 
@@ -165,6 +181,7 @@ def alternate_experts(module: Module, ways: Split) -> Number:
 Keeps = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
 BLOCKS: dict[Block, Keeps] = {
     "attention": attention_bytes,
+    "cross_attention": cross_bytes,
     "mlp": dense_bytes,
     "experts": moe_bytes,
     "state_space": state_space_bytes,
@@ -179,6 +196,7 @@ def alternate_state_space(module: Module, ways: Split) -> Number:
 
 ALTERNATE: dict[Block, Callable[[Module, Split], Number]] = {
     "attention": alternate_attention,
+    "cross_attention": alternate_cross,
     "mlp": alternate_mlp,
     "experts": alternate_experts,
     "state_space": alternate_state_space,

@@ -85,7 +85,12 @@ def layer_sent(module: Module, tp: int) -> Sent:
     """Of one layer, forward, in the mean over the module's."""
     hidden, widths, parted = module.hidden, gathered_widths(module), parted_mlps(module, tp)
     attention = Sent(sum(widths), len(widths), hidden, 1).times(of_block(module, "attention"))
-    return attention + Sent(hidden, 1, hidden, 1).times(parted + of_block(module, "state_space"))
+    return attention + Sent(hidden, 1, hidden, 1).times(parted + others(module))
+
+
+def others(module: Module) -> float:
+    """A layer's blocks in front of which a hidden vector is gathered, and behind which one is summed, in the mean."""
+    return of_block(module, "state_space") + of_block(module, "cross_attention")
 
 
 def of_block(module: Module, block: Block) -> float:
@@ -127,8 +132,8 @@ def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
     latent, widths = module.compressed, gathered_widths(module)
     if how == "selective":  # a hidden vector is gathered again; narrow ones are kept
         return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1).times(attention)
-    spaces = Sent(hidden, 1, hidden, 1).times(of_block(module, "state_space"))
-    return mlp + spaces + Sent(sum(widths), len(widths), hidden, 1).times(attention)
+    rest = Sent(hidden, 1, hidden, 1).times(others(module))
+    return mlp + rest + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
 def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:

@@ -3,13 +3,14 @@
 from functools import lru_cache
 from typing import Literal
 
-Block = Literal["attention", "mlp", "experts", "state_space"]
+Block = Literal["attention", "mlp", "experts", "state_space", "cross_attention"]
 LETTERS: dict[str, Block] = {"M": "state_space", "*": "attention", "-": "mlp", "E": "experts"}  # of a pattern
 LayerKind = str  # a usual one by its name, any other by its blocks: `attention+mlp`
 USUAL: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
     "moe": ("attention", "experts"),
     "encoder": ("attention", "mlp"),
+    "cross": ("attention", "cross_attention", "mlp"),
 }
 
 

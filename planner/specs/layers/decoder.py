@@ -26,11 +26,13 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     norm: Norm = "rms"
     bias: Bias = "none"
     activation: Activation | None = None  # of MLP and experts, or of their gates; None: silu if gated, else gelu
-    positions: Literal["rope", "learned", "none"] = "rope"
+    positions: Literal["rope", "learned", "relative", "none"] = "rope"
     max_positions: Index = 0  # rows of the table of learned positions
+    buckets: Index = 0  # of relative positions: one number for each bucket of distances and each head
     tied: bool = False  # the head shares the embedding's weights
     moe: Experts | None = None  # None: every layer has the dense MLP
     latent: Latent | None = None  # in place of kv_heads and head_dim
+    cross: Count | None = None  # width of another module's outputs, to which every layer attends besides
     state_space: StateSpace | None = None
     # A word for each layer, a letter for each of its blocks in their order: M state space, * attention, - MLP,
     # E experts, as in `M - M * -` or `M- M- *-`. Empty: attention, then MLP or experts, in every layer.
@@ -47,6 +49,10 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
         check_heads(self)
         if self.positions == "learned" and not self.max_positions:
             raise ValueError("learned positions need a table | add max_positions")
+        if (self.positions == "relative") != bool(self.buckets):
+            raise ValueError("relative positions, and only these, have buckets | add buckets, or leave them out")
+        if self.cross and (self.pattern or self.moe):
+            raise ValueError("cross attention stands between attention and a dense MLP | leave out pattern and moe")
         if self.full_every and self.window is None:
             raise ValueError("without a window, every layer has full attention | add window, or leave out full_every")
         check_rotary(self)
@@ -56,6 +62,8 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
         """As the pattern says; else behind the first dense layers, each `every`-th has experts."""
         if self.pattern:
             return pattern_kinds(self.pattern)[layer]
+        if self.cross:
+            return "cross"
         behind = layer + 1 - self.moe.dense_layers if self.moe else 0  # its place, from 1, behind the dense ones
         return "moe" if self.moe and behind > 0 and behind % self.moe.every == 0 else "dense"
 
@@ -68,8 +76,11 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
         head = End("tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied)
         words = End("embedding", True, self.vocab, self.hidden, parted="outputs")
         norm = End("norms", False, norm_width(self, self.hidden))
-        rows = (End("learned positions", True, self.max_positions, self.hidden),)
-        return (words, head, norm, *(rows if self.positions == "learned" else ()))
+        places = {
+            "learned": (End("learned positions", True, self.max_positions, self.hidden),),
+            "relative": (End("relative positions", True, self.buckets, self.heads),),
+        }
+        return (words, head, norm, *places.get(self.positions, ()))
 
     @property
     def vocabulary(self) -> int:
@@ -90,6 +101,10 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def activated(self) -> Activation:
         return self.activation or super().activated
+
+    @property
+    def crossing(self) -> int:
+        return self.cross or 0
 
     @property
     def recurrent(self) -> StateSpace | None:

@@ -88,6 +88,11 @@ class Stack(Spec):
         return "silu" if self.gated else "gelu"
 
     @property
+    def crossing(self) -> int:
+        """Width of the outputs of another module that its cross attention makes keys and values of; 0: it has none."""
+        return 0
+
+    @property
     def recurrent(self) -> StateSpace | None:
         """The state space that some of its layers have in place of attention."""
         return None
