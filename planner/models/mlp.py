@@ -15,6 +15,7 @@ from planner.specs.layers.stack import Activation
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,
+    "relu": F.relu,
     "relu2": lambda x: F.relu(x).square(),
 }
 

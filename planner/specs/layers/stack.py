@@ -14,7 +14,7 @@ from planner.specs.parts import Experts, Latent, StateSpace
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal["silu", "gelu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal["silu", "gelu", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
 Reads = Literal["tokens", "patches", "frames"]  # what an item is a sequence of
 
 
