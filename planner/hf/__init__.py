@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.hf import config as configs
-from planner.hf import decoders, encoders, joined, mixtures, texts
+from planner.hf import decoders, encoders, hybrids, joined, mixtures, texts
 from planner.hf.config import Config, Note
 from planner.hf.written import to_config
 from planner.specs.layers import Decoder, Module
@@ -16,6 +16,7 @@ from planner.specs.parameters import model_parameters
 __all__ = ["FAMILIES", "Imported", "Note", "read", "to_config"]
 
 DECODERS: dict[str, Callable[[Config], Decoder]] = {
+    "bamba": hybrids.bamba,
     "deepseek_v2": mixtures.deepseek_v2,
     "deepseek_v3": mixtures.deepseek_v3,
     "gpt2": decoders.gpt2,
@@ -24,6 +25,7 @@ DECODERS: dict[str, Callable[[Config], Decoder]] = {
     "llama": decoders.llama,
     "mistral": decoders.mistral,
     "mixtral": mixtures.mixtral,
+    "nemotron_h": hybrids.nemotron_h,
     "qwen2": decoders.qwen2,
     "qwen2_moe": mixtures.qwen2_moe,
     "qwen3": decoders.qwen3,
