@@ -2,7 +2,8 @@
 
 `before` and `after` mean the order on the ranks that both share; `beside` an anchor on another stream means: started
 with it, not waiting for its end. A pass that is placed takes along the transfers of its group on its stage, and all
-that it waits for. Layers cut a forward; I or W cuts in two the backward of a micro-batch, on the stages it names.
+that it waits for; by ZeRO-3 a backward takes along those of other groups, with which it meets, and the sync behind it.
+Layers cut a forward; I or W cuts in two the backward of a micro-batch, on the stages it names.
 """
 
 from collections import defaultdict
@@ -20,6 +21,7 @@ from planner.plan.work import Cell, Work
 from planner.specs.base import Layers
 
 WHERE = "steps.order.place"
+BACKWARD: tuple[Phase, ...] = ("B", "I", "W")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +37,10 @@ class Unit:
 
 
 class Placement:
-    """One of a step, with what it says of the stages of its module."""
+    """One of a step, with what it says of the work of its module."""
 
     def __init__(self, number: int, place: Place, work: Work) -> None:
-        self.number, self.place, self.stages = number, place, work.stages
+        self.number, self.place, self.work = number, place, work
         self.moved, self.anchor = place.moved, place.anchor
 
     @property
@@ -49,20 +51,23 @@ class Placement:
     def layers(self, task: Task) -> set[int]:
         """Of a task that it speaks of, those that it names."""
         ref = self.moved
-        if (ref.module, ref.micro_batch, ref.group) != (task.module, task.micro_batch, task.group):
+        if (ref.module, ref.micro_batch) != (task.module, task.micro_batch) or not self.takes(task):
             return set()
-        if (ref.phase, ref.of) != (task.phase, task.of) and taken_along(ref.phase) != task.of:
-            return set()
-        return set(task.layers) & within(ref, self.stages, task)
+        return set(task.layers) & within(ref, self.work.stages, task)
+
+    def takes(self, task: Task) -> bool:
+        """A pass, the transfers of its group; and a backward in which all ranks meet, which is one with those of other
+        groups, what it reduces.
+        """
+        phase, of = self.moved.phase, self.moved.of
+        if self.work.meets and phase in BACKWARD and (task.phase == phase or (task.phase == "sync" and phase != "I")):
+            return True
+        along = task.of and task.of == {"F": "F", "B": "B", "I": "B"}.get(phase)
+        return self.moved.group == task.group and ((phase, of) == (task.phase, task.of) or bool(along))
 
     def names(self, task: Task) -> bool:
         """All of it."""
         return len(self.layers(task)) == len(task.layers)
-
-
-def taken_along(phase: Phase) -> str | None:
-    """What transfers beside a pass carry."""
-    return {"F": "F", "B": "B", "I": "B"}.get(phase)
 
 
 def within(ref: TaskRef, stages: Sequence[Layers], task: Task) -> set[int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAMES = r"[A-Za-z0-9_.+-]+"
 REFERENCE = re.compile(
-    rf"(?P<module>{NAMES}?)\."
+    rf"(?P<module>{NAMES}?)(?<!\.send)(?<!\.recv)\."  # no module is called llm.send
     r"(?:(?P<pass>[FBIW])(?P<at>[0-9]{1,9})"
     r"|(?P<transfer>send|recv)\.(?P<of>[FB])(?P<carried>[0-9]{1,9})"
     r"|(?P<other>gather|sync|update|offload)(?:\.(?P<row>[0-9]{1,9}))?)"

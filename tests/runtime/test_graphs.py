@@ -4,6 +4,7 @@ wherever forwards and backwards are placed.
 
 import pytest
 
+from planner.plan.model import Place
 from tests.runtime.modules import TEXTS, joined, layout, require_those_of_one_process
 from tests.runtime.worlds import run_all
 
@@ -44,6 +45,38 @@ PLANS = {
     "diamond": joined(DP4, DIAMOND_ROWS, **DIAMOND),
     "diamond, zero 3": joined({n: layout(n, dp=4, zero=3) for n in DP4}, DIAMOND_ROWS, **DIAMOND),
 }
+
+
+TWO = {"llm": PIPELINE, "vit": layout("vit", dp=4)}  # stage 0 does F0 F1 B0 F2 B1 B2, stage 1 F0 B0 F1 B1 F2 B2
+FED = [
+    {"vit": {LOW: (0, 1), HIGH: (2,)}, "llm": {(0, 2): (0,), (1, 3): (1,)}},
+    {"vit": {HIGH: (4,)}, "llm": {ALL: (2,)}},
+    {"vit": {LOW: (3,)}, "llm": {ALL: (3,)}},
+]
+FIVE = {
+    "items": {"llm": TEXTS, "vit": {0: 16, 1: 8, 2: 24, 3: 28, 4: 8}},
+    "feeds": {"vit": {0: 0, 1: 0, 2: 1, 3: 3, 4: 2}},
+}
+BEFORE_F2 = Place(do="vit.B0", on="vit.g0-1", before="llm.F2@0")
+LATE_W = Place(do="vit.W0", on="vit.g2-3", after="llm.B2@1")
+PLACED = {
+    "a backward in a gap": (TWO, (BEFORE_F2,)),
+    "a backward in two": (TWO, (Place(do="vit.I0", on="vit.g0-1", before="llm.F2@0"), LATE_W)),
+    "the first weights behind the last forward": (TWO, (Place(do="vit.W0", on="vit.g0-1", after="llm.B2@0"),)),
+    "stages": ({**TWO, "vit": STAGED_VIT}, (Place(do="vit.B0[2-3]", on="vit.g0-1", after="llm.B1@0"),)),
+}
+SHARDED = {"llm": PIPELINE, "vit": layout("vit", dp=4, zero=3)}
+PLACED |= {
+    "zero 3": (SHARDED, (Place(do="vit.B0", on="vit.g0-1", before="llm.B2@0"),)),
+    "zero 3, in two": (
+        SHARDED,
+        (
+            Place(do="vit.I0", on="vit.g0-1", before="llm.B2@0"),
+            Place(do="vit.W0", on="vit.g2-3", after="vit.B1"),
+        ),
+    ),
+}
+PLANS |= {name: joined(layouts, FED, places=places, **FIVE) for name, (layouts, places) in PLACED.items()}
 
 
 @pytest.fixture(scope="module")
