@@ -2,11 +2,15 @@
 wherever forwards and backwards are placed.
 """
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from planner.plan.model import Place
+from planner import files
+from planner.plan.model import Place, Plan
 from tests.runtime.modules import TEXTS, joined, layout, require_those_of_one_process
-from tests.runtime.worlds import run_all
+from tests.runtime.worlds import ONCE, run_all
 
 pytestmark = pytest.mark.slow
 
@@ -76,12 +80,14 @@ PLACED |= {
         ),
     ),
 }
+GOLDEN = Path(__file__).parents[1] / "golden/by_hand"
+PLANS |= {name: files.read(GOLDEN / name / "plan.yaml", Plan) for name in ("modules-in-a-chain", "backward-in-gaps")}
 PLANS |= {name: joined(layouts, FED, places=places, **FIVE) for name, (layouts, places) in PLACED.items()}
 
 
 @pytest.fixture(scope="module")
 def results():
-    return run_all(4, PLANS)
+    return run_all(4, PLANS, replace(ONCE, dtype="float64"))
 
 
 @pytest.mark.parametrize("name", PLANS)
