@@ -1,12 +1,14 @@
 """Hypothesis strategies for everything that stands in a file, from the types themselves: what is added is covered."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 
 from planner.plan.model import Layout, Place
-from planner.specs.base import Indices
+from planner.plan.reference import TaskName, TaskRef
+from planner.specs.base import Indices, Layers
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.model import Model, ModelEdge
@@ -148,10 +150,36 @@ def passes() -> st.SearchStrategy:
     )
 
 
+def references() -> st.SearchStrategy[TaskRef]:
+    """Names of modules and groups may have dots, but none of what else a reference is made of."""
+    rows, indices = st.integers(0, 10**9 - 1), st.integers(0, 1000)
+    passes = st.builds(lambda phase, row: {"phase": phase, "micro_batch": row}, st.sampled_from("FBIW"), rows)
+    transfers = st.builds(
+        lambda phase, of, row: {"phase": phase, "of": of, "micro_batch": row},
+        st.sampled_from(["send", "recv"]),
+        st.sampled_from("FB"),
+        rows,
+    )
+    others = st.builds(
+        lambda phase, row: {"phase": phase, "micro_batch": row},
+        st.sampled_from(["gather", "sync", "update", "offload"]),
+        st.none() | rows,
+    )
+    return st.builds(
+        lambda done, **rest: TaskRef(**done, **rest),
+        passes | transfers | others,
+        module=st.from_regex(r"[A-Za-z0-9_+-]+(\.[0-9]+)?", fullmatch=True),
+        layers=st.none() | st.sets(indices, min_size=1).map(lambda layers: Layers(sorted(layers))),
+        stage=st.none() | indices,
+        group=st.just("") | st.from_regex(r"[A-Za-z0-9_.+-]+(>[A-Za-z0-9_.+-]+)?", fullmatch=True),
+    )
+
+
 def places() -> st.SearchStrategy:
-    words = TEXT.filter(bool)
+    names = references().map(lambda ref: TaskName(str(ref)))
+    moved = references().map(lambda ref: TaskName(str(replace(ref, group=""))))
     return st.sampled_from(["before", "after", "beside"]).flatmap(
-        lambda where: st.builds(Place, do=TEXT, on=TEXT, **{where: words})
+        lambda where: st.builds(Place, do=moved, on=TEXT, **{where: names})
     )
 
 

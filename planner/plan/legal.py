@@ -195,4 +195,4 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
         try:
             check_waits(expand(plan, number, alike_groups(plan, number).ranks))
         except InputError as error:
-            yield Violation(f"steps[{number}]", error.message, error.fix)
+            yield Violation(f"steps[{number}]{error.where.removeprefix('steps')}", error.message, error.fix)
