@@ -12,7 +12,7 @@ from planner.plan.model import Layout, Plan
 from planner.plan.names import Violation
 from planner.plan.schedules import CHUNKED, ONE_BY_ONE
 from planner.specs.base import Layers, changed
-from planner.specs.layers import experts_of
+from planner.specs.layers import experts_of, state_space_of
 from planner.specs.model import Module
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism, said
 
@@ -34,7 +34,7 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
             yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
-            for laws in (stage_laws, split_of_module_laws, exchange_laws, recompute_laws):
+            for laws in (stage_laws, split_of_module_laws, scan_laws, exchange_laws, recompute_laws):
                 yield from laws(layout, plan.uses.models[name], where)
             yield from fixed_laws(plan, name, layout)
         if layout.schedule and name in feeding:
@@ -56,6 +56,16 @@ def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator
     if stage_size(layout) % (ep * etp):
         message = f"a stage has {stage_size(layout)} ranks, the experts' mesh holds {ep * etp}"
         yield Violation(where, message, "let ep x etp divide them")
+
+
+def scan_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """State spaces scan whole documents, with whole matrices."""
+    if state_space_of(module) and layout.cp > 1:
+        message = f"state spaces scan whole documents, and cp = {layout.cp} parts them"
+        yield Violation(f"{where}.cp", message, "cp: 1")
+    if state_space_of(module) and layout.tp > 1:
+        message = f"matrices of state spaces are not parted, and tp is {layout.tp}"
+        yield Violation(f"{where}.tp", message, "tp: 1, with more stages or replicas, or ZeRO-3")
 
 
 def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:

@@ -21,6 +21,7 @@ from planner.packing.search import search
 from planner.packing.stream_search import stream_search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
+from planner.specs.layers import state_space_of
 from planner.strategies.base import data_parallel, draft, row_of, unplannable, uses
 from planner.verify.score import scored
 
@@ -52,8 +53,8 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 
 def degrees(inputs: Inputs) -> tuple[int, ...]:
-    """The job's; else any number of ranks within a node, and any number of nodes."""
-    if inputs.job.degrees:
+    """The job's; else any number of ranks within a node, and any number of nodes; of state spaces a single one."""
+    if inputs.job.degrees or state_space_of(inputs.spec):
         return allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
     found: set[int] = set()
     for pool in pools(inputs.cluster, data_parallel(inputs)[inputs.module].ranks):

@@ -16,6 +16,7 @@ from planner.plan.model import Split, Uses
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, kind_of
+from planner.specs.layers import state_space_of
 from planner.specs.model import Module
 from planner.specs.parallelism import Sync
 
@@ -240,10 +241,13 @@ def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[
 
 
 def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
-    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none."""
+    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none. State
+    spaces scan whole documents.
+    """
+    most = 1 if state_space_of(module) else ranks
     if wished:
-        return tuple(sorted({degree for degree in wished if degree <= ranks}))
-    powers = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
+        return tuple(sorted({degree for degree in wished if degree <= most}))
+    powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
     return tuple(degree for degree in powers if ulysses_part(module, degree) == degree)
 
 

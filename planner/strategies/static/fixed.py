@@ -3,7 +3,7 @@
 from planner.errors import InputError
 from planner.plan.model import Layout
 from planner.specs.inputs import Inputs
-from planner.specs.layers import experts_of
+from planner.specs.layers import experts_of, state_space_of
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 from planner.strategies.static.screen import problem_of
 
@@ -40,6 +40,8 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     if module.heads % (tp * (fixed.ulysses or 1)):
         name = f"tp = {tp}" + (f", ulysses = {fixed.ulysses}" if (fixed.ulysses or 1) > 1 else "")
         return f"{module.heads} heads do not spread over {name}", "a tp that divides the heads"
+    if state_space_of(module) and tp * cp > 1:
+        return f"state spaces scan whole documents with whole matrices, and tp · cp is {tp * cp}", "tp: 1, cp: 1"
     if vpp > 1 and pp == 1:
         return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:
