@@ -59,13 +59,14 @@ def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator
 
 
 def scan_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """State spaces scan whole documents, with whole matrices."""
-    if state_space_of(module) and layout.cp > 1:
+    """State spaces scan whole documents; groups of their heads are shared out over tp."""
+    space = state_space_of(module)
+    if space and layout.cp > 1:
         message = f"state spaces scan whole documents, and cp = {layout.cp} parts them"
         yield Violation(f"{where}.cp", message, "cp: 1")
-    if state_space_of(module) and layout.tp > 1:
-        message = f"matrices of state spaces are not parted, and tp is {layout.tp}"
-        yield Violation(f"{where}.tp", message, "tp: 1, with more stages or replicas, or ZeRO-3")
+    if space and space.groups % layout.tp:
+        message = f"{space.groups} groups of state spaces do not spread over tp = {layout.tp}"
+        yield Violation(f"{where}.tp", message, "a tp that divides the groups")
 
 
 def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:

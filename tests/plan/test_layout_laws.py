@@ -44,7 +44,7 @@ def layout(plan: Plan, module=None, **fields) -> Plan:
         (layout(SHARDED, dispatch="all_gather"), "", "the module has none"),
         (layout(STAGED, gradients="bf16"), "", "every rank has parameters of its own"),
         (layout(SHARDED, HYBRID, dp=2, cp=2), ".cp", "state spaces scan whole documents, and cp = 2 parts them"),
-        (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "matrices of state spaces are not parted, and tp is 2"),
+        (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of state spaces do not spread over tp = 2"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )

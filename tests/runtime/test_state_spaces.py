@@ -4,6 +4,7 @@ gradients of one process.
 
 import pytest
 
+from planner.specs.base import changed
 from planner.specs.model import Decoder
 from planner.specs.parts import Experts, StateSpace
 from tests.runtime.worlds import run_all, spread
@@ -18,6 +19,7 @@ BAMBA = Decoder(**SHAPE, state_space=SPACE, pattern="M- *- M- M-", rotary_share=
 MOE = Decoder(
     **SHAPE, **PLAIN, state_space=SPACE, pattern="ME M *E -", moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=8)
 )
+BIASED = changed(NEMOTRON, state_space=changed(SPACE, bias=True, step_max=0.05))
 ALONE = [(0,), (1,), (2,), (3,)]
 UNEQUAL = [ALONE, ALONE[:1], ALONE[1:]]
 DATA, STAGES = {"dp": 4, "rows": UNEQUAL}, [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]
@@ -28,6 +30,12 @@ PLANS = {
     "zero 2, replicas": spread(4, BAMBA, replica=2, dp=2, zero=2, rows=UNEQUAL),
     "zero 3": spread(4, NEMOTRON, **DATA, zero=3),
     "zero 3, selective": spread(4, BAMBA, **DATA, zero=3, recompute="selective"),
+    "tensor parallel": spread(4, NEMOTRON, tp=2, dp=2, zero=1, rows=[[(0, 1), (2, 3)], [(2, 3)]]),
+    "tensor parallel, selective": spread(
+        4, BIASED, tp=2, dp=2, zero=3, rows=[[(0, 1), (2, 3)], [(0, 1)]], recompute="selective"
+    ),
+    "tensor parallel stages": spread(4, BAMBA, tp=2, pp=2, recompute="full"),
+    "tensor parallel, experts": spread(4, MOE, tp=2, dp=2, zero=1, ep=2, etp=2, rows=[[(0, 1), (2, 3)]] * 2),
     "pipeline": spread(4, NEMOTRON, pp=4, recompute=RANGES),
     "pipeline of pairs": spread(4, BAMBA, pp=2, dp=2, zero=1, rows=STAGES, recompute="full"),
     "interleaved": spread(4, NEMOTRON, pp=2, dp=2, vpp=2, zero=1, rows=STAGES[:1] * 2),

@@ -1,4 +1,4 @@
-"""Whatever decides, documents and matrices of state spaces stay whole."""
+"""Whatever decides, documents and groups of state spaces stay whole."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_groups_are_single_ranks(job, said):
     assert {len(group.ranks) for group in plan.groups.values()} == {1}
 
 
-@pytest.mark.parametrize("dim", ["tp", "cp"])
+@pytest.mark.parametrize("dim", ["tp", "cp"])  # it has one group
 def test_what_is_fixed_otherwise_is_infeasible(job, dim):
     with pytest.raises(Infeasible) as refused:
         solve(job(f"strategy: parallel_search\nlayout: {{{dim}: 2}}\n"))

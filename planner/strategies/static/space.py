@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.plan.model import Layout
 from planner.specs.layers import experts_of, state_space_of
-from planner.specs.model import kv_heads
+from planner.specs.model import Module, kv_heads
 from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
@@ -51,19 +51,23 @@ Mesh = tuple[int, int, int]  # tp, cp, pp
 
 
 def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh]:
-    """tp within a node, dividing the heads; each rank of a pipeline has a layer, each of a ring some of a sequence. Of
-    state spaces neither matrices nor sequences are parted.
-    """
+    """tp within a node, dividing the heads; each rank of a pipeline has a layer, each of a ring some of a sequence."""
     module, ranks, copies = trained.module, trained.ranks, fixed.replica or 1
     widths = [fixed.tp] if fixed.tp else [n for n in powers(min(ranks, per_node)) if splits_heads(trained, n)]
     rings = [fixed.cp] if fixed.cp else powers(min(ranks, max(1, max(trained.sizes) // 2)))
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
         dims = {"tp": tp, "cp": cp, "pp": pp, "replica": copies, "dp": ranks // (tp * cp * pp * copies)}
-        if prod(dims.values()) != ranks or not keeps(dims, fixed) or (state_space_of(module) and tp * cp > 1):
+        if prod(dims.values()) != ranks or not keeps(dims, fixed) or not scans(module, tp, cp):
             continue
         if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
+
+
+def scans(module: Module, tp: int, cp: int) -> bool:
+    """State spaces scan whole sequences, and share out groups of heads."""
+    space = state_space_of(module)
+    return space is None or (cp == 1 and space.groups % tp == 0)
 
 
 def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
