@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.held import Held
+from planner.models.held import Held, Part, part_of, put_part, splits_of
 from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
@@ -113,6 +113,21 @@ def test_first_steps_and_decays_are_those_of_mamba() -> None:
     assert (steps >= 0.001).all() and (steps <= 0.1).all() and len(steps.unique()) == 4
     assert (decays >= 1).all() and (decays <= 16).all() and len(decays.unique()) == 4
     assert (block.skip == 1).all()
+
+
+def test_ranks_share_out_groups_and_together_have_the_whole() -> None:
+    """A group's rows lie apart in one matrix, behind those of other groups."""
+    spec = SHAPES["nemotron"]
+    whole = dict(network(spec).named_parameters())
+    made = {name: torch.full_like(parameter, torch.nan) for name, parameter in whole.items()}
+    for index in range(2):
+        part = network(spec, held=Held(tp=Part(index, 2)))
+        splits = splits_of(part)
+        assert {"layers.0.state_space.into.weight", "layers.0.state_space.convolution.weight"} < splits.keys()
+        for name, parameter in part.named_parameters():
+            assert torch.equal(parameter, part_of(whole[name], splits.get(name, ())))
+            put_part(made[name], splits.get(name, ()), parameter.detach())
+    assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
 def test_there_is_something_to_learn() -> None:

@@ -240,10 +240,13 @@ def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[
 
 
 def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
-    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none."""
+    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none. State
+    spaces scan whole documents.
+    """
+    most = 1 if module.recurrent else ranks
     if wished:
-        return tuple(sorted({degree for degree in wished if degree <= ranks}))
-    powers = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
+        return tuple(sorted({degree for degree in wished if degree <= most}))
+    powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
     return tuple(degree for degree in powers if ulysses_part(module, degree) == degree)
 
 
