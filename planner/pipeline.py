@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
+from planner.costs.objective import objective_called
 from planner.deciding import Solved
 from planner.errors import InputError
 from planner.export import Exported, import_order_into, written_for
@@ -67,6 +68,7 @@ def read_plan(path: str | Path) -> Plan:
     """A plan file, legal and worth what it says, or refused."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
+    objective_called(plan.outcome.objective, f"{path} (outcome.objective)")
     return plan
 
 
@@ -140,6 +142,7 @@ def plan_at(reference: str) -> Plan | None:
 def static_inputs(job: str, options: Options) -> Inputs:
     """A job that one static layout can be of."""
     inputs = load(job, options)
+    deciding.require_objective(inputs)
     reason = strategy("parallel_search").supports(inputs)
     if reason:
         message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
