@@ -17,7 +17,7 @@ from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
-from planner.strategies import REFINES, refining, strategy
+from planner.strategies import refined, refining, strategy
 from planner.units import percent
 from planner.verify.worth import in_objective
 
@@ -79,18 +79,18 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
 def unsupported(inputs: Inputs) -> str | None:
     """Why the job's strategy cannot decide it, or the one that it starts from; None when they can."""
     reason = strategy(inputs.job.strategy).supports(inputs)
-    return reason or (unsupported(earlier(inputs)) if inputs.job.strategy in REFINES else None)
+    return reason or (unsupported(earlier(inputs)) if refined(inputs.job.strategy) else None)
 
 
 def earlier(inputs: Inputs) -> Inputs:
     """The job for the strategy that its own starts from."""
     wanted = refining(inputs.job.strategy).before(inputs)
-    return replace(wanted, job=changed(wanted.job, strategy=REFINES[inputs.job.strategy]))
+    return replace(wanted, job=changed(wanted.job, strategy=refined(inputs.job.strategy)))
 
 
 def base_of(inputs: Inputs) -> Plan | None:
     """What the job's strategy starts from, if it refines another one's plan; under its own name. Raises Infeasible."""
-    if inputs.job.strategy not in REFINES:
+    if not refined(inputs.job.strategy):
         return None
     before = earlier(inputs)
     base = strategy(before.job.strategy).plan(before, base_of(before))
@@ -99,9 +99,9 @@ def base_of(inputs: Inputs) -> Plan | None:
 
 def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
     """What the strategy that the job's own starts from gives alone: it may do what a refinement cannot start from."""
-    if inputs.job.strategy not in REFINES:
+    if not refined(inputs.job.strategy):
         return ()
-    name = REFINES[inputs.job.strategy]
+    name = refined(inputs.job.strategy)
     alone = strategy(name)
     whole = replace(inputs, job=changed(inputs.job, strategy=name))
     if alone.supports(whole):

@@ -29,7 +29,7 @@ from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs, Options, load
 from planner.specs.library import is_file
 from planner.specs.overlap import AS_PRICED, Overlap
-from planner.strategies import STATIC, strategy
+from planner.strategies import is_static, strategy
 from planner.strategies.static.fitting import Fits, fitting
 from planner.strategies.static.fitting import of_plan as fitting_plan
 from planner.strategies.static.predicted import Predicted, predicted
@@ -175,7 +175,7 @@ def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> WhyNot:
 def static(job: str, options: Options = DEFAULTS, on_degree: OnProgress = unheard) -> StaticPlan:
     """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
     inputs = load(job, options)
-    if inputs.job.strategy in STATIC:
+    if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         fix = "leave --static out"
         raise InputError(message, where=f"{job} (strategy)", fix=fix)

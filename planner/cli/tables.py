@@ -22,7 +22,7 @@ from planner.plan.words import layout_text, way_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.cluster import kind_of
 from planner.specs.kinds import kinds
-from planner.strategies import STATIC
+from planner.strategies import is_static
 from planner.units import GIB, MIB, duration, percent, plural, size
 from planner.verify.bounds import same_work
 from planner.verify.held import allowed_on
@@ -289,7 +289,7 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
         yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
     elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
         said = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
-        if result.plan.made.strategy in STATIC:
+        if is_static(result.plan.made.strategy):
             said = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
         yield Text(said, style="dim")
 
