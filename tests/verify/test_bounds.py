@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line, Ring
@@ -15,6 +15,7 @@ from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
 from planner.verify.bounds import area, busiest_rank, exact, longest, lower_bound
 from planner.verify.coupled import coupled_seconds
+from tests.examples import examples
 from tests.groupings import best, one_pool, problems, simple, warm_start
 from tests.programs import programs
 
@@ -24,7 +25,7 @@ def found(problem):
     return worth(problem, search(problem, warm_start(problem), 1)[0])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(problems(), st.sampled_from((1.0, 1.01, 1.5, 20.0)))
 def test_bounds_hold_for_the_best_grouping(problem, known):
     """Whatever the grouping that was known took."""
@@ -43,7 +44,7 @@ def test_bounds_hold_for_what_is_found(problem):
     assert lower_bound(problem, 2 * value).seconds <= value * (1 + 1e-9)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(problems(items=20, ranks=(2, 4, 8)))
 def test_more_effort_bounds_no_worse(problem):
     value = found(problem)
@@ -52,7 +53,7 @@ def test_more_effort_bounds_no_worse(problem):
     assert bounds[0] >= max(area(problem), longest(problem))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(problems(items=4, nodes=False), st.integers(2, 3))
 def test_bounds_grow_with_the_unit_of_time(problem, factor):
     """Seconds are seconds: every price times `factor` is every bound times `factor`."""
