@@ -1,8 +1,8 @@
 """One step of a plan as bounds look at it: tasks, their times, and the packing problem that it answers, if any."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from planner.costs.pricing import Pricing
 from planner.costs.step.sequences import Sequences, sequences
@@ -59,16 +59,26 @@ class Bounded:
         assert self.problem is not None
         return self.problem
 
-    @cached_property
+    def proven(self, bound: Callable[..., float], *more: int) -> float:
+        """Of the problem and the known value, what takes long: once while a plan is solved, verified and compared."""
+        return kept(bound, self.packing, self.value, *more)
+
+    @property
     def streams(self) -> float:
         """Seconds that no packing beats where ranks meet once."""
-        return stream_seconds(self.packing, self.value, self.effort)
+        return self.proven(stream_seconds, self.effort)
 
     @property
     def ordered(self) -> bool:
         """Whether the order of passes on stages was decided: written out, or with backward in two."""
         written = any(not isinstance(order, str) for order in self.plan.steps[self.number].order.values())
         return written or any(task.phase == "I" for task in self.tasks)
+
+
+@lru_cache(64)
+def kept(bound: Callable[..., float], problem: Sequences, value: float, *more: int) -> float:
+    """Bounds are pure: the same problem has the same."""
+    return bound(problem, value, *more)
 
 
 def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:

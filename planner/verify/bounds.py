@@ -138,7 +138,7 @@ BOUNDS: dict[str, Bounding] = {
     ),
     "coupled": Bounding(
         often,
-        lambda step: coupled_seconds(step.packing, step.value, step.effort),
+        lambda step: step.proven(coupled_seconds, step.effort),
         "while long sequences hold their ranks, the others run out of room for tokens; every place of the "
         "longest ones is enumerated, and the rest flows",
     ),
@@ -147,9 +147,7 @@ BOUNDS: dict[str, Bounding] = {
         lambda step: step.streams,
         "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
     ),
-    "exact": Bounding(
-        often, lambda step: exact(step.packing, step.value), "the exact integer program, solved to its end"
-    ),
+    "exact": Bounding(often, lambda step: step.proven(exact), "the exact integer program, solved to its end"),
     "exchange": Bounding(
         everywhere,
         exchange,

@@ -26,7 +26,7 @@ HOURLY = 0.5  # dollars of one of four ranks
 
 def job(folder: Path, objective: str, price: str = f", dollars_per_hour: {HOURLY}", strategy: str = "") -> str:
     """The small job on a cluster of its own, which says what ranks cost."""
-    path = write_job(folder)
+    path = write_job(folder, rows=6)
     text = (shipped() / "clusters" / "cpu-4.yaml").read_text()
     (folder / "cluster.yaml").write_text(text.replace("per_node: 4}", f"per_node: 4{price}}}"))
     text = path.read_text().replace("cpu-4", "cluster.yaml") + f"objective: {objective}\n"
@@ -38,7 +38,7 @@ def job(folder: Path, objective: str, price: str = f", dollars_per_hour: {HOURLY
 def solved(tmp_path_factory) -> dict[str, Plan]:
     """The same job of two batches in each objective."""
     folder = tmp_path_factory.mktemp("objectives")
-    return {name: pipeline.solve(job(folder, name), Options(batches=2)).plan for name in OBJECTIVES}
+    return {name: pipeline.solve(job(folder, name), Options(batches=2, effort=1)).plan for name in OBJECTIVES}
 
 
 def test_the_same_is_decided_whatever_is_best(solved):
