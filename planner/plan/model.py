@@ -95,10 +95,10 @@ class Outcome(Spec, kw_only=True):
     """What the plan is worth and how far from the best it can possibly be."""
 
     status: Literal["optimal", "feasible", "by_hand"]
-    objective: Literal["step_seconds"] = "step_seconds"
+    objective: str = "step_seconds"  # a name of costs/objective.py, in whose unit value and bound are
     value: Amount
     bound: Amount
-    gap: float  # (value − bound) / bound
+    gap: float  # (value − bound) / bound; of what is better when it is more, (bound − value) / value
     bound_by: str
     effort: str = ""  # work spent, in the strategy's own count
 
@@ -109,7 +109,7 @@ class Instead(Spec):
     strategy: str
     zero: Zero
     sync: Sync
-    value: Amount | None = None  # seconds; None: there is no such plan
+    value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
     because: str = ""  # what binds, or why it takes longer
     layouts: dict[Name, Parallelism] = {}  # where ways differ in how a module is spread; the rest as usual
 
