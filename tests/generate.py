@@ -13,7 +13,7 @@ from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import DIMS, Parallelism
-from planner.specs.parts import Experts
+from planner.specs.parts import Experts, StateSpace
 from planner.specs.profile import Fit, Passes
 
 TEXT = st.one_of(
@@ -91,16 +91,24 @@ def modules(kind: type) -> st.SearchStrategy:
             kv_heads=st.just(heads[1]),
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
-            **(decoder_parts() if kind is Decoder else {}),
+            **(decoder_parts(hybrid=heads[2] is not None) if kind is Decoder else {}),
         )
     )
 
 
-def decoder_parts() -> dict[str, st.SearchStrategy]:
-    """Positions to learn, and windows that full attention interrupts."""
-    return {
-        "max_positions": st.integers(1, 100),
-        "window": st.integers(1, 100),
+def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
+    """Positions to learn, and windows that full attention interrupts; or state spaces, and half of each head turns."""
+    usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100)}
+    if not hybrid:
+        return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
+    return usual | {
+        "layers": st.just(3),
+        "pattern": st.sampled_from(["M - *", "M- *- M-", "*M- *M- *"]),
+        "state_space": unchecked(StateSpace, heads=st.just(4), groups=st.sampled_from([1, 2]), step_max=st.none()),
+        "moe": st.none(),
+        "latent": st.none(),
+        "positions": st.just("rope"),
+        "rotary_share": st.sampled_from([0.5, 1.0]),
     }
 
 

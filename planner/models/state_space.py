@@ -3,6 +3,9 @@
 The mathematics stand with the shape, in `specs/parts.py`. Documents are whole on a rank: each starts with no state, and
 its convolution sees nothing in front of it. The ranks of a tensor-parallel block share out the groups of heads: what
 follows the projection in is of one group alone, up to the projection out.
+
+What lies between the projections is many times as large as their outputs, and no matrix of weights takes part in it: it
+is made again in the backward pass, always.
 """
 
 import torch
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 from planner.models.batch import Batch
 from planner.models.held import Held, Part, Split
 from planner.models.linear import column, row
-from planner.models.recompute import follow
+from planner.models.recompute import follow, whole
 from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Module
@@ -37,10 +40,15 @@ class StateSpaceBlock(nn.Module):
         self.out = row(space.inner, spec.hidden, space.bias, dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        space, tensor = self.space, batch.among(self.part)
+        tensor = batch.among(self.part)
         x = follow(tensor.gather, x)
-        lengths = batch.cu_seqlens.diff().tolist()
-        gate, convolved, steps = torch.split(self.into(x), [space.inner, space.convolved, space.heads], 1)
+        between = whole(self.between, self.into(x), batch.cu_seqlens.diff().tolist())
+        return self.out(between, tensor)  # type: ignore[no-any-return]
+
+    def between(self, projected: Tensor, lengths: list[int]) -> Tensor:
+        """From the projection in to what is projected out [t, inner]."""
+        space = self.space
+        gate, convolved, steps = torch.split(projected, [space.inner, space.convolved, space.heads], 1)
         convolved = F.silu(self.convolution(convolved, lengths))
         values, made = torch.split(convolved, [space.inner, space.convolved - space.inner], 1)
         values = torch.unflatten(values, 1, (space.groups, -1, space.head_dim))
@@ -49,7 +57,7 @@ class StateSpaceBlock(nn.Module):
         decays = -self.decay_log.to(steps.dtype).exp().view(space.groups, -1)
         y = scan(Scanned(values, inputs, outputs, steps, decays), lengths, space.chunk)
         y = y + values * self.skip.to(y.dtype).view(space.groups, -1, 1)
-        return self.out(self.norm(y.flatten(1), gate), tensor)  # type: ignore[no-any-return]
+        return self.norm(y.flatten(1), gate)  # type: ignore[no-any-return]
 
     def steps(self, projected: Tensor) -> Tensor:
         """Sizes of time steps [t, heads], in float32 or better."""

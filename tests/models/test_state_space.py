@@ -13,6 +13,7 @@ from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
+from tests.models.kept import Kept
 from tests.models.test_networks import DOCUMENTS, assert_same, loss_and_gradients, network
 
 SPACE = StateSpace(heads=4, head_dim=6, state=5, groups=2, conv=4, chunk=4)
@@ -96,6 +97,20 @@ def test_recompute_changes_nothing(spec: Decoder, how: str) -> None:
     batches = [packed_batch(spec, DOCUMENTS, seed=4)]
     again = Held(recompute=dict.fromkeys(range(spec.layers), how))
     assert_same(loss_and_gradients(network(spec, held=again), batches), loss_and_gradients(network(spec), batches))
+
+
+@pytest.mark.parametrize(("how", "normed"), [("none", 1), ("selective", 0), ("full", None)])
+def test_a_block_keeps_what_goes_through_its_projections(how: str, normed: int | None) -> None:
+    spec = Decoder(**PLAIN, layers=1, norm="layer", state_space=SPACE, pattern="M")
+    model, tokens, statistics = network(spec, held=Held(recompute={0: how})), 32, 2
+    batch = packed_batch(spec, [(0, tokens)], seed=4)
+    x = torch.randn(tokens, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
+    with Kept() as kept:
+        model.layers["0"](x, None, batch)
+    want = spec.hidden
+    if normed is not None:
+        want += normed * spec.hidden + statistics + sum(SPACE.projected) + SPACE.inner
+    assert kept.bytes == want * tokens * 8
 
 
 @every
