@@ -1,5 +1,8 @@
 """Encoders in another module's order: whatever is placed where, every task comes behind what it waits for."""
 
+import re
+from collections import Counter
+
 import pytest
 
 from planner.errors import InputError
@@ -7,6 +10,7 @@ from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Place
 from tests.plans import encoder_plan
+from tests.several import drawn
 
 TWO_ROWS = tuple({"vit": {f"v{i}": (i,)}, "llm": {"all": (i,)}} for i in (0, 1))
 ONE_ROW = ({"vit": {"v0": (0,), "v1": (1,)}, "llm": {"all": (0,)}}, {"llm": {"all": (1,)}})
@@ -98,6 +102,20 @@ def test_a_placement_of_nothing_is_an_error(place, fix):
     with pytest.raises(InputError, match="names no task") as refused:
         expand(encoder_plan((first, place)))
     assert refused.value.where == "steps.order.place[1]" and fix in refused.value.fix
+
+
+def test_whatever_is_placed_is_in_order_or_is_refused_by_its_place():
+    """Chains and forks of modules, forwards and backwards, whole and cut: most placements of chance cannot be."""
+    placed = Counter()
+    for seed in range(120):
+        plan = drawn(seed)
+        found = [violation for violation in violations(plan) if violation.where != "uses.feeds"]
+        if found:
+            assert re.fullmatch(r"steps\[0\]\.order\.place\[[0-9]\]", found[0].where) and found[0].fix, seed
+        else:
+            check_order(expand(plan))
+            placed.update(place.moved.phase for place in plan.steps[0].places)
+    assert {*placed} == {*"FBIW"}
 
 
 def test_a_placement_behind_its_consumer_is_illegal():
