@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.costs.columns import Columns, columns_of, recomputed
+from planner.costs.columns import Columns, Number, columns_of, recomputed
 from planner.costs.compute.lines import Line
 from planner.costs.compute.machine import Machine
-from planner.costs.compute.rated import gradient_line, head_line, pass_line, pause_line
+from planner.costs.compute.rated import gradient_line, head_line, memory_line, pass_line, pause_line
+from planner.costs.compute.work import Work
 from planner.costs.cost import Cost
 from planner.costs.memory.allowed import accounting_on
 from planner.costs.memory.caps import Held
@@ -64,6 +65,15 @@ class ByRates:
     def weights(self, part: Part) -> Line:
         """Of a backward, what makes gradients of weights."""
         return gradient_line(self.spec, self.columns(part), self.machine, part.layers, part.ends) * self.slower
+
+    def memory(self, part: Part) -> tuple[Line, Line]:
+        """What kernels take that are bound by memory; and what all bytes would take, at the memory's bandwidth."""
+        at = self.columns(part)
+        moved, streamed = (memory_line(self.spec, at, part, seconds) for seconds in (self.machine.moved, self.streamed))
+        return moved * self.slower, streamed * self.slower
+
+    def streamed(self, work: Work) -> Number:
+        return self.machine.moved(work) + self.machine.operands(work, columns_of(self.layout).element)
 
     def columns(self, part: Part) -> Columns:
         """The layout as a group has it that shares out its items so."""

@@ -211,11 +211,10 @@ class Split(NamedTuple):
 
 
 class Group(Spec):
-    """Ranks working together on items, and the share of each device they hold."""
+    """Ranks working together on items."""
 
     ranks: Ranks
     split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module has it
-    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
     def split_in(self, layout: Layout) -> Split:
         """How an item of a module with this layout is split over the ranks."""
@@ -230,7 +229,16 @@ class Piece(Spec):
 
 
 Entry = Index | Piece
-Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
+
+
+class Shared(Spec):
+    """Items on a group that has a share of its devices' compute (SMs, cores), beside others that have theirs."""
+
+    items: tuple[Entry, ...]
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+
+
+Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...] | Shared]]
 
 
 class Edge(Spec):
@@ -325,6 +333,7 @@ class Assignment(NamedTuple):
     layers: Layers | None  # None: all of them
     group: str
     entries: tuple[Any, ...]
+    share: float = 1.0  # of each device's compute, while a task of it runs
 
     @property
     def items(self) -> tuple[int, ...]:
@@ -341,8 +350,9 @@ def assignments(plan: Plan, row: Row) -> Iterator[Assignment]:
     for key, value in row.items():
         if isinstance(value, dict):
             module, layers = split_key(key)
-            for group, entries in value.items():
-                yield Assignment(module, layers, group, entries)
+            for group, said in value.items():
+                held = said if isinstance(said, Shared) else Shared(items=said)
+                yield Assignment(module, layers, group, held.items, held.share)
         else:
             yield Assignment(next(iter(plan.layouts)), None, key, value)
 
