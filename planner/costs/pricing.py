@@ -20,7 +20,7 @@ from planner.costs.cost import FREE, Cost, slowest, summed, trust
 from planner.costs.memory.offload import Offloading, offloading
 from planner.costs.network.network import among, network_of
 from planner.costs.network.replicas import exposed
-from planner.costs.part import Part, mixed
+from planner.costs.part import Part, mixed, spread_over
 from planner.errors import InputError
 from planner.plan.beside import PASSES, Beside, Row
 from planner.plan.model import Layout, Plan, Prices, Split
@@ -110,11 +110,10 @@ class Pricing:
 
     def part_of(self, task: Task) -> Part:
         """What of its module a pass goes through."""
-        ends, again = (
-            task.layers[-1] == self.models[task.module].layers - 1,
-            mixed(self.layouts[task.module], task.layers),
-        )
-        return Part(task.module, len(task.layers), ends, task.ranks, task.split, task.phase == "F", again)
+        layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
+        again, spread = mixed(layout, layers), spread_over(layout, module, layers)
+        ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
+        return Part(task.module, len(layers), ends, task.ranks, task.split, forward, again, spread)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
         """Items of these sizes through a part of a module, on ranks of one kind."""
@@ -126,8 +125,9 @@ class Pricing:
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
         """All layers and ends of a module on a group of one kind, one pass; and the source of what it sends."""
         kind, layers = kind_of(self.cluster, ranks[0]), range(self.models[module].layers)
-        again = mixed(self.layouts[module], layers)
-        return self.part(Part(module, len(layers), True, ranks, split, forward, again), kind)
+        layout = self.layouts[module]
+        again, spread = mixed(layout, layers), spread_over(layout, self.models[module], layers)
+        return self.part(Part(module, len(layers), True, ranks, split, forward, again, spread), kind)
 
     def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
         if (part, kind) not in self.lines:
@@ -246,4 +246,13 @@ def pricing_of(plan: Plan) -> Pricing:
             if isinstance(basis, ByModule):
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
+                require_one_placement(layout, name)
     return pricing
+
+
+def require_one_placement(layout: Layout, name: str) -> None:
+    """Raises InputError where fits would have to tell layers from layers by how their experts lie."""
+    if layout.experts:
+        message = f"`{name}` is priced by fits, which do not say what experts take that lie otherwise in some layers"
+        fix = "leave `experts` out of its layout, or price it by its device's rates (uses.prices.rates)"
+        raise InputError(message, where=f"uses.prices.modules.{name}", fix=fix)

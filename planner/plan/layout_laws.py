@@ -3,9 +3,10 @@ experts, of gradients and of recomputation is said of what there is, and what wa
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
+from planner.plan.expert_layers import is_moe
 from planner.plan.meets import reduces
 from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
@@ -34,7 +35,7 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
             yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
-            for laws in (stage_laws, split_of_module_laws, exchange_laws, recompute_laws):
+            for laws in (stage_laws, split_of_module_laws, expert_laws, exchange_laws, recompute_laws):
                 yield from laws(layout, plan.uses.models[name], where)
             yield from fixed_laws(plan, name, layout)
         if layout.schedule and name in feeding:
@@ -43,10 +44,15 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
 
 
 def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Heads are shared out over tp; experts have a mesh of their own over a stage's ranks, which shares them out."""
+    """Heads are shared out over tp, experts over ranks of a stage."""
     tp = layout.tp
     if module.heads % tp:
         yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
+    yield from mesh_laws(layout, module, where)
+
+
+def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Experts are shared out over a mesh of their own, which divides a stage's ranks."""
     moe, ep, etp = experts_of(module), layout.ep, layout.etp
     if moe is None and ep * etp > 1:
         yield Violation(where, "the module has no experts to spread", "leave ep and etp out")
@@ -83,22 +89,38 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Ranges are of layers that there are, each named once."""
-    if not isinstance(layout.recompute, dict):
-        return
+    if isinstance(layout.recompute, dict):
+        yield from range_laws(layout.recompute, module, f"{where}.recompute")
+
+
+def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Ranges are of layers that have experts, each named once; and there these can lie so."""
+    broken = [*range_laws(layout.experts, module, f"{where}.experts")]
+    yield from broken
+    for named in layout.experts if not broken else ():
+        layers, place = Layers.from_file(named), f"{where}.experts.{named}"
+        if any(is_moe(module, layer) for layer in layers):
+            yield from mesh_laws(layout.at(layers[0]), module, place)
+        else:
+            yield Violation(place, f"layers {layers} have no experts", "name layers that have some, or leave it out")
+
+
+def range_laws(named: Iterable[str | int], module: Module, where: str) -> Iterator[Violation]:
+    """Of ranges of layers."""
     try:
-        named = Counter(layer for layers in layout.recompute for layer in Layers.from_file(layers))
+        counts = Counter(layer for layers in named for layer in Layers.from_file(layers))
     except ValueError as error:  # it says `what is wrong | what to do`
         message, _, fix = str(error).rpartition(" | ")
-        yield Violation(f"{where}.recompute", message, fix)
+        yield Violation(where, message, fix)
         return
-    beyond = [layer for layer in named if layer >= module.layers]
+    beyond = [layer for layer in counts if layer >= module.layers]
     if beyond:
         message = f"layer {min(beyond)} does not exist, there are {module.layers}"
-        yield Violation(f"{where}.recompute", message, f"name layers of 0-{module.layers - 1}")
-    twice = [layer for layer, count in named.items() if count > 1]
+        yield Violation(where, message, f"name layers of 0-{module.layers - 1}")
+    twice = [layer for layer, count in counts.items() if count > 1]
     if twice:
-        message = f"layer {min(twice)} is in {named[min(twice)]} of the ranges"
-        yield Violation(f"{where}.recompute", message, "let no ranges overlap")
+        message = f"layer {min(twice)} is in {counts[min(twice)]} of the ranges"
+        yield Violation(where, message, "let no ranges overlap")
 
 
 def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:

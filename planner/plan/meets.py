@@ -1,5 +1,6 @@
 """When ranks of a pipeline stage need each other: for parameters, gradients, experts."""
 
+from planner.plan.expert_layers import expert_layouts
 from planner.plan.mesh import expert_mesh, spread_of_experts
 from planner.plan.model import Layout
 from planner.specs.layers import experts_of
@@ -13,9 +14,10 @@ def meets(layout: Layout, module: Module) -> bool:
     them; and a load-balance loss counts the tokens of all.
     """
     moe = experts_of(module)
-    return layout.zero == 3 or (moe is not None and (spread_of_experts(layout) > 1 or moe.balance > 0))
+    spread = any(spread_of_experts(at) > 1 for at in expert_layouts(layout, module))
+    return layout.zero == 3 or spread or (moe is not None and moe.balance > 0)
 
 
 def reduces(layout: Layout, module: Module) -> bool:
     """Whether a parameter of a stage lies on several ranks with data of their own, whose gradients are summed."""
-    return layout.data_ranks > 1 or (experts_of(module) is not None and expert_mesh(layout)["edp"] > 1)
+    return layout.data_ranks > 1 or any(expert_mesh(at)["edp"] > 1 for at in expert_layouts(layout, module))

@@ -12,7 +12,7 @@ from tests.runtime.worlds import run_all
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "golden/by_hand"
-NAMES = ("mixed-groups", "shared-devices")
+NAMES = ("mixed-groups", "shared-devices", "experts-by-layer")
 
 
 @pytest.fixture(scope="module")

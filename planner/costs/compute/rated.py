@@ -119,7 +119,7 @@ def head_line(module: Module, at: Columns, machine: Machine, forward: bool) -> L
     return straight(seconds)
 
 
-def gradient_line(module: Module, at: Columns, machine: Machine, layers: int, ends: bool) -> Line:
+def gradient_line(module: Module, at: Columns, machine: Machine, layers: float, ends: bool) -> Line:
     """What of a backward makes gradients of weights (W); the rest (I) makes those of inputs, and waits for others."""
 
     def made(kind: LayerKind, tokens: float) -> Number:
@@ -141,7 +141,7 @@ def memory_line(module: Module, at: Columns, part: Part, seconds: Callable[[Work
         return seconds(layer_work(module, kind, replace(at, seq=tokens)))
 
     times = 1.0 if part.forward else 2.0
-    layers, line = times * part.layers + sent_again(part), Line()
+    layers, line = times * sum(count for _, count in part.again) + sent_again(part), Line()
     for kind, count in sorted(Counter(layer_kinds(module)).items()):
         line += straight(partial(taken, kind)) * (layers * count / module.layers)
     behind = straight(lambda tokens: seconds(head_work(module, replace(at, seq=tokens))))
