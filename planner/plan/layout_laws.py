@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from planner.plan.expert_layers import is_moe
+from planner.plan.expert_layers import expert_layouts, is_moe
 from planner.plan.meets import reduces
 from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
@@ -35,12 +35,22 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
             yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
-            for laws in (stage_laws, split_of_module_laws, expert_laws, exchange_laws, recompute_laws):
-                yield from laws(layout, plan.uses.models[name], where)
-            yield from fixed_laws(plan, name, layout)
+            yield from module_laws(plan, name, layout, where)
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` is never asked for: its passes lie in the order of what it feeds"
             yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")
+
+
+def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[Violation]:
+    """What is said of a module is said of what it has."""
+    module = plan.uses.models[name]
+    broken = [*range_laws(layout.experts, module, f"{where}.experts")]
+    if broken:  # what follows asks how experts of each layer lie
+        yield from broken
+        return
+    for laws in (stage_laws, split_of_module_laws, expert_laws, exchange_laws, recompute_laws):
+        yield from laws(layout, module, where)
+    yield from fixed_laws(plan, name, layout)
 
 
 def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
@@ -94,10 +104,8 @@ def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Viola
 
 
 def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Ranges are of layers that have experts, each named once; and there these can lie so."""
-    broken = [*range_laws(layout.experts, module, f"{where}.experts")]
-    yield from broken
-    for named in layout.experts if not broken else ():
+    """Ranges are of layers that have experts, which can lie so."""
+    for named in layout.experts:
         layers, place = Layers.from_file(named), f"{where}.experts.{named}"
         if any(is_moe(module, layer) for layer in layers):
             yield from mesh_laws(layout.at(layers[0]), module, place)
@@ -127,12 +135,19 @@ def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
     """What was fixed before solving is what the plan has."""
     module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
     for field, value in said(fixed).items():
+        has = [getattr(at, field) for at in ways(layout, module)]
+        wrong = [own for own in has if meaning(layout, field, value, module) != meaning(layout, field, own, module)]
         if field == "schedule":
             yield from fixed_schedule_laws(plan, name, str(value))
-        elif meaning(layout, field, value, module) != meaning(layout, field, getattr(layout, field), module):
-            message = f"{field} is fixed to {text(value)}, and the layout has {text(getattr(layout, field))}"
+        elif wrong:
+            message = f"{field} is fixed to {text(value)}, and the layout has {text(wrong[0])}"
             fix = f"{field}: {text(value)}, or another one in uses.fix.layouts.{name}"
             yield Violation(f"layouts.{name}.{field}", message, fix)
+
+
+def ways(layout: Layout, module: Module) -> list[Layout]:
+    """The layout; or where experts of some layers lie otherwise, each way in which they do."""
+    return (expert_layouts(layout, module) if layout.experts else []) or [layout]
 
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:
