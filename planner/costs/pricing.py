@@ -78,11 +78,11 @@ class Pricing:
             return FREE
         part = self.part_of(task)
         part = part if ends else part._replace(ends=False)
-        whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
+        whole = {kind: self.passed(part, kind, task.lengths) for kind in self.kinds(task.ranks)}
         kind = max(whole, key=lambda each: whole[each].value)
         if task.phase in ("F", "B"):
             return whole[kind]
-        weights = self.basis(task.module, kind).weights(part).seconds(task.sizes)
+        weights = self.basis(task.module, kind).weights(part).seconds(task.lengths)
         if task.phase == "W":
             return Cost(weights, "analytic", whole[kind].spread)
         return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
@@ -95,11 +95,11 @@ class Pricing:
         )
         return Part(task.module, len(task.layers), ends, task.ranks, task.split, task.phase == "F", again)
 
-    def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
-        """Items of these sizes through a part of a module, on ranks of one kind."""
+    def passed(self, part: Part, kind: str, lengths: Sequence[int]) -> Cost:
+        """Documents of these lengths through a part of a module, on ranks of one kind."""
         line, source = self.part(part, kind)
-        comm, basis = line.comm(sizes), self.basis(part.module, kind)
-        worked = basis.worked(line.seconds(sizes) - comm)
+        comm, basis = line.comm(lengths), self.basis(part.module, kind)
+        worked = basis.worked(line.seconds(lengths) - comm)
         return summed(worked, Cost(comm, source.source, source.spread, comm))
 
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
@@ -209,7 +209,7 @@ class Pricing:
 def looked_at(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
     once, on_edge = task.micro_batch is None, ">" in task.group
-    return task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, once, on_edge
+    return task.module, task.phase, task.layers, task.ranks, task.lengths, task.split, task.peers, once, on_edge
 
 
 def pricing_of(plan: Plan) -> Pricing:

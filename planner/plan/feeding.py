@@ -33,10 +33,10 @@ def feeding(plan: Plan) -> dict[Item, Fed]:
     taken: dict[Item, int] = defaultdict(int)
     found: dict[Item, Fed] = {}
     for edge in plan.edges:
-        sizes, unit = plan.uses.items[edge.source], plan.uses.models[edge.source].merged
+        unit = plan.uses.models[edge.source].merged
         for item, fed in sorted(plan.uses.feeds.get(edge.source, {}).items()):
             target = (edge.target, fed)
-            found[edge.source, item] = Fed(target, taken[target], sizes[item] // unit)
+            found[edge.source, item] = Fed(target, taken[target], plan.uses.tokens(edge.source, item) // unit)
             taken[target] = found[edge.source, item].last
     return found
 
@@ -55,7 +55,7 @@ def feed_laws(plan: Plan) -> Iterator[Violation]:
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in width_laws(plan, edge))
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in reshard_laws(plan, edge))
     for (module, item), tokens in fed_tokens(plan).items():
-        size = plan.uses.items[module][item]
+        size = plan.uses.tokens(module, item)
         if tokens > size:
             message = f"item {item} of `{module}` has {size} tokens, and {tokens} outputs of encoders stand for them"
             yield Violation("uses.feeds", message, "count them into its tokens, or feed another item")

@@ -15,6 +15,7 @@ import msgspec
 from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
+from planner.specs.items import Size, tokens_of
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Module
 from planner.specs.parallelism import (
@@ -85,7 +86,11 @@ class Uses(Spec, kw_only=True):
     fix: Fix = Fix()
     prices: Prices
     sources: dict[str, SourceFile] = {}
-    items: dict[str, dict[Index, Count]]  # per module: item (data row) → tokens, after rounding
+    items: dict[str, dict[Index, Size]]  # per module: item (data row) → its size, after rounding
+
+    def tokens(self, module: str, item: int) -> int:
+        """Of an item, in the layers of its module."""
+        return tokens_of(self.items[module][item])
 
 
 class Outcome(Spec, kw_only=True):

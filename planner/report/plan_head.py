@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from planner.plan.model import Plan
+from planner.plan.words import items_text
 from planner.report.page import Figure
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above
 from planner.units import GIB, duration, percent, plural, size
+from planner.verify.answer import samples, tokens
 from planner.verify.bounds import OF_SAME_WORK
 from planner.verify.score import CLOSED, Score, tightest
 
@@ -15,9 +17,8 @@ def subtitle(plan: Plan) -> str:
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in plan.ranks)
     rows = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
     steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
-    items = sum(len(sizes) for sizes in plan.uses.items.values())
-    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
-    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {plural(items, 'item')}, {tokens:,} tokens"
+    work = items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
+    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {work}"
 
 
 def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
@@ -27,7 +28,6 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     spread = max(score.timeline.spread for score in scores)
     full = tightest(scores)
     cap = full.holding.allowed(full.fullest)
-    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
     gap = above(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > CLOSED else "0 %"
     same_work = any(score.bound.by in OF_SAME_WORK for score in scores)
@@ -37,11 +37,13 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     allowed = f"of {size(cap)} allowed on rank {full.fullest}, simulated" + (
         f"; the job's limit: {limit:,} tokens" if limit else ""
     )
+    of = f"of {' and '.join(samples(plan))}, " if len(plan.layouts) > 1 else ""
+    pace = f"{of}{plural(plan.size, 'rank')}, simulated"
     return (
         Figure("Mean step" if count > 1 else "Step", duration(mean), f"{over}± {percent(spread)} (80 %), simulated"),
         Figure(f"Above the best {'order' if same_work else 'possible'}", distance, f"bound {duration(bound)}, by {by}"),
         Figure("Fullest rank", size(full.peak), allowed),
-        Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
+        Figure("Tokens a second", f"{tokens(plan) / (sum(values) or 1.0):,.0f}", pace),
     )
 
 

@@ -28,6 +28,7 @@ from planner.plan.model import (
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
+from planner.specs.items import Size
 from planner.specs.layers import Module
 from planner.specs.parallelism import said
 
@@ -66,7 +67,7 @@ def data_parallel(inputs: Inputs) -> dict[str, Layout]:
 
 def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
     """Everything the plan needs to be read, priced and built by itself."""
-    sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
+    sizes: dict[int, Size] = {item: size for batch in inputs.batches for item, size in batch.items.items()}
     return Uses(
         models={name: inputs.model.modules[name] for name in layouts},
         cluster=inputs.cluster,

@@ -10,6 +10,7 @@ from typing import Any
 from planner.costs.compute.machine import peak_flops
 from planner.plan.model import Instead, Layout, Plan, assignments
 from planner.specs.cluster import kind_of
+from planner.specs.items import lengths_of
 from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
 from planner.units import GIB
@@ -60,14 +61,19 @@ def alternative(tried: Instead) -> Answer:
 
 
 def tokens(plan: Plan) -> int:
-    """Of all steps, of modules that feed no other."""
+    """Of all steps, in the samples."""
+    return sum(sum(lengths_in(plan, name)) for name in samples(plan))
+
+
+def samples(plan: Plan) -> list[str]:
+    """Modules whose items are samples: they feed no other, and end in a loss."""
     feeding = {edge.source for edge in plan.edges}
-    return sum(sum(sizes_of(plan, name)) for name in plan.layouts if name not in feeding)
+    return [name for name in plan.layouts if name not in feeding]
 
 
 def flops(plan: Plan) -> float:
     """Of all steps and modules, without what is computed again."""
-    return sum(step_flops(plan.uses.models[name], tuple(sizes_of(plan, name))) for name in plan.layouts)
+    return sum(step_flops(plan.uses.models[name], lengths_in(plan, name)) for name in plan.layouts)
 
 
 def peak(plan: Plan) -> float:
@@ -77,7 +83,8 @@ def peak(plan: Plan) -> float:
     return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)
 
 
-def sizes_of(plan: Plan, module: str) -> list[int]:
-    """Tokens of the items that the plan's steps work on."""
+def lengths_in(plan: Plan, module: str) -> tuple[int, ...]:
+    """Tokens of the items, or of their parts, that the plan's steps work on."""
     placed = (a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row))
-    return [plan.uses.items[module][item] for a in placed if a.module == module for item in a.items]
+    items = (plan.uses.items[module][item] for a in placed if a.module == module for item in a.items)
+    return tuple(length for size in items for length in lengths_of(size))

@@ -27,7 +27,7 @@ from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.verify.coupled import coupled_seconds
-from planner.verify.covered import usual_groups, usual_offload, usual_order
+from planner.verify.covered import usual_groups, usual_offload, usual_order, whole_items
 from planner.verify.exact import prove, small_enough
 from planner.verify.exchange import rows_by_exchange, step_by_exchange
 from planner.verify.pipelined import order_seconds
@@ -73,7 +73,7 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
         if busiest.seconds >= value:  # nothing can be above it
             return busiest
         return max(busiest, ordered(plan, number, pricing, tasks), key=lambda bound: bound.seconds)
-    if not (usual_order(plan, step, module) and usual_groups(plan, number)):
+    if not (usual_order(plan, step, module) and usual_groups(plan, number) and whole_items(tasks)):
         return busiest_rank(tasks, timeline)
     problem = sequences(pricing, module, plan.uses, step_sizes(plan, number, module), step.sync)
     if not usual_offload(problem, tasks):
@@ -103,7 +103,7 @@ def exact(problem: Sequences, value: float) -> Bound:
 def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
     """Item → tokens of what one step works on."""
     items = (i for row in plan.steps[number].micro_batches for a in assignments(plan, row) for i in a.items)
-    return {item: plan.uses.items[module][item] for item in items}
+    return {item: plan.uses.tokens(module, item) for item in items}
 
 
 def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> Bound:

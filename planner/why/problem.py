@@ -73,7 +73,7 @@ def inputs_of(plan: Plan) -> Inputs:
     pricing_of(plan)
     uses = plan.uses
     cluster = changed(uses.cluster, ranks=plan.ranks)
-    batch = Batch(dict(uses.items[module]), uses.dropped)
+    batch = Batch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
     return Inputs(
         job=job_of(plan, layout, batch),
         model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),
