@@ -37,6 +37,7 @@ class Columns:
     etp: Number = 1
     replica: Number = 1  # whole copies of what ZeRO shards
     zero: Number = 0
+    reads: Number = 0.0  # tokens that cross attention reads, for each token of a sequence
     sequence_parallel: Number = True  # of no effect without tp
     full: Number = 0.0  # share of the layers that are recomputed whole
     parts: frozenset[Part] = frozenset()  # made again of the others

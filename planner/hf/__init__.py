@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.hf import config as configs
-from planner.hf import decoders, encoders, joined, mixtures
+from planner.hf import decoders, encoders, joined, mixtures, texts
 from planner.hf.config import Config, Note
 from planner.hf.written import to_config
 from planner.specs.layers import Decoder, Module
@@ -30,6 +30,7 @@ DECODERS: dict[str, Callable[[Config], Decoder]] = {
     "qwen3_moe": mixtures.qwen3_moe,
 }
 ENCODERS: dict[str, tuple[str, Callable[[Config], Module]]] = {
+    "bert": ("encoder", texts.bert),
     "clip_vision_model": ("vision", encoders.clip),
     "siglip_vision_model": ("vision", encoders.siglip),
     "whisper": ("audio", encoders.whisper),
@@ -39,6 +40,7 @@ JOINED: dict[str, Callable[[Config], joined.Modules]] = {
     "qwen2_5_vl": joined.qwen2_5_vl,
     "qwen2_audio": joined.qwen2_audio,
     "qwen2_vl": joined.qwen2_vl,
+    "t5": texts.t5,
 }
 FAMILIES = (*DECODERS, *ENCODERS, *JOINED)  # values of `model_type` that are read
 
@@ -64,12 +66,16 @@ def read(path: Path) -> Imported:
     modules = modules_of(config)
     config.close()
     known = identity(config, path)
-    edges = tuple(ModelEdge(source=name, target="llm") for name in modules if name != "llm" and "llm" in modules)
+    edges = tuple(edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
     left = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
     source = f"config.json of {known}" + (f"; left out: {left}" if left else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", known.rpartition("/")[2].lower()) or "model"
     model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
     return Imported(model, tuple(config.notes))
+
+
+def edge(source: str, llm: Module) -> ModelEdge:
+    return ModelEdge(source=source, target="llm", by="cross_attention" if llm.crossing else "tokens")
 
 
 def modules_of(config: Config) -> joined.Modules:

@@ -27,6 +27,10 @@ from planner.models.vit import VitNetwork
 from planner.specs.layers import Audio, Decoder, Module, Vit
 
 CPU = torch.device("cpu")
+STATE_SPACES: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1)
+    "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
+    "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # softplus makes 0.001 to 0.1 of it, alike in logarithm
+}
 NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
     Decoder: DecoderNetwork,
     Vit: VitNetwork,
@@ -58,8 +62,8 @@ def unsupported(spec: Module) -> str | None:
 
 @torch.no_grad()
 def init_weights(model: nn.Module, seed: int) -> None:
-    """Normal matrices of variance 1 / width, norms of one, biases of zero, sinks as scores are: by the name of each,
-    drawn in float32.
+    """Normal matrices of variance 1 / width, norms and skips of one, biases of zero, sinks as scores are, decays and
+    steps of state spaces as Mamba-2's: by the name of each, drawn in float32.
 
     The whole of a parameter, or of one expert's, is drawn on every rank that holds some of it, one at a time, and a
     shard keeps its part: so the weights depend on neither the sharding nor the dtype.
@@ -75,7 +79,10 @@ def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed:
     """Of the part, of this shape, of a whole parameter."""
     whole = whole_shape(shape, splits)
     values = torch.empty(whole, dtype=torch.float32, device=device)
-    if name.endswith("bias"):
+    draw = STATE_SPACES.get(name.rpartition(".")[2])
+    if draw is not None:
+        values.copy_(draw(values.uniform_(generator=generator_for(device, seed, name))))
+    elif name.endswith("bias"):
         values.fill_(0.0)
     elif len(whole) == 1 and not name.endswith("sinks"):
         values.fill_(1.0)

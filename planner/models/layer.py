@@ -1,6 +1,7 @@
-"""One pre-norm transformer layer: attention over packed documents, then an MLP or a mixture of experts.
+"""One pre-norm layer, block by block: attention over packed documents or a state space, an MLP or a mixture of experts.
 
-All work is token by token except attention, which goes through the batch's exchange, and the way to the experts.
+All work is token by token except attention, which goes through the batch's exchange, state spaces, which scan whole
+documents, and the way to the experts.
 """
 
 import torch
@@ -15,36 +16,63 @@ from planner.models.moe import Moe
 from planner.models.norms import norm
 from planner.models.recompute import made_again, whole
 from planner.models.rotary import Rotary
+from planner.models.state_space import StateSpaceBlock
 from planner.specs.layers import Module
+from planner.specs.layers.blocks import blocks
 
 
 class Layer(nn.Module):
-    """x [t, hidden] to the same. What it makes again in the backward pass: models/recompute.py."""
+    """x [t, hidden] to the same: to x each block adds what it makes of the norm of x.
+
+    What it makes again in the backward pass: models/recompute.py.
+    """
 
     def __init__(self, spec: Module, layer: int, dtype: torch.dtype, held: Held) -> None:
         super().__init__()
         self.recompute = held.recompute.get(layer, "none")
-        self.attention_norm = norm(spec, dtype)
-        self.attention = attention(spec, layer, dtype, held)
-        self.mlp_norm = norm(spec, dtype)
-        moe = spec.routed if spec.layer_kind(layer) == "moe" else None
-        self.mlp = Moe(spec, moe, layer, dtype, held) if moe else Mlp(spec, spec.ffn, dtype, held)
+        self.blocks: list[str] = []  # names of the modules, in order
+        for block in blocks(spec.layer_kind(layer)):
+            self.blocks.append("mlp" if block == "experts" else block)
+            setattr(self, f"{self.blocks[-1]}_norm", norm(spec, dtype))
+            setattr(self, self.blocks[-1], made(block, spec, layer, dtype, held))
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
         if self.recompute == "none" or not torch.is_grad_enabled():
             return self._run(x, rotary, batch)
         if self.recompute == "full":
             return whole(self._run, x, rotary, batch)
-        with made_again(self.attention_norm, x) as normed:
-            x = x + self.attention(normed, rotary, batch)
-        return x + whole(self._mlp, x, batch)
+        for block in self.blocks:
+            if block == "mlp":
+                x = x + whole(self._mlp, x, batch)
+            else:
+                with made_again(self._norm(block), x) as normed:
+                    x = x + self._block(block, normed, rotary, batch)
+        return x
 
     def _run(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotary, batch)
-        return x + self._mlp(x, batch)
+        for block in self.blocks:
+            x = x + self._block(block, self._norm(block)(x), rotary, batch)
+        return x
+
+    def _norm(self, block: str) -> nn.Module:
+        return getattr(self, f"{block}_norm")  # type: ignore[no-any-return]
+
+    def _block(self, block: str, normed: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
+        where = (rotary, batch) if block == "attention" else (batch,)
+        return getattr(self, block)(normed, *where)  # type: ignore[no-any-return]
 
     def _mlp(self, x: Tensor, batch: Batch) -> Tensor:
-        return self.mlp(self.mlp_norm(x), batch)  # type: ignore[no-any-return]
+        return self._block("mlp", self._norm("mlp")(x), None, batch)
+
+
+def made(block: str, spec: Module, layer: int, dtype: torch.dtype, held: Held) -> nn.Module:
+    """The module of one block."""
+    moe, space = spec.routed, spec.recurrent
+    if block == "state_space" and space:
+        return StateSpaceBlock(spec, space, dtype)
+    if block == "experts" and moe:
+        return Moe(spec, moe, layer, dtype, held)
+    return attention(spec, layer, dtype, held) if block == "attention" else Mlp(spec, spec.ffn, dtype, held)
 
 
 def attention(spec: Module, layer: int, dtype: torch.dtype, held: Held) -> nn.Module:

@@ -1,5 +1,7 @@
 """The MLP of a dense layer, token by token, its width parted over the ranks of a tensor-parallel block."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,20 +10,30 @@ from planner.models.batch import Batch
 from planner.models.held import Held
 from planner.models.linear import column, row
 from planner.specs.layers import Module
+from planner.specs.layers.stack import Activation
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+}
 
 
 class Mlp(nn.Module):
-    """SwiGLU (arXiv:2002.05202) when gated, else GELU. x [s, hidden] to the same."""
+    """Gated (arXiv:2002.05202) or plain, SwiGLU and GELU as usual. x [s, hidden] to the same."""
 
     def __init__(self, spec: Module, width: int, dtype: torch.dtype, held: Held) -> None:
         super().__init__()
         bias, self.part = spec.bias in ("all", "all_but_key"), held.part(width)
         self.gate = column(spec.hidden, width, bias, dtype, self.part) if spec.gated else None
         self.up = column(spec.hidden, width, bias, dtype, self.part)
+        self.activation = ACTIVATIONS[spec.activated]
         self.down = row(width, spec.hidden, bias, dtype, self.part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         tensor = batch.among(self.part)
         x = tensor.gather(x)
-        wide = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
+        activated = self.activation
+        wide = activated(self.up(x)) if self.gate is None else activated(self.gate(x)) * self.up(x)
         return self.down(wide, tensor)  # type: ignore[no-any-return]

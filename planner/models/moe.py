@@ -14,7 +14,7 @@ from planner.models.deferred import affine, multiply
 from planner.models.dispatch import Choice
 from planner.models.grouped import Grouped
 from planner.models.held import Held, Split
-from planner.models.mlp import Mlp
+from planner.models.mlp import ACTIVATIONS, Mlp
 from planner.specs.layers import Module
 from planner.specs.parts import Experts
 
@@ -101,11 +101,12 @@ class ExpertMlps(nn.Module):
         for way in ways_in if self.biased else ():
             setattr(self, f"{way}_bias", made(f"{way}_bias", width, across=wide))
         self.down_bias = made("down_bias", held.etp.size(hidden), across=wide) if self.biased else None
-        self.gated = spec.gated
+        self.gated, self.activation = spec.gated, ACTIVATIONS[spec.activated]
 
     def forward(self, rows: Tensor, sizes: Tensor) -> Tensor:
         up = self.into("up", rows, sizes)
-        wide = F.silu(self.into("gate", rows, sizes)) * up if self.gated else F.gelu(up)
+        activated = self.activation
+        wide = activated(self.into("gate", rows, sizes)) * up if self.gated else activated(up)
         y = multiply(wide, self.down, Grouped(sizes))
         if self.down_bias is None:
             return y

@@ -6,7 +6,7 @@ from torch import Tensor
 from planner.specs.layers import Module
 from planner.specs.layers.heads import head_dim
 
-Rotary = tuple[Tensor, Tensor]  # cosines and sines, [t, 1, D / 2] each
+Rotary = tuple[Tensor, Tensor]  # cosines and sines, [t, 1, R / 2] each, of the R numbers of a head that turn
 
 BASE = 10000.0  # where a spec says none
 
@@ -22,11 +22,13 @@ def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: flo
 def rotary_dim(spec: Module) -> int:
     """Numbers of a head's query and key that turn."""
     latent = spec.compressed
-    return latent.rope_dim if latent else head_dim(spec)
+    return latent.rope_dim if latent else int(head_dim(spec) * spec.turning_share)
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:
-    """Turn x [t, H, D], as D / 2 pairs (i, i + D / 2)."""
+    """Turn the first R of x [t, H, D], as R / 2 pairs (i, i + R / 2)."""
     cos, sin = rotary
-    left, right = x.chunk(2, -1)
-    return torch.cat([left * cos - right * sin, right * cos + left * sin], -1).to(x.dtype)
+    turning = 2 * cos.shape[-1]
+    left, right = x[..., :turning].chunk(2, -1)
+    still = [x[..., turning:]] if turning < x.shape[-1] else []
+    return torch.cat([left * cos - right * sin, right * cos + left * sin, *still], -1).to(x.dtype)

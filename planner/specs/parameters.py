@@ -72,15 +72,25 @@ def attention_parameters(module: Module) -> int:
     latent = module.compressed
     if latent:
         return latent_parameters(module, latent) + module.sink_heads
+    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
+    return projections(module, module.hidden) + norms + module.sink_heads
+
+
+def cross_parameters(module: Module) -> int:
+    """The same with keys and values of another module's outputs."""
+    return projections(module, module.crossing)
+
+
+def projections(module: Module, keyed: int) -> int:
+    """Matrices and biases of queries and output, and of keys and values from vectors so wide."""
     queries, keys = module.heads * head_dim(module), kv_heads(module) * head_dim(module)
-    weights = module.hidden * (queries + 2 * keys) + queries * module.hidden
+    weights = module.hidden * queries + 2 * keyed * keys + queries * module.hidden
     biases = 0
     if module.bias != "none":
         biases += queries + (keys if module.bias == "all_but_key" else 2 * keys)
     if module.bias not in ("none", "qkv"):
         biases += module.hidden
-    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
-    return weights + biases + norms + module.sink_heads
+    return weights + biases
 
 
 def latent_parameters(module: Module, latent: Latent) -> int:
@@ -99,6 +109,20 @@ def latent_parameters(module: Module, latent: Latent) -> int:
     if module.bias in ("attention", "all"):
         biases += hidden
     return hidden * down + up + norms + module.heads * latent.value_dim * hidden + biases
+
+
+def state_space_parameters(module: Module) -> int:
+    """The projection in, the convolution, a decay, a skip and a step's bias for each head, the norm, the projection
+    out; 0 where there is none.
+    """
+    space = module.recurrent
+    if space is None:
+        return 0
+    made = space.inner + space.convolved + space.heads  # z, what is convolved, time steps
+    matrices = module.hidden * made + space.inner * module.hidden
+    convolution = space.convolved * (space.conv + space.conv_bias)
+    biases = made + module.hidden if space.bias else 0
+    return matrices + convolution + 3 * space.heads + space.inner + biases
 
 
 def mlp_parameters(module: Module, width: int | None = None) -> int:
@@ -145,6 +169,8 @@ def counts_text(module: Module) -> str:
 
 BLOCKS: dict[Block, Callable[[Module], int]] = {
     "attention": attention_parameters,
+    "cross_attention": cross_parameters,
     "mlp": mlp_parameters,
     "experts": moe_parameters,
+    "state_space": state_space_parameters,
 }

@@ -1,4 +1,6 @@
-"""Parts that a decoder may have in place of the plain ones: experts for its MLP, latent attention for its heads."""
+"""Parts that a decoder may have in place of the plain ones: experts for its MLP, latent attention for its heads, state
+spaces for its attention.
+"""
 
 from typing import Literal
 
@@ -41,3 +43,41 @@ class Latent(Spec, kw_only=True):
     rope_dim: Count
     nope_dim: Count
     value_dim: Count
+
+
+class StateSpace(Spec, kw_only=True):
+    """A selective state space as Mamba-2 has it (arXiv 2405.21060, §7.1): a scan over a document in place of attention.
+
+    Head h keeps S [head_dim, state], zero in front of a document. Of the t-th token's x [head_dim], B and C [state] and
+    time step d: S_t = exp(d_t A_h) S_{t-1} + d_t x_t B_tᵀ, y_t = S_t C_t + D_h x_t, with A_h = -exp(A_log_h) and
+    d_t = softplus(projected + dt_bias_h), held between step_min and step_max. One projection makes z, x, B, C and d
+    of a token, in this order; x, B and C pass through a causal convolution, channel by channel, and SiLU. Behind the
+    scan y · silu(z) is divided by its root mean square within each group of heads, scaled by channel, and projected.
+    """
+
+    heads: Count
+    head_dim: Count  # channels of a head
+    state: Count  # numbers that a channel keeps
+    groups: Count = 1  # of consecutive heads: each has one B and one C, and is normed by itself
+    conv: Count = 4  # tokens that the convolution sees, the token itself among them
+    conv_bias: bool = True
+    bias: bool = False  # of the projections in and out
+    chunk: Count = 128  # tokens of a chunk of the scan: the work depends on it, the numbers do not
+    step_min: Amount = 0.0  # of time steps, as is step_max
+    step_max: Positive | None = None  # None: no end
+
+    def __post_init__(self) -> None:
+        if self.heads % self.groups:
+            raise ValueError(f"heads {self.heads} is not divisible by groups {self.groups} | change one")
+        if self.step_max is not None and self.step_max < self.step_min:
+            raise ValueError(f"step_max {self.step_max:g} is below step_min {self.step_min:g} | change one")
+
+    @property
+    def inner(self) -> int:
+        """Channels of all heads: as wide are z, x and what is projected out."""
+        return self.heads * self.head_dim
+
+    @property
+    def convolved(self) -> int:
+        """Channels of x, B and C together."""
+        return self.inner + 2 * self.groups * self.state

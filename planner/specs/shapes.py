@@ -43,7 +43,17 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
     causal = 0.5 if module.causal else 1.0
     squared = 2.0 * (query_width(module) + output_width(module)) * causal
     attentions = mean(module, kind, lambda each: blocks(each).count("attention"))
-    return squared * attentions, 2.0 * mean(module, kind, lambda each: active_layer_parameters(module, each))
+    per_token = mean(module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each))
+    return squared * attentions, per_token
+
+
+def scan_flops(module: Module, kind: LayerKind) -> float:
+    """Forward FLOPs of a state space's scan in one layer, for each token: products over a chunk, and with the state."""
+    space = module.recurrent
+    if space is None or "state_space" not in blocks(kind):
+        return 0.0
+    inner = space.heads * space.head_dim
+    return 2.0 * (space.chunk * (space.groups * space.state + inner) + 2 * space.state * inner)
 
 
 def attention_flops(module: Module, layer: int, length: int) -> float:
@@ -66,7 +76,7 @@ def end_flops(module: Module) -> float:
     return sum(end.flops for end in module.ends)
 
 
-def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], int]) -> float:
+def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], float]) -> float:
     """What is counted of a layer of this kind, or of a layer of the module in the mean."""
     if kind is not None:
         return count(kind)

@@ -28,6 +28,8 @@ TEXTS = {
     "gpt2": {},
 }
 OTHERS = {
+    "bert": "BertModel",
+    "t5": "T5ForConditionalGeneration",
     "clip_vision_model": "CLIPVisionModel",
     "siglip_vision_model": "SiglipVisionModel",
     "whisper": "WhisperForConditionalGeneration",

@@ -6,8 +6,9 @@ import pytest
 
 from planner.specs import library
 from planner.specs.layers import Audio, Decoder, Vit, kind_counts, layer_kinds
+from planner.specs.layers.blocks import blocks
 from planner.specs.model import Model
-from planner.specs.parts import Experts
+from planner.specs.parts import Experts, StateSpace
 
 SHAPE = {"hidden": 16, "heads": 4, "ffn": 32}
 DENSE = Decoder(**SHAPE, layers=3, vocab=10)
@@ -51,6 +52,15 @@ def test_published_numbers_of_layers_with_experts() -> None:
     for name, (experts, dense) in published.items():
         assert kind_counts(library.read(name, Model)[0].modules["llm"]) == {"moe": experts, "dense": dense}
     assert kind_counts(library.read("llama-4-scout", Model)[0].modules["llm"]) == {"moe": 48}
+
+
+def test_a_pattern_says_the_blocks_of_each_layer() -> None:
+    parts = {"state_space": StateSpace(heads=2, head_dim=4, state=4), "moe": Experts(experts=4, topk=1, ffn=8)}
+    module = Decoder(**SHAPE, layers=4, vocab=10, **parts, pattern="M *- M ME")
+    assert layer_kinds(module) == ("state_space", "attention+mlp", "state_space", "state_space+experts")
+    assert [blocks(kind) for kind in layer_kinds(module)[1:3]] == [("attention", "mlp"), ("state_space",)]
+    assert kind_counts(module) == {"state_space": 2, "attention+mlp": 1, "state_space+experts": 1}
+    assert kind_counts(module, (1, 2)) == {"attention+mlp": 1, "state_space": 1}
 
 
 def test_windows() -> None:

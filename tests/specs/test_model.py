@@ -53,3 +53,33 @@ def test_latent_attention_has_its_own_widths_and_as_many_keys_as_heads() -> None
     assert (kv_heads(module), head_dim(module), value_dim(module)) == (8, 16, 10)
     plain = Decoder(layers=1, hidden=64, heads=8, kv_heads=2, head_dim=32, ffn=8, vocab=9)
     assert (kv_heads(plain), head_dim(plain), value_dim(plain)) == (2, 32, 32)
+
+
+SPACE = "state_space: {heads: 4, head_dim: 8, state: 2"
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        (f'{SPACE}}}, pattern: "M - M"', "pattern has 3 words for 4 layers"),
+        (f'{SPACE}}}, pattern: "M - M +"', "`+` in pattern is no block"),
+        (f'{SPACE}}}, pattern: "M - M M*M"', "`M*M` in pattern has a block twice"),
+        (f'{SPACE}}}, pattern: "M - M -E"', "`-E` in pattern has a block twice"),
+        ('pattern: "M - M -"', "`M` in pattern needs state_space"),
+        ('pattern: "*E - * -"', "`E` in pattern needs moe"),
+        (f'{SPACE}}}, pattern: "* - * -"', "no layer has the state_space"),
+        (f"{SPACE}}}", "no layer has the state_space"),
+        ('moe: {experts: 4, topk: 1, ffn: 8}, pattern: "* - * -"', "pattern says which layers have experts"),
+        ('moe: {experts: 4, topk: 1, ffn: 8, every: 2}, pattern: "* - * E"', "pattern says which layers have experts"),
+        (f'{SPACE}, groups: 3}}, pattern: "M - M -"', "heads 4 is not divisible by groups 3"),
+        (f'{SPACE}, step_min: 2, step_max: 1}}, pattern: "M - M -"', "step_max 1 is below step_min 2"),
+        ("rotary_share: 0.1", "rotary_share 0.1 of heads 8 wide"),
+        ("rotary_share: 0", "rotary_share 0 of heads 8 wide"),
+    ],
+)
+def test_a_pattern_that_does_not_fit_is_named_where_it_stands(rest: str, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        model(f"ffn: 8, vocab: 9, {rest}")
+    assert words in refused.value.message
+    assert refused.value.where.startswith("m.yaml")
+    assert refused.value.fix

@@ -97,18 +97,19 @@ class Machine:
 
     def backward(self, work: Work, precision: Precision, products: int = 2) -> Number:
         """Seconds of one backward pass: for each product one with the weights and one for their gradients, if these are
-        trained, and twice the passes over memory.
+        trained, and twice the passes over memory. What has no weights is made again, and has two gradients.
         """
         seconds = 2.0 * self.moved(work) + self.launches(work)
         for product in work.matmuls:
-            seconds = seconds + self.matmul(product, precision)
+            seconds = seconds + self.matmul(product, precision) * (1.0 if product.trained else 3.0)
         return seconds + self.weights(work, precision) if products > 1 else seconds
 
     def weights(self, work: Work, precision: Precision) -> Number:
         """Of it, what makes the gradients of weights: attention has none."""
         seconds: Number = 0.0
         for product in work.matmuls:
-            seconds = seconds + self.matmul(product, precision) + self.accumulated(product)
+            if product.trained:
+                seconds = seconds + self.matmul(product, precision) + self.accumulated(product)
         return seconds
 
     def attended(self, core: Attention, forward: bool) -> Number:

@@ -61,10 +61,12 @@ def device_line(
         return own if forward else own + remade(work, at, machine)
 
     line = straight(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
-    if "attention" not in blocks(kind):
-        return line
-    line += attention_line(module, kind, window, at, machine, forward)
-    return line + attention_line(module, kind, window, at, machine, True) if again_attended(at, forward) else line
+    for again in (False, True) if again_attended(at, forward) else (False,):
+        if "attention" in blocks(kind):
+            line += attention_line(module, kind, window, at, machine, forward or again)
+        if "cross_attention" in blocks(kind):
+            line += crossed_line(module, kind, at, machine, forward or again)
+    return line
 
 
 def again_attended(at: Columns, forward: bool) -> bool:
@@ -87,6 +89,16 @@ def attention_line(
         return launch + Line(windows=seen if scores else seen[:1])
     half = 0.5 if causal else 1.0
     return launch + Line(quad=(each + scores) * half, lin=each * half * fill * ring)
+
+
+def crossed_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, forward: bool) -> Line:
+    """One layer's cross attention, in pairs of a token and one that is read: as many for each as in the mean."""
+    core = layer_work(module, kind, at).crossed
+    assert core
+    per_pair, fill = machine.attention_terms(core, forward)
+    each = float(per_pair * core.heads * core.width) * at.reads
+    scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) * at.reads
+    return Line(quad=each + scores, lin=each * fill, const=machine.attention_launch(core))
 
 
 def waits_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:

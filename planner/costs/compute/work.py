@@ -26,6 +26,8 @@ class Matmul:
     k: Number
     count: Number = 1
     grouped: bool = False  # one of several experts'
+    part: str = ""  # with what it is recomputed (costs/columns.py, Part)
+    trained: bool = True  # one factor is weights; else both are made of tokens, and neither is kept for backward
     wide: bool = True  # in the layer's own precision; else not in fp8
 
     @property
@@ -34,7 +36,7 @@ class Matmul:
 
     @property
     def weights(self) -> Number:
-        return self.n * self.k * self.count
+        return self.n * self.k * self.count if self.trained else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Work:
 
     matmuls: tuple[Matmul, ...]
     attention: Attention | None
+    crossed: Attention | None  # of cross attention
     moved: Number  # bytes read and written by what is bound by memory: norms, residuals, activations
     kernels: int  # that one pass launches
 
@@ -80,6 +83,7 @@ def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None 
     return Work(
         tuple(product for block in each for product in block.matmuls),
         core(module, at, window) if "attention" in made else None,
+        cross_core(module, at) if "cross_attention" in made else None,
         sum((block.moved for block in each), around),
         sum(block.kernels for block in each) + 3 * len(made),
     )
@@ -129,6 +133,24 @@ def core(module: Module, at: Columns, window: int | None) -> Attention:
     return Attention(at.micro_batch * pairs / at.ring, heads, width, length / at.ring, size, dtype)
 
 
+def cross_block(module: Module, at: Columns) -> Block:
+    """Queries of its own tokens, keys and values of what is read, and the way out."""
+    queries, keys = query_width(module) / at.tp, np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
+    products = (
+        Matmul(at.tokens, queries, module.hidden),
+        Matmul(at.tokens * at.reads, 2.0 * keys, module.crossing),
+        Matmul(at.tokens, module.hidden, queries),
+    )
+    return Block(products, at.element * at.tokens * 2.0 * queries, 4)
+
+
+def cross_core(module: Module, at: Columns) -> Attention:
+    """All pairs of a token and one that is read."""
+    heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
+    pairs = at.micro_batch * at.seq * at.seq * at.reads
+    return Attention(pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.wide else "bf16")
+
+
 def mlp_block(module: Module, at: Columns) -> Block:
     """The dense one."""
     return mlp_of(module, module.ffn, at)
@@ -137,7 +159,10 @@ def mlp_block(module: Module, at: Columns) -> Block:
 def mlp_of(module: Module, width: Number, at: Columns) -> Block:
     """Up (and gate), the activation, down."""
     ways, tokens, held = 2 if module.gated else 1, at.tokens, width / at.tp
-    products = Matmul(tokens, ways * held, module.hidden), Matmul(tokens, module.hidden, held)
+    products = (
+        Matmul(tokens, ways * held, module.hidden, part="mlp"),
+        Matmul(tokens, module.hidden, held, part="mlp"),
+    )
     return Block(products, at.element * tokens * (ways + 1.0) * held, 3)
 
 
@@ -155,8 +180,8 @@ def expert_block(module: Module, at: Columns) -> Block:
     each = copies / local
     products = (
         Matmul(own, moe.experts, module.hidden, wide=False),
-        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True),
-        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True),
+        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
+        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
     )
     moved = at.element * copies * ((ways + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
     if not moe.shared_ffn:
@@ -165,10 +190,32 @@ def expert_block(module: Module, at: Columns) -> Block:
     return Block(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
 
 
+def state_space_block(module: Module, at: Columns) -> Block:
+    """The projections, a convolution channel by channel, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): for
+    each chunk C·Bᵀ of a group, and of a head what the chunk gives itself, leaves behind, and has of those before it.
+    """
+    space = module.recurrent
+    assert space is not None
+    tokens, inner, convolved, heads = at.tokens, space.inner / at.tp, space.convolved / at.tp, space.heads / at.tp
+    chunk, channels, chunks = space.chunk, space.head_dim, tokens / space.chunk
+    made = inner + convolved + heads
+    scanned = (
+        Matmul(chunk, chunk, space.state, chunks * np.maximum(1.0, space.groups / at.tp), trained=False),
+        Matmul(chunk, channels, chunk, chunks * heads, trained=False),
+        Matmul(space.state, channels, chunk, chunks * heads, trained=False),
+        Matmul(chunk, channels, space.state, chunks * heads, trained=False),
+    )
+    products = (Matmul(tokens, made, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
+    moved = at.element * tokens * (3.0 * convolved + 5.0 * inner)  # convolved, scanned, gated and normed
+    return Block(products, moved, 10)
+
+
 BLOCKS: dict[str, Callable[[Module, Columns], Block]] = {
     "attention": attention_block,
+    "cross_attention": cross_block,
     "mlp": mlp_block,
     "experts": expert_block,
+    "state_space": state_space_block,
 }
 
 
@@ -177,5 +224,5 @@ def head_work(module: Module, at: Columns) -> Work:
     share = end_flops(module) / (2.0 * module.hidden) / at.tp
     product = Matmul(at.tokens, share, module.hidden, wide=False)
     if not module.vocabulary:
-        return Work((product,), None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return Work((product,), None, at.tokens * share * (at.element + 4.0 * 4), 8)
+        return Work((product,), None, None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return Work((product,), None, None, at.tokens * share * (at.element + 4.0 * 4), 8)

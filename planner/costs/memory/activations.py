@@ -90,6 +90,17 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, again: 
     return total + module.heads * ways.inside * (SINGLE if accounting.flash else scores(module, at, accounting))
 
 
+def cross_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of queries, what attention gives, and keys and values of what is read; and of the weights, where they exist."""
+    ways, queries = split(at), module.heads * head_dim(module)
+    keys = 2 * kv_heads(module) * head_dim(module) * at.reads
+    kept = (2 * queries + keys) * ways.plain * ways.inside
+    if "attention" in again:
+        return kept - queries * ways.plain * ways.inside
+    matrix = at.seq * at.reads * ((2 * ways.plain + MASK) if accounting.dropout else ways.plain)
+    return kept + module.heads * ways.inside * (SINGLE if accounting.flash else matrix)
+
+
 def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
     """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
     plain = split(at).plain
@@ -128,6 +139,17 @@ def moe_bytes(module: Module, at: Columns, accounting: Accounting, again: frozen
     return total + rows * module.hidden * ways.plain  # their output, which the router's weights multiply
 
 
+def state_space_bytes(module: Module, at: Columns, accounting: Accounting, again: frozenset[str]) -> Number:
+    """Of a state space: what is projected in, what the scan gives, and what is projected out; the scan is made again.
+    Where no kernel is fused, what is convolved and activated, and gated and normed in float32.
+    """
+    ways, space = split(at), module.recurrent
+    assert space is not None
+    projected = (space.inner + space.convolved + space.heads + space.inner) * ways.plain + space.inner * ways.product
+    unfused = 0.0 if accounting.fused else 2 * space.convolved * ways.plain + 2 * space.inner * SINGLE
+    return (projected + unfused) * ways.inside
+
+
 def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:
     """Where each second product's output is kept, from the first on, and attention's: of q, k, v, output, and of the
     MLP's products, q, v, the gate and the MLP's output.
@@ -141,6 +163,11 @@ def alternate_attention(module: Module, ways: Split) -> Number:
     return inside * ways.inside + module.hidden * ways.outside
 
 
+def alternate_cross(module: Module, ways: Split) -> Number:
+    """Queries, what attention gives, and its output."""
+    return 2 * module.heads * head_dim(module) * ways.inside + module.hidden * ways.outside
+
+
 def alternate_mlp(module: Module, ways: Split) -> Number:
     return module.ffn * ways.inside + module.hidden * ways.outside
 
@@ -152,9 +179,25 @@ def alternate_experts(module: Module, ways: Split) -> Number:
 
 
 Keeps = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
-BLOCKS: dict[Block, Keeps] = {"attention": attention_bytes, "mlp": dense_bytes, "experts": moe_bytes}
+BLOCKS: dict[Block, Keeps] = {
+    "attention": attention_bytes,
+    "cross_attention": cross_bytes,
+    "mlp": dense_bytes,
+    "experts": moe_bytes,
+    "state_space": state_space_bytes,
+}
+
+
+def alternate_state_space(module: Module, ways: Split) -> Number:
+    space = module.recurrent
+    assert space is not None
+    return (space.inner + space.convolved + space.heads) * ways.inside + module.hidden * ways.outside
+
+
 ALTERNATE: dict[Block, Callable[[Module, Split], Number]] = {
     "attention": alternate_attention,
+    "cross_attention": alternate_cross,
     "mlp": alternate_mlp,
     "experts": alternate_experts,
+    "state_space": alternate_state_space,
 }

@@ -73,22 +73,31 @@ def replicated(module: Module, kind: LayerKind) -> int:
 
 
 def whole_attention(module: Module) -> int:
-    bias = module.hidden if module.bias not in ("none", "qkv") else 0
-    latent = module.compressed
+    bias, latent = output_bias(module), module.compressed
     if latent:
         narrow = latent.q_rank + latent.kv_rank
         return module.hidden * (narrow + latent.rope_dim) + norm_width(module, narrow) + bias
     return 2 * norm_width(module, head_dim(module)) + bias if module.normed_heads else bias
 
 
+def output_bias(module: Module) -> int:
+    return module.hidden if module.bias not in ("none", "qkv") else 0
+
+
 def whole_mlp(module: Module) -> int:
     return module.hidden if module.bias in ("all", "all_but_key") else 0
 
 
+def whole_state_space(module: Module) -> int:
+    return module.hidden if module.recurrent and module.recurrent.bias else 0
+
+
 WHOLE: dict[Block, Callable[[Module], int]] = {
     "attention": whole_attention,
+    "cross_attention": output_bias,
     "mlp": whole_mlp,
     "experts": router_parameters,
+    "state_space": whole_state_space,
 }
 
 

@@ -84,13 +84,18 @@ def both(network: Network, block: Group, sizes: tuple[float, float], calls: tupl
 def layer_sent(module: Module, tp: int) -> Sent:
     """Of one layer, forward, in the mean over the module's."""
     hidden, widths, parted = module.hidden, gathered_widths(module), parted_mlps(module, tp)
-    attention = Sent(sum(widths), len(widths), hidden, 1).times(attentions(module))
-    return attention + Sent(hidden, 1, hidden, 1).times(parted)
+    attention = Sent(sum(widths), len(widths), hidden, 1).times(of_block(module, "attention"))
+    return attention + Sent(hidden, 1, hidden, 1).times(parted + others(module))
 
 
-def attentions(module: Module) -> float:
-    """How many of a layer's blocks are attention, in the mean."""
-    return mean(module, None, lambda kind: blocks(kind).count("attention"))
+def others(module: Module) -> float:
+    """A layer's blocks in front of which a hidden vector is gathered, and behind which one is summed, in the mean."""
+    return of_block(module, "state_space") + of_block(module, "cross_attention")
+
+
+def of_block(module: Module, block: Block) -> float:
+    """How many of a layer's blocks are such, in the mean."""
+    return mean(module, None, lambda kind: blocks(kind).count(block))
 
 
 def gathered_widths(module: Module) -> tuple[int, ...]:
@@ -120,14 +125,15 @@ def mlp_width(module: Module, block: Block) -> int:
 
 def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
     """What one layer sends again in backward. Nothing is made again behind the last product of what is: its sum."""
-    hidden, parted, attention = module.hidden, parted_mlps(module, tp), attentions(module)
+    hidden, parted, attention = module.hidden, parted_mlps(module, tp), of_block(module, "attention")
     if how == "none":
         return Sent()
     mlp = Sent(gathered=hidden, gathers=1).times(parted)
     latent, widths = module.compressed, gathered_widths(module)
     if how == "selective":  # a hidden vector is gathered again; narrow ones are kept
         return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1).times(attention)
-    return mlp + Sent(sum(widths), len(widths), hidden, 1).times(attention)
+    rest = Sent(hidden, 1, hidden, 1).times(others(module))
+    return mlp + rest + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
 def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:

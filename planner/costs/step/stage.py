@@ -73,7 +73,8 @@ def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, mach
     if "experts" in blocks(kind) and not at.balanced:
         fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
         work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
-    attended, gradients = (machine.attended(core, each) if core else 0.0 for each in (True, False))
+    cores = [each for each in (core, work.crossed) if each]
+    attended, gradients = (sum(machine.attended(each, forward) for each in cores) for forward in (True, False))
     forward = Pass(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
     again = (remade(work, at, machine) + (attended if "attention" in at.parts else 0.0)) * (1.0 - at.full)
     compute = machine.backward(work, at.dtype, trained(at)) + gradients + again
@@ -112,11 +113,9 @@ def remade(work: Work, at: Columns, machine: Machine) -> Number:
     seconds: Number = 0.0
     if "norm" in at.parts:
         seconds = seconds + 0.4 * machine.moved(work)  # two norms of the passes over memory
-    mlp = [p for p in work.matmuls if p.grouped] if "moe" in at.parts else []
-    if "mlp" in at.parts:
-        mlp += [p for p in work.matmuls[-2:] if not p.grouped]
-    for product in mlp:
-        seconds = seconds + machine.matmul(product, at.dtype)
+    for product in work.matmuls:
+        if product.part in at.parts:
+            seconds = seconds + machine.matmul(product, at.dtype)
     return seconds
 
 

@@ -7,11 +7,12 @@ from functools import lru_cache
 from planner.specs.layers.audio import Audio
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.decoder import Decoder
+from planner.specs.layers.text import TextEncoder
 from planner.specs.layers.vit import Vit
 
-__all__ = ["Audio", "Decoder", "Module", "Vit", "all_counts", "kind_counts", "layer_kinds"]
+__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "all_counts", "kind_counts", "layer_kinds"]
 
-Module = Decoder | Vit | Audio  # what a file may say, by its `kind`
+Module = Decoder | Vit | Audio | TextEncoder  # what a file may say, by its `kind`
 
 
 def layer_kinds(module: Module) -> tuple[LayerKind, ...]:

@@ -1,14 +1,23 @@
 """What layers are made of: blocks, each with a norm in front of it and the residual around it."""
 
+from functools import lru_cache
 from typing import Literal
 
-Block = Literal["attention", "mlp", "experts"]
+Block = Literal["attention", "mlp", "experts", "state_space", "cross_attention"]
+LETTERS: dict[str, Block] = {"M": "state_space", "*": "attention", "-": "mlp", "E": "experts"}  # of a pattern
 LayerKind = str  # a usual one by its name, any other by its blocks: `attention+mlp`
 USUAL: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
     "moe": ("attention", "experts"),
     "encoder": ("attention", "mlp"),
+    "cross": ("attention", "cross_attention", "mlp"),
 }
+
+
+@lru_cache(maxsize=1024)
+def pattern_kinds(pattern: str) -> tuple[LayerKind, ...]:
+    """The kind of each layer of a pattern: a word for each, a letter for each of its blocks."""
+    return tuple("+".join(LETTERS[letter] for letter in word) for word in pattern.split())
 
 
 def blocks(kind: LayerKind) -> tuple[Block, ...]:

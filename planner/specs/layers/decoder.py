@@ -2,12 +2,12 @@
 
 from typing import ClassVar, Literal
 
-from planner.specs.base import Amount, Count, Index, LayerCount, Positive
-from planner.specs.layers.blocks import LayerKind
+from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
+from planner.specs.layers.blocks import LETTERS, LayerKind, pattern_kinds
 from planner.specs.layers.ends import End
-from planner.specs.layers.heads import check_heads, norm_width
-from planner.specs.layers.stack import Bias, Norm, Stack
-from planner.specs.parts import Experts, Latent
+from planner.specs.layers.heads import check_heads, head_dim, norm_width
+from planner.specs.layers.stack import Activation, Bias, Norm, Stack
+from planner.specs.parts import Experts, Latent, StateSpace
 
 
 class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
@@ -25,27 +25,45 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     gated: bool = True
     norm: Norm = "rms"
     bias: Bias = "none"
-    positions: Literal["rope", "learned"] = "rope"
+    activation: Activation | None = None  # of MLP and experts, or of their gates; None: silu if gated, else gelu
+    positions: Literal["rope", "learned", "relative", "none"] = "rope"
     max_positions: Index = 0  # rows of the table of learned positions
+    buckets: Index = 0  # of relative positions: one number for each bucket of distances and each head
     tied: bool = False  # the head shares the embedding's weights
     moe: Experts | None = None  # None: every layer has the dense MLP
     latent: Latent | None = None  # in place of kv_heads and head_dim
+    cross: Count | None = None  # width of another module's outputs, to which every layer attends besides
+    state_space: StateSpace | None = None
+    # A word for each layer, a letter for each of its blocks in their order: M state space, * attention, - MLP,
+    # E experts, as in `M - M * -` or `M- M- *-`. Empty: attention, then MLP or experts, in every layer.
+    pattern: str = ""
     window: Count | None = None  # tokens that a token attends to, itself among them; None: all before it
     full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
     qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
     sinks: bool = False  # one learned logit a head, which takes attention from all tokens (arXiv 2508.10925)
     rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 turns by base^(-2i/D) a token
+    rotary_share: Share = 1.0  # of a head's D numbers, how many turn: the first ones, an even number
     norm_eps: Amount = 1e-5  # added to the mean square, or the variance, that a norm divides by
 
     def __post_init__(self) -> None:
         check_heads(self)
         if self.positions == "learned" and not self.max_positions:
             raise ValueError("learned positions need a table | add max_positions")
+        if (self.positions == "relative") != bool(self.buckets):
+            raise ValueError("relative positions, and only these, have buckets | add buckets, or leave them out")
+        if self.cross and (self.pattern or self.moe):
+            raise ValueError("cross attention stands between attention and a dense MLP | leave out pattern and moe")
         if self.full_every and self.window is None:
             raise ValueError("without a window, every layer has full attention | add window, or leave out full_every")
+        check_rotary(self)
+        check_pattern(self)
 
     def layer_kind(self, layer: int) -> LayerKind:
-        """Behind the first dense layers, each `every`-th has experts."""
+        """As the pattern says; else behind the first dense layers, each `every`-th has experts."""
+        if self.pattern:
+            return pattern_kinds(self.pattern)[layer]
+        if self.cross:
+            return "cross"
         behind = layer + 1 - self.moe.dense_layers if self.moe else 0  # its place, from 1, behind the dense ones
         return "moe" if self.moe and behind > 0 and behind % self.moe.every == 0 else "dense"
 
@@ -58,8 +76,11 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
         head = End("tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied)
         words = End("embedding", True, self.vocab, self.hidden, parted="outputs")
         norm = End("norms", False, norm_width(self, self.hidden))
-        rows = (End("learned positions", True, self.max_positions, self.hidden),)
-        return (words, head, norm, *(rows if self.positions == "learned" else ()))
+        places = {
+            "learned": (End("learned positions", True, self.max_positions, self.hidden),),
+            "relative": (End("relative positions", True, self.buckets, self.heads),),
+        }
+        return (words, head, norm, *places.get(self.positions, ()))
 
     @property
     def vocabulary(self) -> int:
@@ -72,6 +93,22 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def rotary_base(self) -> float:
         return self.rope_base
+
+    @property
+    def turning_share(self) -> float:
+        return self.rotary_share
+
+    @property
+    def activated(self) -> Activation:
+        return self.activation or super().activated
+
+    @property
+    def crossing(self) -> int:
+        return self.cross or 0
+
+    @property
+    def recurrent(self) -> StateSpace | None:
+        return self.state_space
 
     @property
     def routed(self) -> Experts | None:
@@ -88,3 +125,32 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def sink_heads(self) -> int:
         return self.heads if self.sinks else 0
+
+
+def check_rotary(module: Decoder) -> None:
+    """Pairs of numbers turn."""
+    turning = head_dim(module) * module.rotary_share
+    rotary = module.positions == "rope" and module.latent is None
+    if module.rotary_share < 1 and (not rotary or turning % 2 or not turning):
+        what = f"rotary_share {module.rotary_share:g} of heads {head_dim(module)} wide"
+        fix = "leave it out, say positions: none, or a share that is a positive even number of them"
+        raise ValueError(f"{what} cannot turn in pairs | {fix}")
+
+
+def check_pattern(module: Decoder) -> None:
+    """The pattern has a word for each layer, its letters are blocks, each at most once, and what it names is there."""
+    words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe}
+    if words and len(words) != module.layers:
+        raise ValueError(f"pattern has {len(words)} words for {module.layers} layers | write one word for each layer")
+    for letter in sorted(set("".join(words)) - LETTERS.keys()):
+        raise ValueError(f"`{letter}` in pattern is no block | write {', '.join(LETTERS)}")
+    for word in words:
+        if len(set(word.replace("E", "-"))) != len(word):
+            raise ValueError(f"`{word}` in pattern has a block twice | a layer has each once, and MLP or experts")
+    for letter, name in (("M", "state_space"), ("E", "moe")):
+        if letter in module.pattern and parts[letter] is None:
+            raise ValueError(f"`{letter}` in pattern needs {name} | add {name}, or leave `{letter}` out")
+    if module.state_space and "M" not in module.pattern:
+        raise ValueError("no layer has the state_space | say which in pattern, or leave it out")
+    if words and module.moe and ("E" not in module.pattern or (module.moe.dense_layers, module.moe.every) != (0, 1)):
+        raise ValueError("pattern says which layers have experts | write E there, leave out dense_layers and every")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from planner.specs.base import Spec
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.ends import End
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, Latent, StateSpace
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
+Activation = Literal["silu", "gelu", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
 Reads = Literal["tokens", "patches", "frames"]  # what an item is a sequence of
 
 
@@ -75,6 +76,26 @@ class Stack(Spec):
     def rotary_base(self) -> float:
         """Pair i of D / 2 numbers turns by base^(-2i/D) a token, where positions are rotary."""
         return 10000.0
+
+    @property
+    def turning_share(self) -> float:
+        """Of a head's numbers, how many turn with the place of a token."""
+        return 1.0
+
+    @property
+    def activated(self) -> Activation:
+        """What an MLP's inner numbers go through; where it is gated, the gate's."""
+        return "silu" if self.gated else "gelu"
+
+    @property
+    def crossing(self) -> int:
+        """Width of the outputs of another module that its cross attention makes keys and values of; 0: it has none."""
+        return 0
+
+    @property
+    def recurrent(self) -> StateSpace | None:
+        """The state space that some of its layers have in place of attention."""
+        return None
 
     @property
     def routed(self) -> Experts | None:

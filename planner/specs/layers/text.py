@@ -1,0 +1,84 @@
+"""An encoder of text: words in, vectors for a reader out, or the words that were hidden among them."""
+
+from typing import ClassVar, Literal
+
+from planner.specs.base import Amount, Count, Index, LayerCount
+from planner.specs.layers.ends import End
+from planner.specs.layers.heads import check_heads, norm_width
+from planner.specs.layers.stack import Activation, Bias, Norm, Reads, Stack
+
+
+class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
+    """A transformer over tokens with full attention: BERT (arXiv 1810.04805), or the encoder of T5 (arXiv 1910.10683).
+
+    Without a head its outputs, as wide as its tokens, are for another module; with one they predict words.
+    """
+
+    reads: ClassVar[Reads] = "tokens"
+
+    layers: LayerCount
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None
+    ffn: Count
+    vocab: Count
+    head_dim: Count | None = None
+    gated: bool = False
+    norm: Norm = "layer"
+    bias: Bias = "all"
+    activation: Activation | None = None
+    positions: Literal["learned", "relative", "rope", "none"] = "learned"
+    max_positions: Index = 0  # rows of the table of learned positions
+    buckets: Index = 0  # of relative positions: one number for each bucket of distances and each head
+    segments: Index = 0  # rows of a table that tells the texts of a pair apart
+    input_norm: bool = False  # a norm right behind the tables
+    post_norm: bool = False  # norms follow the residual sums, so none follows the last layer
+    shared_words: bool = False  # words are looked up in the table of the module that reads its outputs
+    predicts: bool = False  # a linear, a norm, and a head that has the table's weights and biases of its own
+    pooled: bool = False  # a linear over the first token of an item
+    classes: Index = 0  # that are told apart by what is pooled
+    norm_eps: Amount = 1e-5
+
+    def __post_init__(self) -> None:
+        check_heads(self)
+        if (self.positions == "learned") != bool(self.max_positions):
+            raise ValueError("learned positions, and only these, have a table | add max_positions, or leave it out")
+        if (self.positions == "relative") != bool(self.buckets):
+            raise ValueError("relative positions, and only these, have buckets | add buckets, or leave them out")
+        if self.predicts and self.shared_words:
+            raise ValueError("its head has the weights of its own table | leave out shared_words, or predicts")
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        hidden, norm = self.hidden, norm_width(self, self.hidden)
+        words = End("embedding", True, self.vocab, hidden, parted="outputs", tied=self.shared_words)
+        said = (
+            (self.max_positions, End("learned positions", True, self.max_positions, hidden)),
+            (self.buckets, End("relative positions", True, self.buckets, self.heads)),
+            (self.segments, End("segments", True, self.segments, hidden)),
+            (self.input_norm, End("norms", True, norm)),
+            (not self.post_norm, End("norms", False, norm)),
+            (self.predicts, End("transform", False, hidden, hidden, hidden, 1.0)),
+            (self.predicts, End("norms", False, norm)),
+            (self.predicts, End("tied head", False, self.vocab, hidden, 0, 1.0, "outputs", tied=True)),
+            (self.predicts, End("head's biases", False, self.vocab, parted="outputs")),
+            (self.pooled, End("pooler", False, hidden, hidden, hidden)),
+            (self.classes, End("classes", False, self.classes, hidden, self.classes)),
+        )
+        return (words, *(end for there, end in said if there))
+
+    @property
+    def gives(self) -> int:
+        return 0 if self.predicts else self.hidden
+
+    @property
+    def vocabulary(self) -> int:
+        return self.vocab if self.predicts else 0
+
+    @property
+    def longest(self) -> int | None:
+        return self.max_positions or None
+
+    @property
+    def activated(self) -> Activation:
+        return self.activation or super().activated

@@ -1,0 +1,128 @@
+"""The scan in chunks is the recurrence token by token, documents do not see each other, and layers made of other blocks
+train as any.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from planner.models.build import build, init_weights
+from planner.models.data import packed_batch
+from planner.models.held import Held
+from planner.models.scan import Scanned, scan
+from planner.specs.base import changed
+from planner.specs.layers import Decoder
+from planner.specs.parts import Experts, StateSpace
+from tests.models.test_networks import DOCUMENTS, assert_same, loss_and_gradients, network
+
+SPACE = StateSpace(heads=4, head_dim=6, state=5, groups=2, conv=4, chunk=4)
+PLAIN = {"hidden": 32, "heads": 4, "ffn": 48, "vocab": 50}
+SHAPES = {
+    "nemotron": Decoder(
+        **PLAIN, layers=4, kv_heads=2, state_space=SPACE, pattern="M - * M", gated=False, activation="relu2",
+        positions="none",
+    ),
+    "bamba": Decoder(
+        **PLAIN, layers=3, state_space=StateSpace(heads=3, head_dim=4, state=7, conv=2, bias=True, step_max=0.05),
+        pattern="M- *- M-", rotary_share=0.5,
+    ),
+    "experts": Decoder(
+        **PLAIN, layers=3, state_space=StateSpace(heads=2, head_dim=4, state=3, conv_bias=False, step_min=0.01),
+        pattern="ME * *M-", moe=Experts(experts=4, topk=2, ffn=8, shared_ffn=8), gated=False, activation="relu2",
+    ),
+}  # fmt: skip
+every = pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+
+
+def token_by_token(scanned: Scanned, lengths: list[int]) -> torch.Tensor:
+    """The recurrence as it stands."""
+    found, token = [], 0
+    values, inputs, outputs, steps, decays = scanned
+    for length in lengths:
+        state = torch.zeros(*values.shape[1:], inputs.shape[2], dtype=values.dtype)
+        for _ in range(length):
+            moved = (values[token] * steps[token][..., None])[..., None] * inputs[token][:, None, None]
+            state = state * (steps[token] * decays).exp()[..., None, None] + moved
+            found.append((state * outputs[token][:, None, None]).sum(-1))
+            token += 1
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 64])
+def test_the_scan_is_the_recurrence(chunk: int) -> None:
+    torch.manual_seed(0)
+    lengths, groups, heads = [5, 1, 8, 19], 2, 3
+    tokens = sum(lengths)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64).requires_grad_()
+
+    values, inputs, outputs = drawn(tokens, groups, heads, 4), drawn(tokens, groups, 5), drawn(tokens, groups, 5)
+    leaves = (values, inputs, outputs, drawn(tokens, groups, heads), drawn(groups, heads))
+    scanned = Scanned(values, inputs, outputs, F.softplus(leaves[3]), -leaves[4].exp())
+    weights = torch.randn(tokens, groups, heads, 4, dtype=torch.float64)
+    got, want = scan(scanned, lengths, chunk), token_by_token(scanned, lengths)
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(
+        torch.autograd.grad((got * weights).sum(), leaves, retain_graph=True),
+        torch.autograd.grad((want * weights).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+@every
+def test_packing_changes_nothing(spec: Decoder) -> None:
+    """Neither states nor what the convolution sees leave a document."""
+    model = network(spec)
+    packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
+    assert_same(packed, apart)
+
+
+def test_a_token_sees_all_before_it_in_its_document_and_no_other() -> None:
+    spec = SHAPES["nemotron"]
+    model = network(spec)
+    batch = packed_batch(spec, DOCUMENTS, seed=4)  # 8, 4 and 20 tokens
+    x = model.start(batch).detach().requires_grad_()
+    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    (gradient,) = torch.autograd.grad(y[27].sum(), x)
+    assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [*range(12, 28)]
+
+
+@every
+@pytest.mark.parametrize("how", ["selective", "full"])
+def test_recompute_changes_nothing(spec: Decoder, how: str) -> None:
+    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    again = Held(recompute=dict.fromkeys(range(spec.layers), how))
+    assert_same(loss_and_gradients(network(spec, held=again), batches), loss_and_gradients(network(spec), batches))
+
+
+@every
+def test_an_idle_rank_has_no_loss_and_all_gradients(spec: Decoder) -> None:
+    loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
+    assert loss == 0
+    assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
+
+
+def test_first_steps_and_decays_are_those_of_mamba() -> None:
+    model = build(SHAPES["nemotron"])
+    init_weights(model, 1)
+    block = model.layers["0"].state_space
+    steps, decays = F.softplus(block.step_bias), block.decay_log.exp()
+    assert (steps >= 0.001).all() and (steps <= 0.1).all() and len(steps.unique()) == 4
+    assert (decays >= 1).all() and (decays <= 16).all() and len(decays.unique()) == 4
+    assert (block.skip == 1).all()
+
+
+def test_there_is_something_to_learn() -> None:
+    spec = SHAPES["nemotron"]
+    model, losses = network(changed(spec, state_space=changed(SPACE, chunk=32))), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(20):
+        optimizer.zero_grad()
+        loss = model(packed_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)) / 256
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
