@@ -81,6 +81,7 @@ class Uses(Spec, kw_only=True):
     devices: dict[str, Device]
     feeds: dict[str, dict[Index, Index]] = {}  # per module: its item → the item of the module it feeds
     dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # per module: items that only dropped ones read, or none had room for
     degrees: tuple[RankCount, ...] = ()  # the set that the bound holds for
     limits: Limits = Limits()
     fix: Fix = Fix()

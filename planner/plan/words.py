@@ -77,6 +77,11 @@ def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item")
     return "; ".join(f"{module} {text}" if len(plan.layouts) > 1 else text for module, text in each.items())
 
 
+def work_text(plan: Plan) -> str:
+    """All that a plan works on."""
+    return items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
+
+
 def read_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:
     """Items of these tokens in the unit of what their module reads."""
     unit = plan.uses.models[module].reads

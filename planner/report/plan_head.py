@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from planner.plan.model import Plan
-from planner.plan.words import items_text
+from planner.plan.words import work_text
 from planner.report.page import Figure
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above
@@ -17,8 +17,7 @@ def subtitle(plan: Plan) -> str:
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in plan.ranks)
     rows = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
     steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
-    work = items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
-    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {work}"
+    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {work_text(plan)}"
 
 
 def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
