@@ -37,11 +37,7 @@ QWEN2 = {**SHAPE_4096, "vocab_size": 151936, "intermediate_size": 22016}
 
 def llama(config: Config) -> Decoder:
     fields = shape(config.assume(num_key_value_heads=None).assume_within(**LLAMA))
-    bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
-    if mlp_bias and bias == "none":
-        fix = "a spec has biases of attention, or of attention and MLP"
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", fix)
-    return built(config, {**fields, "bias": "all" if mlp_bias else bias})
+    return built(config, {**fields, "bias": llama_bias(config)})
 
 
 def mistral(config: Config) -> Decoder:
@@ -116,6 +112,14 @@ def rope_base(config: Config) -> float:
     if base < 1:
         raise where.wrong(key, "a number from 1 to 1e15")
     return base
+
+
+def llama_bias(config: Config) -> str:
+    bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
+    if mlp_bias and bias == "none":
+        fix = "a spec has biases of attention, or of attention and MLP"
+        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", fix)
+    return "all" if mlp_bias else bias
 
 
 def attention_bias(config: Config) -> str:

@@ -2,41 +2,94 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.hf.written import family
 from planner.specs.layers import Decoder, Module
 
-ENDS = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
-IN_LAYER = {
-    "attention_norm": "input_layernorm",
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.output": "self_attn.o_proj",
-    "attention.query_norm": "self_attn.q_norm",
-    "attention.key_norm": "self_attn.k_norm",
-    "mlp_norm": "post_attention_layernorm",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.down": "mlp.down_proj",
+ATTENTION = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "o_proj",
+    "query_norm": "q_norm",
+    "key_norm": "k_norm",
 }
-ROUTER = {"mixtral": "block_sparse_moe.gate", "qwen3_moe": "mlp.gate"}
-EXPERT = {  # which there are so many of: the zoo has them in one parameter
-    "mixtral": ("block_sparse_moe.experts", {"gate": "w1", "up": "w3", "down": "w2"}),
-    "qwen3_moe": ("mlp.experts", {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}),
+MLP = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+STATE_SPACE = {
+    "into": "in_proj",
+    "convolution": "conv1d",
+    "decay_log": "A_log",
+    "skip": "D",
+    "step_bias": "dt_bias",
+    "norm": "norm",
+    "out": "out_proj",
 }
+
+
+class Names(NamedTuple):
+    """Of one family. Blocks have their own names in a layer, and of each block its parts have theirs."""
+
+    blocks: dict[str, str]  # what a layer has, by the zoo's names
+    ends: dict[str, str]
+    layers: str = "model.layers"
+    router: dict[str, str] = {}
+    experts: str = ""  # which there are so many of: the zoo has them in one parameter
+    expert: dict[str, str] = MLP
+
+
+LLAMA = Names(
+    blocks={
+        "attention_norm": "input_layernorm",
+        "attention": "self_attn",
+        "mlp_norm": "post_attention_layernorm",
+        "mlp": "mlp",
+    },
+    ends={"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"},
+)
+MIXTRAL = LLAMA._replace(
+    router={"weight": "block_sparse_moe.gate.weight"},
+    experts="block_sparse_moe.experts",
+    expert={"gate": "w1", "up": "w3", "down": "w2"},
+)
+QWEN3_MOE = LLAMA._replace(router={"weight": "mlp.gate.weight"}, experts="mlp.experts")
+BAMBA = Names(
+    blocks={
+        "attention_norm": "input_layernorm",
+        "attention": "self_attn",
+        "state_space_norm": "input_layernorm",
+        "state_space": "mamba",
+        "mlp_norm": "pre_ff_layernorm",
+        "mlp": "feed_forward",
+    },
+    ends=LLAMA.ends | {"norm": "model.final_layernorm"},
+)
+NEMOTRON_H = Names(
+    blocks={
+        f"{block}{norm}": "norm" if norm else "mixer"
+        for block in ("attention", "state_space", "mlp")
+        for norm in ("_norm", "")
+    },
+    ends={"embedding": "backbone.embeddings", "norm": "backbone.norm_f", "head": "lm_head"},
+    layers="backbone.layers",
+    router={"weight": "mixer.gate.weight", "bias": "mixer.gate.e_score_correction_bias"},
+    experts="mixer.experts",
+)
+NAMES = {
+    "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
+    "bamba": BAMBA, "nemotron_h": NEMOTRON_H,
+}  # fmt: skip
 KINDS: dict[type, Callable[[Any], str | None]] = {Decoder: family}
-LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3", *ROUTER)
+PARTS = {"attention": ATTENTION, "mlp": MLP | {"shared": "shared_experts"}, "state_space": STATE_SPACE}
 
 
 def kind_of(spec: Module) -> str:
     """The family in whose names a module's weights are read and written. Raises InputError where none is known."""
     named = KINDS.get(type(spec))
     kind = named(spec) if named else None
-    if kind not in LIKE_LLAMA:
-        fix = f"a decoder as one of {', '.join(LIKE_LLAMA)}, or leave the weights out"
+    if kind not in NAMES:
+        fix = f"a decoder as one of {', '.join(NAMES)}, or leave the weights out"
         where = type(spec).__name__.lower()
         raise InputError("no names are known for the weights of such a module", where=where, fix=fix)
     return kind
@@ -44,17 +97,19 @@ def kind_of(spec: Module) -> str:
 
 def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     """One name; of a parameter that holds all experts, that of each expert's, in their order. Raises InputError."""
-    kind = kind_of(spec)
+    names = NAMES[kind_of(spec)]
     layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
     if not layer:
         part, _, leaf = name.rpartition(".")
-        return (f"{ENDS[part]}.{leaf}",)
-    prefix, rest = f"model.layers.{layer[1]}", layer[2]
+        return (f"{names.ends[part]}.{leaf}",)
+    prefix, rest = f"{names.layers}.{layer[1]}", layer[2]
     experts = re.fullmatch(r"\w+\.experts\.(gate|up|down)", rest)
     if experts and spec.routed:
-        folder, leaves = EXPERT[kind]
-        return tuple(f"{prefix}.{folder}.{expert}.{leaves[experts[1]]}.weight" for expert in range(spec.routed.experts))
-    part, _, leaf = rest.rpartition(".")
-    if part.endswith(".router"):
-        return (f"{prefix}.{ROUTER[kind]}.{leaf}",)
-    return (f"{prefix}.{IN_LAYER[part]}.{leaf}",)
+        stored = f"{names.expert[experts[1]]}.weight"
+        return tuple(f"{prefix}.{names.experts}.{expert}.{stored}" for expert in range(spec.routed.experts))
+    router = re.fullmatch(r"\w+\.router\.(weight|bias)", rest)
+    if router:
+        return (f"{prefix}.{names.router[router[1]]}",)
+    block, *parts = rest.split(".")
+    known = PARTS.get(block, {})
+    return (".".join([prefix, names.blocks[block], *(known.get(part, part) for part in parts)]),)

@@ -5,19 +5,21 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.hf.decoders import FULL, SLIDING
+from planner.hf.written_hybrids import ENDLESS, bamba, hybrid, nemotron_h
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.heads import head_dim, kv_heads
 
 ARCHITECTURES = {
+    "bamba": "BambaForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
-ENDLESS = 2**20  # positions that a rotary model is said to take
 
 
 def to_config(module: Module) -> dict[str, Any]:
@@ -38,6 +40,10 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
     head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
     if kind == "gpt2":
         return head | gpt2(module)
+    if kind == "nemotron_h":
+        return head | nemotron_h(module)
+    if kind == "bamba":
+        return head | shape(module) | bamba(module)
     config = head | shape(module)
     if kind == "llama":
         config["mlp_bias"] = module.bias == "all"
@@ -52,6 +58,8 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
 
 def family(module: Decoder) -> str | None:
     """Whose layers these are."""
+    if module.pattern:
+        return hybrid(module)
     if module.latent or module.sinks or not says_how(module):
         return None
     if module.positions == "learned":
@@ -71,6 +79,8 @@ def family(module: Decoder) -> str | None:
 
 def says_how(module: Decoder) -> bool:
     """GPT's style of layers, or Llama's; experts that are plain."""
+    if module.positions == "none" or module.activation or module.rotary_share < 1:
+        return False
     learned = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)
     style = module.gated, module.norm, module.bias, module.qk_norm
     moe = module.moe

@@ -37,9 +37,7 @@ class DecoderNetwork(Network):
         self.loss_tokens = max(1, MAX_LOGITS // self.part.size(spec.vocab))  # tokens whose logits are held at a time
 
     def start(self, batch: Batch) -> Tensor:
-        x: Tensor = self.embedding(self.words(batch, batch.inputs), batch.among(self.part))
-        if batch.features is not None:
-            x = batch.features.within(x)
+        x = batch.fed(self.embedding(self.words(batch, batch.inputs), batch.among(self.part)))
         return x if self.position is None else x + self.position(batch.tensor.mine(batch.positions))
 
     def words(self, batch: Batch, of_block: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def made(block: str, spec: Module, layer: int, dtype: torch.dtype, held: Held) -
     """The module of one block."""
     moe, space = spec.routed, spec.recurrent
     if block == "state_space" and space:
-        return StateSpaceBlock(spec, space, dtype)
+        return StateSpaceBlock(spec, space, dtype, held)
     if block == "experts" and moe:
         return Moe(spec, moe, layer, dtype, held)
     return attention(spec, layer, dtype, held) if block == "attention" else Mlp(spec, spec.ffn, dtype, held)

@@ -21,7 +21,7 @@ from planner.runtime.rehearsal import Lists, Rehearsal
 from planner.runtime.wires import Wire, wires
 
 PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
-GATHERING: tuple[Phase, ...] = ("B",)
+GATHERING: tuple[Phase, ...] = ("B", "I", "W")
 ORDER = "let all ranks take their tasks in one order, each behind what it waits for"
 
 
@@ -115,12 +115,14 @@ def seats(layout: Layout, ranks: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def lost(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:
-    """Outputs of encoder items that do not all come to somebody, or come twice."""
+    """Outputs of encoder items that do not all come to whoever reads them, or come twice."""
     fed = feeding(plan)
     for send in tasks:
         if send.phase == "send" and send.of == "F" and on_edge(send):
+            reader, routes = send.group.partition(">")[2], [wire.route for wire in carried[crossing(send)]]
             for item in send.items:
-                rows, routes = fed[send.module, item].rows, [wire.route for wire in carried[crossing(send)]]
+                places = [place for place in fed[send.module, item] if place.target[0] == reader]
                 came = [row for r in routes if r.item == item for row in range(r.first, r.last)]
-                if sorted(came) != [*range(rows)]:
-                    yield f"{send.id} brings {len(set(came))} of {rows} outputs of item {item} to those that read them"
+                due = [row for place in places for row in range(place.rows)]
+                if sorted(came) != sorted(due):
+                    yield f"{send.id} brings {len(came)} of {len(due)} outputs of item {item} to those that read them"

@@ -225,5 +225,5 @@ def test_a_plan_that_was_changed_by_hand_is_said_to_be():
 def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     ((name, layout),) = plan.layouts.items()
-    assert picture.staged(plan)
-    assert not picture.staged(changed(plan, layouts={name: changed(layout, pp=1, dp=4, tp=2)}))
+    assert picture.overlapping(plan)
+    assert not picture.overlapping(changed(plan, layouts={name: changed(layout, pp=1, dp=4, tp=2)}))

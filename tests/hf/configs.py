@@ -63,6 +63,30 @@ GPT_OSS = {
     "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128, "attention_bias": True,
     "layer_types": ["sliding_attention", "full_attention"] * 12,
 }  # fmt: skip
+NEMOTRON_H = {
+    "model_type": "nemotron_h", "attention_bias": False, "attention_head_dim": 128, "chunk_size": 128, "conv_kernel": 4,
+    "expand": 2, "mamba_head_dim": 64, "mamba_hidden_act": "silu", "mamba_proj_bias": False, "mlp_bias": False,
+    "mlp_hidden_act": "relu2", "n_groups": 8, "num_key_value_heads": 8, "layer_norm_epsilon": 1e-5,
+    "rms_norm_eps": 1e-5, "time_step_floor": 0.0001, "time_step_limit": [0.0, float("inf")], "time_step_max": 0.1,
+    "time_step_min": 0.001, "use_bias": False, "use_conv_bias": True, "vocab_size": 131072,
+}  # fmt: skip
+NEMOTRON_H_8B = {
+    **NEMOTRON_H, "hidden_size": 4096, "intermediate_size": 21504, "num_hidden_layers": 52, "num_attention_heads": 32,
+    "mamba_num_heads": 128, "ssm_state_size": 128,
+    "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 3 + "M-M-M-M-M-",
+}  # fmt: skip
+NEMOTRON_H_56B = {
+    **NEMOTRON_H, "hidden_size": 8192, "intermediate_size": 32768, "num_hidden_layers": 118, "num_attention_heads": 64,
+    "mamba_num_heads": 256, "ssm_state_size": 256, "time_step_rank": 512,
+    "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 9 + "M-M-M-M-M-",
+}  # fmt: skip
+BAMBA_9B = {
+    "model_type": "bamba", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "attn_layer_indices": [9, 18, 27],
+    "attn_rotary_emb": 64, "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128,
+    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 256, "mamba_conv_bias": True, "mamba_proj_bias": False,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+}  # fmt: skip
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 CLIP_L = {
     "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
@@ -118,6 +142,9 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
     "DeepSeek-V2-Lite": (DEEPSEEK_V2_LITE, 15_706_484_224),
     "DeepSeek-V3": (DEEPSEEK_V3, 671_026_419_200),  # without its multi-token prediction
     "gpt-oss-20b": (GPT_OSS, 20_914_757_184),
+    "Nemotron-H-8B-Base-8K": (NEMOTRON_H_8B, 8_100_852_736),
+    "Nemotron-H-56B-Base-8K": (NEMOTRON_H_56B, 56_324_350_464),  # its page says 56 B
+    "Bamba-9B": (BAMBA_9B, 9_780_235_392),  # 9.78 B
     "gpt2": (GPT2, 124_439_808),
     "clip-vit-large-patch14-336, vision": (CLIP_L, 303_507_456),
     "siglip-so400m-patch14-384, vision": (SIGLIP_400M, 428_225_600),

@@ -26,7 +26,14 @@ TEXTS = {
     "deepseek_v3": {**SMALL, **LATENT, **SPARSE, "q_lora_rank": 20, "n_group": 2, "topk_group": 1},
     "gpt_oss": {**SMALL, "head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gpt2": {},
-}
+    "bamba": {**SMALL, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 12},
+    "nemotron_h": {
+        **{key: value for key, value in SMALL.items() if key != "num_hidden_layers"},
+        "hybrid_override_pattern": "M-*ME", "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 12, "n_groups": 2,
+        "ssm_state_size": 20, "conv_kernel": 3, "use_bias": True, "n_routed_experts": 6, "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 40,
+    },
+}  # fmt: skip
 OTHERS = {
     "bert": "BertModel",
     "t5": "T5ForConditionalGeneration",

@@ -49,6 +49,9 @@ SHIPPED = {  # in which our own files are silent about rotary bases, eps and rou
     "gpt-oss-20b": configs.GPT_OSS,
     "qwen2.5-vl-7b": configs.QWEN2_5_VL_7B,
     "qwen2-audio-7b": configs.QWEN2_AUDIO_7B,
+    "nemotron-h-8b": configs.NEMOTRON_H_8B,
+    "nemotron-h-56b": configs.NEMOTRON_H_56B,
+    "bamba-9b": configs.BAMBA_9B,
 }
 
 
@@ -131,6 +134,21 @@ def test_experts_by_layer(read):
         assert " ".join(layer_kinds(read({**small, **said}).model.modules["llm"])) == kind
 
 
+def test_layers_of_hybrids(read):
+    """Older files have a letter for each layer, newer ones a word, and some keys are called otherwise."""
+    older = {**HYBRID, "hybrid_override_pattern": "M-*", "time_step_limit": [0.0, float("inf")]}
+    newer = {**HYBRID, "layers_block_type": ["linear_attention", "mlp", "full_attention"]}
+    newer |= {"time_step_limit": [0.0, {"__float__": "Infinity"}], "head_dim": 128, "mamba_d_conv": 4}
+    del newer["attention_head_dim"], newer["hybrid_override_pattern"], newer["conv_kernel"]
+    assert read(older).model == read(newer).model
+    assert layer_kinds(read(older).model.modules["llm"]) == ("state_space", "mlp", "attention")
+    assert not read(newer).notes
+    assert layer_kinds(read(configs.BAMBA_9B).model.modules["llm"])[8:10] == ("state_space+mlp", "attention+mlp")
+    limited = read({**configs.BAMBA_9B, "time_step_limit": [0.25, 0.5]}).model.modules["llm"].state_space
+    assert (limited.step_min, limited.step_max) == (0.25, 0.5)
+
+
+HYBRID = {key: value for key, value in configs.NEMOTRON_H_8B.items() if key != "num_hidden_layers"}
 REFUSED = [
     ({"hidden_size": 64}, "model_type", "not said"),
     ({"model_type": "mamba"}, "model_type", "no reader for models of the kind `mamba`"),
@@ -162,6 +180,19 @@ REFUSED = [
         "text_config.model_type",
         "a bloom is not read here",
     ),
+    (
+        {**configs.NEMOTRON_H_8B, "moe_latent_size": 64, "hybrid_override_pattern": "M*E"},
+        "num_hidden_layers",
+        "names 3",
+    ),
+    ({**HYBRID, "hybrid_override_pattern": "ME", "moe_latent_size": 64}, "moe_latent_size", "cannot be said"),
+    ({**HYBRID, "hybrid_override_pattern": "MX"}, "hybrid_override_pattern", "of the kind `X`"),
+    ({**HYBRID, "mlp_bias": True}, "mlp_bias", "biases of the MLP alone"),
+    ({**HYBRID, "mlp_hidden_act": "tanh"}, "mlp_hidden_act", "is not one of silu"),
+    ({**HYBRID, "mamba_n_groups": 5, "n_groups": 7}, "n_groups", "not divisible by groups 7"),
+    ({**configs.BAMBA_9B, "mamba_d_head": 65}, "mamba_d_head", "128 heads of 65"),
+    ({**configs.BAMBA_9B, "time_step_limit": [0.1]}, "time_step_limit", "a list of two numbers"),
+    ({**configs.BAMBA_9B, "model_type": "zamba2"}, "model_type", "no reader for models of the kind `zamba2`"),
     ({**configs.LLAVA_7B, "vision_config": 3}, "vision_config", "3 is not a mapping"),
     ({**configs.CLIP_L, "num_attention_heads": 7}, "num_attention_heads", "divides hidden_size"),
     ({**configs.QWEN2_VL_2B, "hidden_size": 3072}, "vision_config.hidden_size", "1536 is not the decoder's width"),

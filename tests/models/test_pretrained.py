@@ -16,7 +16,7 @@ from planner.models.pretrained import load_weights, require_weights, save_weight
 from planner.models.safetensors import ONE, Checkpoint, write
 from planner.specs.base import Layers
 from planner.specs.layers import Decoder, Vit
-from planner.specs.parts import Experts
+from planner.specs.parts import Experts, StateSpace
 
 PLAIN = {"layers": 3, "hidden": 32, "heads": 4, "ffn": 48, "vocab": 40}
 SPECS = {
@@ -30,6 +30,25 @@ SPECS = {
         **PLAIN, qk_norm=True, moe=Experts(experts=6, topk=2, ffn=20, dense_layers=1, normalised=False)
     ),
 }
+SPACE = {"heads": 8, "head_dim": 8, "state": 5, "groups": 2, "chunk": 4}
+SQUARED = {"gated": False, "activation": "relu2", "positions": "none", "kv_heads": 2}
+SPECS |= {
+    "nemotron_h": Decoder(**PLAIN | SQUARED, state_space=StateSpace(**SPACE, step_min=0.001), pattern="M * -"),
+    "nemotron_h with experts": Decoder(
+        **PLAIN | SQUARED | {"layers": 4, "head_dim": 16},
+        state_space=StateSpace(**SPACE, conv=3, conv_bias=False, bias=True, step_min=0.02),
+        moe=Experts(experts=6, topk=2, ffn=20, shared_ffn=12, router_bias=True, scores="sigmoid"),
+        pattern="M E - *",
+    ),
+    "bamba": Decoder(
+        **PLAIN, kv_heads=2, state_space=StateSpace(**SPACE | {"groups": 1}, bias=True), pattern="M- *- M-",
+        rotary_share=0.5, rope_base=500.0, bias="attention",
+    ),
+    "bamba with limits": Decoder(
+        **PLAIN, state_space=StateSpace(**SPACE, step_min=0.01, step_max=0.5), pattern="*- *- M-", rotary_share=0.5,
+        tied=True,
+    ),
+}  # fmt: skip
 DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
 
 

@@ -82,10 +82,22 @@ def test_a_module_without_work_in_a_row_gathers_nothing_there():
     assert rows == {0}
 
 
-@pytest.mark.parametrize("place", [Place(do="vit.F7", on="v1", before="llm.F0@0"), Place(do="F", on="v1", after="x")])
-def test_a_placement_of_nothing_is_an_error(place):
-    with pytest.raises(InputError, match="names no task"):
-        expand(encoder_plan((place,)))
+NOTHING = [  # a placement, and what there is
+    (Place(do="vit.F7", on="v1", before="llm.F0@0"), "name a group that works on micro-batch 7"),
+    (Place(do="vit.F1[3-4]", on="v0", before="llm.F0@0"), "name a group that works on"),
+    (Place(do="vit.B1[4-5]", on="v1", after="llm.B0@0"), "name vit.B1[4-7], vit.B1[0-3], or a group"),
+    (Place(do="vit.gather.1", on="all", after="llm.F0@0"), "name a group"),
+    (Place(do="vit.F1", on="v1", after="llm.F0@9"), "name llm.F0[0-1], llm.F0[2-3]"),
+    (Place(do="vit.F1", on="v1", before="llm.gather.0"), "name another task of `llm`"),
+]
+
+
+@pytest.mark.parametrize(("place", "fix"), NOTHING)
+def test_a_placement_of_nothing_is_an_error(place, fix):
+    first = Place(do="vit.F0", on="v0", before="llm.F0@0")
+    with pytest.raises(InputError, match="names no task") as refused:
+        expand(encoder_plan((first, place)))
+    assert refused.value.where == "steps.order.place[1]" and fix in refused.value.fix
 
 
 def test_a_placement_behind_its_consumer_is_illegal():

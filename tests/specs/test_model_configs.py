@@ -28,6 +28,7 @@ SAME = {
     "gpt-oss-20b": "openai/gpt-oss-20b",
     "gpt-oss-120b": "openai/gpt-oss-120b",
     "mpt-7b": "mpt-7b",
+    "nemotron-h-56b": "nvidia/Nemotron-H-56B-Base-8K",
 }
 
 

@@ -57,6 +57,9 @@ PUBLISHED = {
     "gpt-oss-120b": 116_829_156_672,
     "llama-4-scout": 108_641_793_536 - 871_932_416,  # without its vision tower, which it shares with the next
     "llama-4-maverick": 401_583_781_376 - 871_932_416,
+    "nemotron-h-8b": 8_100_852_736,
+    "nemotron-h-56b": 56_324_350_464,  # 56 B
+    "bamba-9b": 9_780_235_392,  # 9.78 B
     "qwen2-audio-7b": 8_397_094_912 - 1500 * 1280,  # without the fixed table of positions, which the page counts
 }
 

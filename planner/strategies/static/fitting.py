@@ -14,6 +14,7 @@ from planner.strategies.static.together import laid_together
 from planner.units import GIB
 from planner.verify.held import exceeds
 from planner.verify.score import Score, score
+from planner.verify.worth import in_objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def fitting(inputs: Inputs) -> Fits:
         plan = laid_together(inputs, runs=False)
         return of_plan(plan, (score(plan),))
     problem, layout = problem_of(inputs), fixed_layout(inputs, runs=False)
-    plan = laid(inputs, problem, layout)
+    plan = in_objective(laid(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)
     found = of_plan(plan, scores)
     return found if found.yes else of_plan(plan, scores, smallest(problem, fields_of(layout)))

@@ -1,0 +1,98 @@
+"""Decoders with state spaces as the config.json of Nemotron-H or Bamba: the inverse of hf/hybrids.py."""
+
+from typing import Any
+
+from planner.hf.hybrids import TURNING
+from planner.specs.layers import Decoder
+from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.parts import Experts, StateSpace
+
+ENDLESS = 2**20  # positions that a model is said to take
+
+
+def hybrid(module: Decoder) -> str | None:
+    """Whose layers these are, of a decoder with a pattern."""
+    space, words = module.state_space, {*module.pattern.split()}
+    plain = module.latent is None and module.window is None and not (module.sinks or module.qk_norm)
+    if space is None or not plain or module.norm != "rms":
+        return None
+    if words <= {"M-", "*-"}:
+        return "bamba" if is_bamba(module, space) else None
+    return "nemotron_h" if all(len(word) == 1 for word in words) and is_nemotron(module, space) else None
+
+
+def is_bamba(module: Decoder, space: StateSpace) -> bool:
+    turns = module.positions == "rope" and module.rotary_share == TURNING
+    steps = space.step_max is not None or space.step_min == 0
+    gated = module.gated and module.activated == "silu"
+    return turns and steps and gated and module.bias != "qkv" and space.inner % module.hidden == 0
+
+
+def is_nemotron(module: Decoder, space: StateSpace) -> bool:
+    style = module.positions, module.gated, module.bias, module.tied
+    return style == ("none", False, "none", False) and space.step_max is None and is_routed(module.moe)
+
+
+def is_routed(moe: Experts | None) -> bool:
+    """As DeepSeek-V3 does, beside experts that see every token."""
+    return moe is None or (
+        moe.scores == "sigmoid" and moe.router_bias and moe.shared_ffn > 0 and not moe.capacity and not moe.balance
+    )
+
+
+def bamba(module: Decoder) -> dict[str, Any]:
+    """What a Llama's shape does not say."""
+    space = module.state_space
+    assert space is not None
+    full = [layer for layer, word in enumerate(module.pattern.split()) if word == "*-"]
+    steps = {} if space.step_max is None else {"time_step_limit": [space.step_min, space.step_max]}
+    return {
+        "attention_bias": module.bias != "none",
+        "mlp_bias": module.bias == "all",
+        "attn_layer_indices": full,
+        "mamba_n_heads": space.heads,
+        "mamba_d_head": space.head_dim,
+        "mamba_n_groups": space.groups,
+        "mamba_d_state": space.state,
+        "mamba_d_conv": space.conv,
+        "mamba_expand": space.inner // module.hidden,
+        "mamba_chunk_size": space.chunk,
+        "mamba_conv_bias": space.conv_bias,
+        "mamba_proj_bias": space.bias,
+        **steps,
+    }
+
+
+def nemotron_h(module: Decoder) -> dict[str, Any]:
+    space, moe = module.state_space, module.moe
+    assert space is not None
+    experts = {
+        "n_routed_experts": moe.experts,
+        "num_experts_per_tok": moe.topk,
+        "moe_intermediate_size": moe.ffn,
+        "moe_shared_expert_intermediate_size": moe.shared_ffn,
+        "norm_topk_prob": moe.normalised,
+    } if moe else {}  # fmt: skip
+    return {
+        "hidden_size": module.hidden,
+        "intermediate_size": module.ffn,
+        "hybrid_override_pattern": module.pattern.replace(" ", ""),
+        "num_hidden_layers": module.layers,
+        "num_attention_heads": module.heads,
+        "num_key_value_heads": kv_heads(module),
+        "head_dim": head_dim(module),
+        "mlp_hidden_act": module.activated,
+        "layer_norm_epsilon": module.norm_eps,
+        "tie_word_embeddings": module.tied,
+        "max_position_embeddings": ENDLESS,
+        "mamba_num_heads": space.heads,
+        "mamba_head_dim": space.head_dim,
+        "ssm_state_size": space.state,
+        "n_groups": space.groups,
+        "conv_kernel": space.conv,
+        "use_conv_bias": space.conv_bias,
+        "use_bias": space.bias,
+        "chunk_size": space.chunk,
+        "time_step_min": space.step_min,
+        **experts,
+    }
