@@ -21,7 +21,6 @@ from tests.specs.test_streams import FILES
 
 BUBBLES = Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml"
 FIXED = "fix: {layouts: {llm: {pp: 2}, vit: {tp: 2}, ear: {zero: 0}}}\nlayout: {dtype: float32, zero: 1}\n"
-READ_ONCE = "patches,row\n16,0\n16+8,3\n32,2\n8,4\n12,1\n4,3\n"
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def job(tmp_path):
     """Writes a job of three modules. `other`: lines in place of its layouts."""
 
     def write(other: str = FIXED) -> str:
-        for name, text in {**FILES, "images.csv": READ_ONCE}.items():
+        for name, text in FILES.items():
             (tmp_path / name).write_text(text)
         text = FILES["job.yaml"].replace("batch_rows: 4", "batch_rows: 8")
         (tmp_path / "job.yaml").write_text(text + other)
