@@ -1,10 +1,9 @@
 """Several modules, each with the layout that the job fixes for it, as one plan on the same ranks.
 
 Samples lie as those of one module do. Every other item is worked on in the first micro-batch in which somebody reads
-it, longest first on the replica of its module that has least to do there, wherever its reader is.
+it, longest first on the replica of its module that has least to do, wherever its reader is.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from planner.specs.kinds import kinds
 from planner.specs.lengths import Batch
 from planner.strategies.base import draft, uses
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import alone, deal, replicas, shared_out
+from planner.strategies.static.laid import alone, replicas, shared_out
 from planner.strategies.static.screen import problem_of
 
 Where = dict[int, int]  # item → micro-batch
@@ -53,11 +52,16 @@ def laid_together(inputs: Inputs, runs: bool = True) -> Plan:
         for row, cells in enumerate(spread(pricing, layouts[name], name, sizes, at[name], len(rows))):
             rows[row] |= {name: named(name, cells)} if any(cells) else {}
     sharded = any(layout.zero == 3 for layout in layouts.values())
-    job = changed(inputs.job, sync="micro_batch" if sharded else "step")
-    plan = draft(replace(inputs, job=job), used, layouts, groups_of(layouts), tuple(rows))
+    job = changed(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
+    plan = draft(replace(inputs, job=job), used, layouts, groups_of(layouts), worked(rows, layouts[inputs.module]))
     plan = changed(plan, edges=edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
+
+
+def worked(rows: Sequence[Row], layout: Layout) -> tuple[Row, ...]:
+    """Micro-batches without the empty ones, which interleaving takes."""
+    return tuple(row for row in rows if any(row.values()) or layout.vpp > 1)
 
 
 def of_module(inputs: Inputs, name: str) -> Inputs:
@@ -83,12 +87,21 @@ def first_read(batch: Batch, name: str, at: dict[str, Where]) -> Where:
 def spread(
     pricing: Pricing, layout: Layout, name: str, sizes: dict[int, Size], at: Where, count: int
 ) -> list[list[list[int]]]:
-    """Of each micro-batch, the items on each replica."""
-    line, rows = alone(pricing, name, layout), defaultdict[int, list[int]](list)
+    """Of each micro-batch, the items on each replica: of the one that has least to do up to there, or in it where
+    ZeRO-3 lets replicas meet in each.
+    """
+    line, hands = alone(pricing, name, layout), range(layout.dp * layout.replica)
     loads = {item: sum(map(line.of, lengths_of(size))) for item, size in sizes.items()}
-    for item in sorted(sizes, key=lambda item: (-loads[item], item)):
-        rows[at[item]].append(item)
-    return [deal(rows[row], loads, layout.dp * layout.replica, len(sizes)) for row in range(count)]
+    longest_first = sorted(sizes, key=lambda item: (-loads[item], item))
+    busy, found = [0.0 for _ in hands], []
+    for row in range(count):
+        busy, cells = [0.0 for _ in hands] if layout.zero == 3 else busy, [list[int]() for _ in hands]
+        for item in (item for item in longest_first if at[item] == row):
+            hand = min(hands, key=lambda each: (busy[each], each))
+            busy[hand] += loads[item]
+            cells[hand].append(item)
+        found.append(cells)
+    return found
 
 
 def named(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[Entry, ...]]:
