@@ -48,7 +48,7 @@ def alike_groups(plan: Plan, number: int) -> Alike:
         group = plan.groups[name]
         if any(held[rank] > 1 for rank in group.ranks):
             continue
-        first = kinds.setdefault((tuple(rows), group.split_in(layout), group.share, places.of(group.ranks)), name)
+        first = kinds.setdefault((tuple(rows), group.split_in(layout), places.of(group.ranks)), name)
         if first != name:
             found.groups[name] = first
             found.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
@@ -57,12 +57,13 @@ def alike_groups(plan: Plan, number: int) -> Alike:
 
 
 def worked(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
-    """Of each group in a step: its micro-batches, with sizes and offloads of the items there."""
+    """Of each group in a step: its micro-batches, with sizes, offloads and share of devices there."""
     layout, found = plan.layouts[module], dict[str, list[Hashable]]()
     lengths = {item: lengths_of(size) for item, size in plan.uses.items[module].items()}
     for row, placed in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, placed):
-            found.setdefault(a.group, []).append((row, tuple(lengths[i] for i in a.items), a.offload_in(layout)))
+            of_items = tuple(lengths[item] for item in a.items)
+            found.setdefault(a.group, []).append((row, of_items, a.offload_in(layout), a.share))
     return found
 
 

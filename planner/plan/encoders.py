@@ -35,8 +35,9 @@ def add_encoder(plan: Plan, step: Step, encoder: Work, works: Mapping[str, Work]
         there = {task.id for task in forwards[unit]} - {task.id for task in rest}
         line.put_late(rest, {i for read in unit.reads for i in read.held_up}, there)
         forwards[unit] = forwards[unit] if placed else []
+    in_two = placements.in_two
     for unit in placements.in_turn(units, forward=False):
-        backward = encoder_backward(encoder, unit, placements.in_two)
+        backward = encoder_backward(encoder, unit, in_two)
         backward = [rewired(task, forwards[unit]) for task in backward]
         line.append(put(line, backward, placements.of(unit, forward=False), works))
     return line.tasks()

@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from planner.errors import InputError
 from planner.plan.encoders import add_encoder
+from planner.plan.meets import meeting
 from planner.plan.merge import merge, settled
 from planner.plan.model import Plan, Step
 from planner.plan.places import WHERE, Placements, adding, check_named
@@ -56,7 +57,7 @@ def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
     if not plan.edges:
         return order
     check_named(step, works, order)
-    return settled(order)
+    return settled(order, meeting(plan))
 
 
 def closing_tasks(work: Work, finals: Sequence[Final | None]) -> list[Task]:

@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from planner.errors import InputError
 from planner.plan.line import Line
+from planner.plan.meets import BACKWARD
 from planner.plan.model import Place, Plan, Step
 from planner.plan.reading import Read
 from planner.plan.reference import TaskRef
@@ -21,7 +22,6 @@ from planner.plan.work import Cell, Work
 from planner.specs.base import Layers
 
 WHERE = "steps.order.place"
-BACKWARD: tuple[Phase, ...] = ("B", "I", "W")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,7 +105,7 @@ def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: 
         items,
         tuple(map(sum, parts)),
         split.degree,
-        group.share,
+        assignment.share,
         split.ring,
         offload if any(offload) else (),
         parts if any(len(of_item) > 1 for of_item in parts) else (),

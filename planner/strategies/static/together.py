@@ -10,7 +10,7 @@ from dataclasses import replace
 from planner.costs.pricing import Pricing
 from planner.errors import InputError
 from planner.plan.legal import require_legal
-from planner.plan.model import Edge, Entry, Group, Layout, Plan, Row
+from planner.plan.model import Edge, Entry, Group, Layout, Plan, Row, Shared
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.items import Size, lengths_of, tokens_of
@@ -104,7 +104,7 @@ def spread(
     return found
 
 
-def named(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[Entry, ...]]:
+def named(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[Entry, ...] | Shared]:
     """Items of a micro-batch by group, one for each replica."""
     return {f"{name}.dp{number}": tuple(sorted(items)) for number, items in enumerate(cells) if items}
 
