@@ -25,6 +25,7 @@ from planner.runtime.options import RunOptions
 from planner.runtime.packs import Pack, packs
 from planner.runtime.result import Verified
 from planner.runtime.resuming import first_of
+from planner.specs.items import documents_of, lengths_of
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
 
@@ -102,17 +103,18 @@ class Reference:
     def batch(self, module: str, pack: Pack, scale: float) -> Batch:
         """Items with the outputs of all encoder items that feed them."""
         spec, device = self.models[module].spec, self.local.worker.device
-        batch = batch_from(self.local.sources[module], spec, pack.items, device=device)
+        batch = batch_from(self.local.sources[module], spec, pack.documents, device=device)
         slices = tuple(rows.to(device) for rows in pack.slices)
         return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=self.features(module, pack, scale))
 
     def features(self, module: str, pack: Pack, scale: float) -> Features | None:
         """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
         rows, values, start = [], [], 0
-        for item, tokens in pack.items:
-            for first, (name, number) in self.fed.get((module, item), ()):
-                size = self.local.plan.uses.items[name][number]
-                values.append(self.models[name](self.batch(name, Pack(((number, size),)), scale)))
+        for item, tokens, begin in pack.documents:
+            for first, (name, number) in () if begin else self.fed.get((module, item), ()):
+                parts = lengths_of(self.local.plan.uses.items[name][number])
+                made = Pack(documents_of((number,), (parts,)))
+                values.append(self.models[name](self.batch(name, made, scale)))
                 rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
             start += tokens
         return Features(torch.cat(rows), torch.cat(values)) if values else None
