@@ -34,9 +34,6 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
             yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
-            for laws in (stage_laws, split_of_module_laws, scan_laws, exchange_laws, recompute_laws):
-                yield from laws(layout, plan.uses.models[name], where)
-            yield from fixed_laws(plan, name, layout)
             yield from module_laws(plan, name, layout, where)
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` is never asked for: its passes lie in the order of what it feeds"
@@ -50,7 +47,7 @@ def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[V
     if broken:  # what follows asks how experts of each layer lie
         yield from broken
         return
-    for laws in (stage_laws, split_of_module_laws, expert_laws, exchange_laws, recompute_laws):
+    for laws in (stage_laws, split_of_module_laws, scan_laws, expert_laws, exchange_laws, recompute_laws):
         yield from laws(layout, module, where)
     yield from fixed_laws(plan, name, layout)
 

@@ -8,7 +8,7 @@ import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.held import Held, Part, part_of, splits_of
+from planner.models.held import ExpertPart, Held, Part, part_of, splits_of
 from planner.models.named import load_named, require_shapes, shapes_of
 from planner.models.safetensors import Checkpoint, write
 from planner.specs.base import Layers, changed
@@ -43,7 +43,7 @@ def test_every_part_has_its_own(tmp_path, name, of):
     for index in range(of):
         part = Part(index, of)
         for layer in range(2):
-            model = build(spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, ep=part))
+            model = build(spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, experts={layer: ExpertPart(part)}))
             load_named(model, file)
             splits = splits_of(model)
             for parameter, values in model.named_parameters():

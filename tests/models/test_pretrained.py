@@ -11,7 +11,7 @@ from planner import hf
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
 from planner.models.data import Synthetic, batch_from
-from planner.models.held import Held, Part
+from planner.models.held import ExpertPart, Held, Part
 from planner.models.pretrained import load_weights, require_weights, save_weights
 from planner.models.safetensors import ONE, Checkpoint, write
 from planner.specs.base import Layers
@@ -95,7 +95,7 @@ def test_each_rank_loads_its_own_part(tmp_path, name):
     save_weights(saved, spec, tmp_path)
     for index in range(2):
         part = Part(index, 2)
-        held = {"tp": part, "etp": part, "layers": Layers((1, 2))}
+        held = {"tp": part, "experts": dict.fromkeys((1, 2), ExpertPart(etp=part)), "layers": Layers((1, 2))}
         mine = network(spec, **held)
         load_weights(mine, spec, tmp_path)
         for key, parameter in mine.named_parameters():
