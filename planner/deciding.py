@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
+from planner.costs.objective import Work, objective_called
 from planner.errors import Infeasible, InputError
 from planner.plan.join import join, tidy
 from planner.plan.model import Instead, Plan
@@ -16,8 +17,9 @@ from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
-from planner.strategies import REFINES, refining, strategy
+from planner.strategies import refined, refining, strategy
 from planner.units import percent
+from planner.verify.worth import in_objective
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
 BEST = "best"
@@ -42,7 +44,18 @@ class Solved:
 
 def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """The plan of all batches. Raises InputError when the strategy cannot decide this job, and Infeasible."""
+    require_objective(inputs)
     return best(inputs, on_batch) if inputs.job.strategy == BEST else by_strategy(inputs, on_batch)
+
+
+def require_objective(inputs: Inputs) -> None:
+    """Raises InputError where there is no such objective, or the cluster says too little for it."""
+    objective = objective_called(inputs.job.objective, f"{inputs.sources.get('job', 'the job')} (objective)")
+    try:
+        objective.of(Work(1.0, inputs.cluster, 1))
+    except InputError as error:
+        where = f"{inputs.sources.get('cluster', inputs.cluster.name)} (ranks)"
+        raise InputError(error.message, where=where, fix=error.fix) from error
 
 
 def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
@@ -60,24 +73,24 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
         plan = chosen.plan(one, base_of(one))
         plans.append(changed(plan, instead=(*plan.instead, *unrefined(one, plan))))
         seconds.append(perf_counter() - start)
-    return Solved(join(plans), tuple(seconds))
+    return Solved(in_objective(join(plans), inputs.job.objective), tuple(seconds))
 
 
 def unsupported(inputs: Inputs) -> str | None:
     """Why the job's strategy cannot decide it, or the one that it starts from; None when they can."""
     reason = strategy(inputs.job.strategy).supports(inputs)
-    return reason or (unsupported(earlier(inputs)) if inputs.job.strategy in REFINES else None)
+    return reason or (unsupported(earlier(inputs)) if refined(inputs.job.strategy) else None)
 
 
 def earlier(inputs: Inputs) -> Inputs:
     """The job for the strategy that its own starts from."""
     wanted = refining(inputs.job.strategy).before(inputs)
-    return replace(wanted, job=changed(wanted.job, strategy=REFINES[inputs.job.strategy]))
+    return replace(wanted, job=changed(wanted.job, strategy=refined(inputs.job.strategy)))
 
 
 def base_of(inputs: Inputs) -> Plan | None:
     """What the job's strategy starts from, if it refines another one's plan; under its own name. Raises Infeasible."""
-    if inputs.job.strategy not in REFINES:
+    if not refined(inputs.job.strategy):
         return None
     before = earlier(inputs)
     base = strategy(before.job.strategy).plan(before, base_of(before))
@@ -86,9 +99,9 @@ def base_of(inputs: Inputs) -> Plan | None:
 
 def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
     """What the strategy that the job's own starts from gives alone: it may do what a refinement cannot start from."""
-    if inputs.job.strategy not in REFINES:
+    if not refined(inputs.job.strategy):
         return ()
-    name = REFINES[inputs.job.strategy]
+    name = refined(inputs.job.strategy)
     alone = strategy(name)
     whole = replace(inputs, job=changed(inputs.job, strategy=name))
     if alone.supports(whole):
@@ -129,7 +142,8 @@ def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
             refused[number] = error
     if not solved:
         raise refused[ways[0]]
-    chosen = min(solved, key=lambda number: (solved[number].plan.outcome.value, number))
+    loss = objective_called(inputs.job.objective).loss
+    chosen = min(solved, key=lambda number: (loss(solved[number].plan.outcome.value), number))
     others = [number for number in ways if number != chosen]
     instead = tuple(otherwise(number, solved.get(number), refused.get(number)) for number in others)
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))

@@ -17,11 +17,11 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.catalogue import catalogue
 from planner.plan.expand import expand
-from planner.plan.feeding import fed_tokens, feeding
+from planner.plan.feeding import fed_tokens
 from planner.plan.legal import require_legal
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
 from planner.plan.model import Plan, Split
-from planner.plan.reshard import carried, crossing, on_edge, readers
+from planner.plan.reshard import crossing, crossings, on_edge
 from planner.plan.shares import partners, runs_on, tokens_on
 from planner.plan.task import Task
 from planner.plan.work import module_work
@@ -143,12 +143,9 @@ class Followed:
         """
         if not on_edge(task):
             raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
-        tasks, cell = everyones(self.plan, step), crossing(task)
-        sends = [each for each in tasks if (each.phase, each.of) == ("send", "F") and cell == crossing(each)]
-        fed, reading = feeding(self.plan), readers(tasks)
-        return tuple(
-            Sent(reader.id, *route) for send in sends for reader, route in carried(self.plan, send, fed, reading)
-        )
+        sent = crossings(self.plan, everyones(self.plan, step))
+        found = (carried for send, carried in sent if crossing(send) == crossing(task))
+        return tuple(Sent(reader.id, *route) for carried in found for reader, route in carried)
 
     def targets(self, module: str, step: int = 0) -> int:
         """Tokens of a module with a target, of all ranks in a step: what a sum of losses is divided by. Those that

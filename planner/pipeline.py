@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from planner import deciding, files, online
 from planner.check import Finding, Tolerances, check_folder, compare
+from planner.costs.objective import objective_called
 from planner.deciding import Solved
 from planner.errors import InputError
 from planner.export import Exported, import_order_into, written_for
@@ -28,7 +29,7 @@ from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Inputs, Options, load
 from planner.specs.library import is_file
 from planner.specs.overlap import AS_PRICED, Overlap
-from planner.strategies import STATIC, strategy
+from planner.strategies import is_static, strategy
 from planner.strategies.static.fitting import Fits, fitting
 from planner.strategies.static.fitting import of_plan as fitting_plan
 from planner.strategies.static.predicted import Predicted, predicted
@@ -67,6 +68,7 @@ def read_plan(path: str | Path) -> Plan:
     """A plan file, legal and worth what it says, or refused."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
+    objective_called(plan.outcome.objective, f"{path} (outcome.objective)")
     return plan
 
 
@@ -140,6 +142,7 @@ def plan_at(reference: str) -> Plan | None:
 def static_inputs(job: str, options: Options) -> Inputs:
     """A job that one static layout can be of."""
     inputs = load(job, options)
+    deciding.require_objective(inputs)
     reason = strategy("parallel_search").supports(inputs)
     if reason:
         message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
@@ -172,7 +175,7 @@ def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> WhyNot:
 def static(job: str, options: Options = DEFAULTS, on_degree: OnProgress = unheard) -> StaticPlan:
     """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
     inputs = load(job, options)
-    if inputs.job.strategy in STATIC:
+    if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         fix = "leave --static out"
         raise InputError(message, where=f"{job} (strategy)", fix=fix)

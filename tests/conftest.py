@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from planner.launch import processes
+from tests.examples import QUICK, THOROUGH
 
-settings.register_profile("planner", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("planner")
+USUAL = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", USUAL, max_examples=THOROUGH)
+settings.register_profile("quick", USUAL, max_examples=QUICK)
 processes.PRELOADED.append("planner.runtime.worker")  # whatever launches first: workers are forked from one process
 
 UNSET = "PLANNER_SHARED is not set"
@@ -22,6 +24,11 @@ ALLOWED = ("CUDA", "GPU", UNSET)  # in the reasons of tests that may skip even s
 def pytest_addoption(parser):
     said = "tests that skip fail, but for want of a GPU or of PLANNER_SHARED"
     parser.addoption("--no-skips", action="store_true", help=said)
+
+
+def pytest_configure(config):
+    """Fewer examples where slow tests are left out; before tests are imported, which ask how many there are."""
+    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "thorough")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,17 +1,19 @@
 """Hypothesis strategies for everything that stands in a file, from the types themselves: what is added is covered."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 
 from planner.plan.model import Layout, Place
-from planner.specs.base import Indices
+from planner.plan.reference import TaskName, TaskRef
+from planner.specs.base import Indices, Layers
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import DIMS, Parallelism
-from planner.specs.parts import Experts
+from planner.specs.parts import Experts, StateSpace
 from planner.specs.profile import Fit, Passes
 
 TEXT = st.one_of(
@@ -89,16 +91,24 @@ def modules(kind: type) -> st.SearchStrategy:
             kv_heads=st.just(heads[1]),
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
-            **(decoder_parts() if kind is Decoder else {}),
+            **(decoder_parts(hybrid=heads[2] is not None) if kind is Decoder else {}),
         )
     )
 
 
-def decoder_parts() -> dict[str, st.SearchStrategy]:
-    """Positions to learn, and windows that full attention interrupts."""
-    return {
-        "max_positions": st.integers(1, 100),
-        "window": st.integers(1, 100),
+def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
+    """Positions to learn, and windows that full attention interrupts; or state spaces, and half of each head turns."""
+    usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100)}
+    if not hybrid:
+        return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
+    return usual | {
+        "layers": st.just(3),
+        "pattern": st.sampled_from(["M - *", "M- *- M-", "*M- *M- *"]),
+        "state_space": unchecked(StateSpace, heads=st.just(4), groups=st.sampled_from([1, 2]), step_max=st.none()),
+        "moe": st.none(),
+        "latent": st.none(),
+        "positions": st.just("rope"),
+        "rotary_share": st.sampled_from([0.5, 1.0]),
     }
 
 
@@ -148,10 +158,36 @@ def passes() -> st.SearchStrategy:
     )
 
 
+def references() -> st.SearchStrategy[TaskRef]:
+    """Names of modules and groups may have dots, but none of what else a reference is made of."""
+    rows, indices = st.integers(0, 10**9 - 1), st.integers(0, 1000)
+    passes = st.builds(lambda phase, row: {"phase": phase, "micro_batch": row}, st.sampled_from("FBIW"), rows)
+    transfers = st.builds(
+        lambda phase, of, row: {"phase": phase, "of": of, "micro_batch": row},
+        st.sampled_from(["send", "recv"]),
+        st.sampled_from("FB"),
+        rows,
+    )
+    others = st.builds(
+        lambda phase, row: {"phase": phase, "micro_batch": row},
+        st.sampled_from(["gather", "sync", "update", "offload"]),
+        st.none() | rows,
+    )
+    return st.builds(
+        lambda done, **rest: TaskRef(**done, **rest),
+        passes | transfers | others,
+        module=st.from_regex(r"[A-Za-z0-9_+-]+(\.[0-9]+)?", fullmatch=True),
+        layers=st.none() | st.sets(indices, min_size=1).map(lambda layers: Layers(sorted(layers))),
+        stage=st.none() | indices,
+        group=st.just("") | st.from_regex(r"[A-Za-z0-9_.+-]+(>[A-Za-z0-9_.+-]+)?", fullmatch=True),
+    )
+
+
 def places() -> st.SearchStrategy:
-    words = TEXT.filter(bool)
+    names = references().map(lambda ref: TaskName(str(ref)))
+    moved = references().map(lambda ref: TaskName(str(replace(ref, group=""))))
     return st.sampled_from(["before", "after", "beside"]).flatmap(
-        lambda where: st.builds(Place, do=TEXT, on=TEXT, **{where: words})
+        lambda where: st.builds(Place, do=moved, on=TEXT, **{where: names})
     )
 
 

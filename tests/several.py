@@ -1,4 +1,6 @@
-"""Random legal plans of an encoder and a decoder that reads it, each spread in its own way."""
+"""Random legal plans of an encoder and a decoder that reads it, some with another between them, each spread in its own
+way.
+"""
 
 from itertools import chain, islice
 from random import Random
@@ -12,6 +14,8 @@ from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
 VIT = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32)
+EYE = Vit(layers=4, hidden=32, heads=8, ffn=24, patch=2, out=32)
+SPECS = {"llm": LLM, "vit": VIT, "eye": EYE}
 MESHES = {
     4: ({"dp": 4}, {"pp": 2, "dp": 2}, {"dp": 2, "pp": 2}, {"pp": 4}, {"dp": 2, "tp": 2}, {"pp": 2, "tp": 2},
         {"replica": 2, "dp": 2}, {"dp": 2, "cp": 2}),
@@ -60,21 +64,39 @@ def drawn(seed: int) -> Plan:
     count = random.randrange(2, 5)
     texts = {item: random.randrange(14, 30) for item in range(2 * count)}
     images = {item: 4 * random.randrange(1, 7) for item in range(random.randrange(1, 5))}
-    feeds = {item: random.choice([*texts]) for item in images}
-    rows, groups = placed(random, spread, {"llm": [*texts], "vit": [*images]}, count)
+    items, feeds = {"llm": texts, "vit": images}, {"vit": read_by(random, images, texts)}
+    if random.random() < 0.5:
+        spread["eye"] = layout(random, random.choice(WHERE))
+        items["eye"] = {item: random.randrange(20, 40) for item in range(random.randrange(1, 4))}
+        items["llm"] = {item: size + 60 for item, size in texts.items()}
+        feeds = {"vit>llm": feeds["vit"], "vit>eye": read_by(random, images, items["eye"])}
+        feeds["eye"] = read_by(random, items["eye"], texts)
+    rows, groups = placed(random, spread, {name: [*of_module] for name, of_module in items.items()}, count)
     order: dict = {"llm": random.choice(["1f1b", "gpipe", "zb_h1"])} if spread["llm"].pp > 1 else {}
-    places = placements(random, rows, spread["vit"].pp > 1)
+    places = placements(random, rows, spread)
     sync = "micro_batch" if any(each.zero == 3 for each in spread.values()) else "step"
     step = Step(sync=sync, micro_batches=rows, order={**order, "place": places} if places else order)
-    facts = uses(4, {"llm": LLM, "vit": VIT}, {"llm": texts, "vit": images}, {"vit": feeds})
-    rings = any(groups[name].split_in(spread["llm"]).ring > 1 for row in rows for name in row.get("llm", ()))
-    edge = Edge(source="vit", target="llm", reshard="zigzag" if rings else "contiguous")
-    return plan_of(4, facts, spread, groups, step, (edge,))
+    facts = uses(4, {name: SPECS[name] for name in spread}, items, feeds)
+    return plan_of(4, facts, spread, groups, step, edges_of(spread, groups, rows, feeds))
+
+
+def read_by(random: Random, items, readers) -> dict[int, tuple[int, ...]]:
+    return {item: tuple(random.sample([*readers], min(len(readers), random.choice((1, 1, 2))))) for item in items}
+
+
+def edges_of(spread, groups, rows, feeds) -> tuple[Edge, ...]:
+    """With what follows from the readers' groups."""
+    found = []
+    for source, _, target in (key.partition(">") for key in feeds):
+        reader = target or "llm"
+        rings = any(groups[name].split_in(spread[reader]).ring > 1 for row in rows for name in row.get(reader, ()))
+        found.append(Edge(source=source, target=reader, reshard="zigzag" if rings else "contiguous"))
+    return tuple(found)
 
 
 def placed(random: Random, spread: dict[str, Layout], items: dict[str, list[int]], count: int):
     """Rows of assignments, and their groups."""
-    rows, groups = [{"vit": {}, "llm": {}} for _ in range(count)], {}
+    rows, groups = [{module: {} for module in items} for _ in range(count)], {}
     for module, of_module in items.items():
         random.shuffle(of_module)
         for number in range(count):
@@ -86,13 +108,17 @@ def placed(random: Random, spread: dict[str, Layout], items: dict[str, list[int]
     return tuple({module: cells for module, cells in row.items() if cells} for row in rows), groups
 
 
-def placements(random: Random, rows, staged: bool) -> tuple[Place, ...]:
-    cells = [(number, name) for number, row in enumerate(rows) for name in row.get("vit", ())]
+def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[Place, ...]:
+    """Of forwards, whole and cut, and of backwards, whole and in two."""
+    cells = [(name, number, at) for name in spread for number, row in enumerate(rows) for at in row.get(name, ())]
+    cells = [cell for cell in cells if cell[0] != "llm"]
     found = []
-    for number, name in random.sample(cells, min(len(cells), random.randrange(3))):
-        part = "" if staged else random.choice(["", "[0-1]", "[0]", "[2-3]"])
-        how = {random.choice(["before", "after", "beside"]): f"llm.F{random.randrange(len(rows))}@0"}
-        found.append(Place(do=f"vit.F{number}{part}", on=name, **how))
+    for module, number, name in random.sample(cells, min(len(cells), random.randrange(4))):
+        phase = random.choice("FFBBIW")
+        part = random.choice(["", "[0-1]", "[0]", "[2-3]"]) if phase == "F" and spread[module].pp == 1 else ""
+        anchor = f"llm.{'F' if phase == 'F' else random.choice('FB')}{random.randrange(len(rows))}@0"
+        how = {random.choice(["before", "after", "beside"]): anchor}
+        found.append(Place(do=f"{module}.{phase}{number}{part}", on=name, **how))
     return tuple(found)
 
 

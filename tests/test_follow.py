@@ -132,7 +132,7 @@ def test_routes_bring_every_output_to_the_row_that_it_stands_for():
         for route in routes if send.of == "F" else ():
             outputs = flat(followed.batch(route.source, encoder).rows)
             rows = flat(followed.batch(route.target, tasks[route.reader]).rows)
-            place = places["vit", route.item]
+            (place,) = places["vit", route.item]
             for by, number in enumerate(range(route.first, route.last)):
                 assert outputs[route.at + by] == (route.item, number)
                 assert rows[route.to + by] == (place.target[1], place.first + number)

@@ -17,6 +17,8 @@ GOLDEN = Path(__file__).parent / "golden"
 SOLVED = sorted(path.parent for path in GOLDEN.rglob("job.yaml"))
 BY_HAND = sorted((GOLDEN / "by_hand").iterdir())
 BUBBLES = files.read(GOLDEN / "by_hand/encoder-in-bubbles/plan.yaml", Plan)
+GAPS = files.read(GOLDEN / "by_hand/backward-in-gaps/plan.yaml", Plan)
+CHAIN = files.read(GOLDEN / "by_hand/modules-in-a-chain/plan.yaml", Plan)
 MIXED = files.read(GOLDEN / "by_hand/mixed-groups/plan.yaml", Plan)
 
 
@@ -125,3 +127,24 @@ def test_an_image_placed_behind_what_needs_it_is_refused(fed):
     plan = changed(BUBBLES, uses=changed(BUBBLES.uses, feeds={"vit": {0: 0, 1: 1, 2: fed}}))
     (violation,) = violations(plan)
     assert "the tasks wait for each other" in violation.message and "change `order`" in violation.fix
+    assert violation.where == "steps[0].order.place[1]"
+
+
+# -------------------------------------------------------------------------------- several modules, and placed backwards
+
+
+def test_gradients_come_from_all_that_read():
+    by_id = {task.id: task for task in expand(CHAIN)}
+    back = by_id["fuse[0-1]/sendB/0/r0>llm"]
+    assert {*back.after} == {"llm[0-1]/B/0/a", "llm[0-1]/B/0/b"}  # one item at the head of two samples
+    assert by_id["vit[0-3]/sendB/0/r2>fuse"].after == ("fuse[0-1]/B/0/r0", "fuse[0-1]/B/1/r1")
+
+
+def test_backwards_of_the_encoder_lie_in_the_gaps():
+    tasks = expand(GAPS)
+    assert of_rank(tasks, 0)[-5:] == ["llm.B2", "vit.B2", "llm.B3", "llm.B4", "llm.B5"]
+    assert of_rank(tasks, 2)[-3:] == ["llm.B4", "vit.B1", "llm.B5"]
+    of_one = [f"{t.module}.{t.phase}{t.micro_batch}" for t in tasks if 1 in t.ranks and t.phase in "FBIW"]
+    assert of_one[-4:] == ["llm.B4", "vit.I3", "llm.B5", "vit.W3"]
+    bare = changed(GAPS, steps=(changed(GAPS.steps[0], order={}),))
+    assert score(GAPS).timeline.step_seconds < score(bare).timeline.step_seconds

@@ -21,7 +21,10 @@ def telling(cases: Sequence[Case]) -> list[Case]:
     return [
         case
         for case in cases
-        if case.seconds and not case.oom and DOUBTED not in case.settings and parameters(case.module).total >= LEAST
+        if case.seconds
+        and not (case.oom or case.encoder)
+        and DOUBTED not in case.settings
+        and parameters(case.module).total >= LEAST
     ]
 
 

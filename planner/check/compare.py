@@ -12,9 +12,10 @@ from planner.check.judge import Tolerances, judge_gap, judge_value
 from planner.check.stale import carried_over, same_question, same_work, stale_inputs, unexplained_inputs
 from planner.check.structure import decisions
 from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective
 from planner.plan.join import tidy
 from planner.plan.model import Plan
-from planner.units import duration, percent
+from planner.units import percent
 
 DEFAULT = Tolerances()
 
@@ -43,10 +44,12 @@ def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> 
     """Over the steps that both plans have: value and gap, judged or only noted."""
     note = why_not_comparable(old.plan, new.plan, stale)
     steps = min(len(old.plan.steps), len(new.plan.steps))
-    before, after = old.value(steps), new.value(steps)
-    category = judge_value(before, after, tolerances.value)
+    name = common_objective(old.plan, new.plan)
+    goal = OBJECTIVES[name]
+    before, after = old.value(steps, name), new.value(steps, name)
+    category = judge_value(goal.loss(before), goal.loss(after), tolerances.value)
     if category:
-        yield worth_finding("drift" if note else category, before, after, note)
+        yield worth_finding("drift" if note else category, before, after, note, goal)
     old_gap, new_gap = old.gap(steps), new.gap(steps)
     if old_gap is not None and new_gap is not None:
         category = judge_gap(old_gap, new_gap, tolerances.gap)
@@ -54,9 +57,10 @@ def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> 
             yield gap_finding("drift" if note else category, old_gap, new_gap, note)
     carried = carried_over(old.plan, new.plan) if note else None
     if carried:
-        category = judge_value(carried.value(steps), after, tolerances.value)
+        kept = carried.value(steps, name)
+        category = judge_value(goal.loss(kept), goal.loss(after), tolerances.value)
         if category in ("regression", "gain"):
-            yield decisions_finding(category, carried.value(steps), after)
+            yield decisions_finding(category, kept, after, goal)
 
 
 def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
@@ -65,12 +69,19 @@ def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
         return "the inputs changed"
     if not same_work(old, new):
         return "the work changed"
+    if old.outcome.objective != new.outcome.objective:
+        return "the objective changed"
     return ""
 
 
-def worth_finding(category: Category, old: float, new: float, note: str) -> Finding:
+def common_objective(old: Plan, new: Plan) -> str:
+    """In whose unit two plans are compared: seconds where they are best by different things."""
+    return new.outcome.objective if old.outcome.objective == new.outcome.objective else STEP_SECONDS
+
+
+def worth_finding(category: Category, old: float, new: float, note: str, goal: Objective) -> Finding:
     more = new / old - 1 if old else 0.0
-    message = f"the plan takes {duration(new)} instead of {duration(old)} ({more:+.1%})"
+    message = f"the plan {goal.verb} {goal.said(new)} instead of {goal.said(old)} ({more:+.1%})"
     return Finding(category=category, where="outcome.value", old=tidy(old), new=tidy(new), message=noted(message, note))
 
 
@@ -79,10 +90,10 @@ def gap_finding(category: Category, old: float, new: float, note: str) -> Findin
     return Finding(category=category, where="outcome.gap", old=tidy(old), new=tidy(new), message=noted(message, note))
 
 
-def decisions_finding(category: Category, old: float, new: float) -> Finding:
-    how = "worse" if category == "regression" else "better"
+def decisions_finding(category: Category, old: float, new: float, goal: Objective) -> Finding:
+    how, verb = "worse" if category == "regression" else "better", goal.verb.removesuffix("s")
     message = (
-        f"the new decisions are {how}: under the new inputs they take {duration(new)}, the old ones {duration(old)}"
+        f"the new decisions are {how}: under the new inputs they {verb} {goal.said(new)}, the old ones {goal.said(old)}"
     )
     return Finding(category=category, where="decisions", old=tidy(old), new=tidy(new), message=message)
 

@@ -10,7 +10,7 @@ BLOCKING: tuple[Category, ...] = ("illegal", "regression")  # all others inform
 
 
 class Finding(Spec):
-    """What was found, where in the plan, and both sides of it; seconds and shares are numbers, the rest is text."""
+    """What was found, where in the plan, and both sides of it; values and shares are numbers, the rest is text."""
 
     category: Category
     where: str

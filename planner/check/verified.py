@@ -1,6 +1,6 @@
 """One plan, trusted in nothing: is it legal, what is it worth at its own prices, and does it state the same?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,8 +10,9 @@ from planner.errors import PlannerError
 from planner.plan.join import tidy
 from planner.plan.legal import Violation, violations
 from planner.plan.model import Outcome, Plan
-from planner.units import duration, percent
+from planner.units import percent
 from planner.verify.score import Score, require_memory, score
+from planner.verify.worth import objective_of, seconds_of, worth
 
 DIGITS = 8  # of a gap: files state bounds with nine
 
@@ -24,9 +25,13 @@ class Verified:
     broken: tuple[Violation, ...]
     scores: tuple[Score, ...]
 
-    def value(self, steps: int) -> float:
-        """Seconds of the first `steps` steps, computed anew."""
+    def seconds(self, steps: int) -> float:
+        """Of the first `steps` steps, computed anew."""
         return sum(s.value for s in self.scores[:steps])
+
+    def value(self, steps: int, objective: str) -> float:
+        """Of the first `steps` steps, in the unit of an objective."""
+        return worth(self.plan, self.seconds(steps), range(steps), objective)
 
     def gap(self, steps: int) -> float | None:
         """How far from the stated bound; None where none is stated.
@@ -34,11 +39,11 @@ class Verified:
         The stated bound and not the one of today: a proof that became weaker shows as a gap that grew.
         """
         bound = stated_bound(self.plan, steps)
-        return round(max(0.0, self.value(steps) / bound - 1), DIGITS) if bound > 0 else None
+        return round(max(0.0, self.seconds(steps) / bound - 1), DIGITS) if bound > 0 else None
 
 
 class Statement(NamedTuple):
-    """What a plan says of itself in one place, beside what its own prices give."""
+    """What a plan says of itself in one place, beside what its own prices give, in the unit of its objective."""
 
     where: str
     stated: Outcome
@@ -58,6 +63,7 @@ def price(plan: Plan) -> Verified:
     if broken:
         return Verified(plan, tuple(broken), ())
     try:
+        worth(plan, 1.0, range(len(plan.steps)))  # by an objective that there is, at prices that are stated
         scores = tuple(score(plan, number) for number in range(len(plan.steps)))
         for one in scores:
             require_memory(plan, one)
@@ -68,30 +74,39 @@ def price(plan: Plan) -> Verified:
 
 def statements(verified: Verified) -> Iterator[Statement]:
     """The plan's outcome, and that of each step which states one."""
-    scores = verified.scores
+    plan, scores = verified.plan, verified.scores
+
+    def beside(where: str, stated: Outcome, numbers: Sequence[int]) -> Statement:
+        seconds = (
+            sum(scores[number].value for number in numbers),
+            sum(scores[number].bound.seconds for number in numbers),
+        )
+        return Statement(where, stated, *(worth(plan, each, numbers) for each in seconds))
+
     if scores:
-        value, bound = sum(s.value for s in scores), sum(s.bound.seconds for s in scores)
-        yield Statement("outcome", verified.plan.outcome, value, bound)
-        for number, (step, s) in enumerate(zip(verified.plan.steps, scores, strict=True)):
+        yield beside("outcome", plan.outcome, range(len(scores)))
+        for number, step in enumerate(plan.steps):
             if step.outcome:
-                yield Statement(f"steps[{number}].outcome", step.outcome, s.value, s.bound.seconds)
+                yield beside(f"steps[{number}].outcome", step.outcome, [number])
 
 
 def stated_bound(plan: Plan, steps: int) -> float:
     """Seconds that the first `steps` steps cannot beat, as the plan says; 0 when it says nothing."""
     if steps == len(plan.steps):
-        return plan.outcome.bound
+        return seconds_of(plan, plan.outcome.bound, range(steps))
     outcomes = [step.outcome for step in plan.steps[:steps]]
-    return sum(o.bound for o in outcomes if o) if all(outcomes) else 0.0
+    bounds = [seconds_of(plan, o.bound, [number]) for number, o in enumerate(outcomes) if o]
+    return sum(bounds) if all(outcomes) else 0.0
 
 
 def refuted(verified: Verified) -> Iterator[Violation]:
     """A bound above what the plan itself reaches is false."""
     for s in statements(verified):
-        if s.stated.bound > s.value * (1 + SAME):
+        goal = objective_of(verified.plan)
+        if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + SAME):
             yield Violation(
                 f"{s.where}.bound",
-                f"states that nothing beats {duration(s.stated.bound)}, and takes {duration(s.value)} itself",
+                f"states that nothing beats {goal.said(s.stated.bound)}, and {goal.verb} {goal.said(s.value)} itself",
                 "solve again",
             )
 
@@ -99,14 +114,14 @@ def refuted(verified: Verified) -> Iterator[Violation]:
 def false_statements(verified: Verified, side: str) -> Iterator[Finding]:
     """What a legal plan says of itself and its own prices do not confirm."""
     for s in statements(verified):
-        o = s.stated
+        o, goal = s.stated, objective_of(verified.plan)
         if not same(o.value, s.value):
-            message = f"the {side} plan states {duration(o.value)}, its own prices give {duration(s.value)}"
+            message = f"the {side} plan states {goal.said(o.value)}, its own prices give {goal.said(s.value)}"
             yield drift(side, f"{s.where}.value", o.value, s.value, message)
-        if o.bound > s.bound * (1 + SAME):
-            message = f"the {side} plan states a bound of {duration(o.bound)}, {duration(s.bound)} can be proven"
+        if goal.loss(o.bound) > goal.loss(s.bound) * (1 + SAME):
+            message = f"the {side} plan states a bound of {goal.said(o.bound)}, {goal.said(s.bound)} can be proven"
             yield drift(side, f"{s.where}.bound", o.bound, s.bound, message)
-        gap = (o.value - o.bound) / o.bound if o.bound > 0 else o.gap
+        gap = goal.gap(o.value, o.bound) if o.bound > 0 else o.gap
         if abs(gap - o.gap) > SAME:
             message = f"the {side} plan states a gap of {percent(o.gap)}, its own numbers give {percent(gap)}"
             yield drift(side, f"{s.where}.gap", o.gap, gap, message)

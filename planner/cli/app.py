@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from types import FrameType
 from typing import Annotated
 
@@ -38,31 +39,27 @@ from planner.errors import PlannerError
 
 BUG = 70
 
-app = typer.Typer(
-    help="Decide how to spread a model over a cluster: proven, readable, launchable.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command()(demo.demo)
-app.command()(profile.profile)
-app.command()(solve.solve)
-app.command()(show.show)
-app.command()(why.why)
-app.command()(why_not.why_not)
-app.command()(simulate.simulate)
-app.command()(predict.predict)
-app.command()(fits.fits)
-app.command()(run.run)
-app.command()(replay.replay)
-app.command()(check.check)
-app.command()(report.report)
-app.command()(ledger.ledger)
-app.command()(calibrate.calibrate)
-app.command()(export.export)
-app.command("import")(import_.import_order)
-app.command()(models.models)
-app.command()(schema.schema)
+VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
+    "demo": demo.demo,
+    "profile": profile.profile,
+    "solve": solve.solve,
+    "show": show.show,
+    "why": why.why,
+    "why-not": why_not.why_not,
+    "simulate": simulate.simulate,
+    "predict": predict.predict,
+    "fits": fits.fits,
+    "run": run.run,
+    "replay": replay.replay,
+    "check": check.check,
+    "report": report.report,
+    "ledger": ledger.ledger,
+    "calibrate": calibrate.calibrate,
+    "export": export.export,
+    "import": import_.import_order,
+    "models": models.models,
+    "schema": schema.schema,
+}
 
 debugging = False
 
@@ -73,7 +70,6 @@ def say_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def settings(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
@@ -83,6 +79,23 @@ def settings(
     debugging = debug
     level = logging.getLevelNamesMapping().get(log_level.upper()) if hasattr(logging, "getLevelNamesMapping") else None
     logging.basicConfig(level=level or getattr(logging, log_level.upper(), logging.WARNING), stream=sys.stderr)
+
+
+def with_verbs() -> typer.Typer:
+    """The command, with every verb of the table."""
+    made = typer.Typer(
+        help="Decide how to spread a model over a cluster: proven, readable, launchable.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    made.callback()(settings)
+    for name, verb in VERBS.items():
+        made.command(name)(verb)
+    return made
+
+
+app = with_verbs()
 
 
 def main() -> None:

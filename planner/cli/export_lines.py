@@ -5,6 +5,7 @@ from typing import Any
 
 from planner.export import Exported
 from planner.plan.model import Plan
+from planner.verify.worth import objective_of, worth
 
 
 def exported_summary(exported: Exported, to: str, out: Path) -> dict[str, Any]:
@@ -20,11 +21,14 @@ def exported(exported: Exported, out: Path) -> list[str]:
 
 
 def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
+    """`before`: seconds of the plan's own order."""
     return {
         "plan": str(out),
         "strategy": plan.made.strategy,
+        "objective": plan.outcome.objective,
+        "unit": objective_of(plan).unit,
         "value": plan.outcome.value,
-        "before": before,
+        "before": worth(plan, before, range(len(plan.steps))),
         "bound": plan.outcome.bound,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
     }
@@ -32,7 +36,8 @@ def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
 
 def imported(before: float, plan: Plan, out: Path) -> list[str]:
     """`before`: seconds of the plan's own order, simulated like the new one's."""
+    after = plan.prediction.step_seconds
     lines = [f"plan written to {out}"]
-    lines.append(f"with this order {plan.outcome.value:.4g} s, before {before:.4g} s (simulated)")
+    lines.append(f"with this order {after:.4g} s, before {before:.4g} s (simulated)")
     lines.append(f"fullest rank {plan.prediction.peak_memory_gib:.3g} GiB (simulated)")
     return lines

@@ -28,10 +28,10 @@ def import_order(
     """
     from planner import files, pipeline
     from planner.cli import export_lines, model_lines, render
-    from planner.export import FORMATS
+    from planner.export import FORMS
 
-    if form not in (*FORMATS, HF):
-        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*FORMATS, HF))}")
+    if form not in (*FORMS, HF):
+        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*FORMS, HF))}")
     if form == HF:
         model_lines.import_model(file, output, json)
         return

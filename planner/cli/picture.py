@@ -13,6 +13,7 @@ from planner.cli.tables import outcome_line, prediction_lines
 from planner.plan.model import Plan
 from planner.units import duration
 from planner.verify.score import Score
+from planner.verify.worth import objective_of, worth
 
 STEPS_SHOWN = 3
 EDITED = 1e-6  # relative: less is rounding
@@ -44,7 +45,9 @@ def staged(shown: Plan) -> bool:
 
 def edited(shown: Plan, scores: Sequence[Score]) -> Iterator[Text]:
     """A word where the file says another time than its decisions take: somebody changed them by hand."""
-    value = sum(score.value for score in scores)
+    goal = objective_of(shown)
+    value = worth(shown, sum(score.value for score in scores), range(len(scores)))
     if abs(value - shown.outcome.value) > EDITED * value:
-        text = f"the file says {duration(shown.outcome.value)}, and what it decides takes {duration(value)}, simulated:"
+        stated, found = goal.said(shown.outcome.value), goal.said(value)
+        text = f"the file says {stated}, and what it decides {goal.verb} {found}, simulated:"
         yield Text(f"{text} it was changed after it was solved, and what stands below is as it was", style="yellow")

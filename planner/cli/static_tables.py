@@ -9,12 +9,14 @@ from rich.text import Text
 
 from planner.cli.tables import gib_text, table
 from planner.costs.memory.footprint import Footprint
+from planner.costs.objective import STEP_SECONDS
 from planner.plan.words import layout_text
 from planner.strategies.static.change import Change
 from planner.strategies.static.fitting import Fits, StageUse
 from planner.strategies.static.predicted import Predicted
 from planner.units import GIB, duration, percent
 from planner.verify.answer import Answer, answer
+from planner.verify.worth import objective_of
 
 LEAST = 5e-4  # of the step: less is 0.0 %
 TOLD = 0.01  # of the step: what simulating adds is explained
@@ -35,8 +37,9 @@ def predicted(found: Predicted) -> Iterator[RenderableType]:
         yield Text.assemble((layout_text(layout), "bold"), f"{of_module}  on {ranks} ranks")
     closed = f"; closed form {duration(found.closed_seconds)}" if found.closed_seconds else ""
     yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
-    rate = said["tokens_per_second"]
-    yield Text(f"{rate:,.0f} tokens/s, {rate / ranks:,.0f} a rank, MFU {percent(said['mfu'])}\n")
+    rate, goal = said["tokens_per_second"], objective_of(found.plan)
+    worth = "" if said["objective"] == STEP_SECONDS else f"{goal.said(said['value'])}, "
+    yield Text(f"{worth}{rate:,.0f} tokens/s, {rate / ranks:,.0f} a rank, MFU {percent(said['mfu'])}\n")
     yield parts(found, seconds)
     if found.closed_seconds and abs(seconds - found.closed_seconds) >= TOLD * seconds:
         yield Text(SIMULATED, style="dim")

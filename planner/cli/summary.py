@@ -14,6 +14,7 @@ from planner.specs.profile import Profile
 from planner.units import GIB
 from planner.verify.answer import answer
 from planner.verify.score import Score, score
+from planner.verify.worth import worth
 
 Summary = dict[str, Any]
 
@@ -52,7 +53,12 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
         },
         "memory_gib": [max(peaks) / GIB for peaks in zip(*(score.memory.peaks for score in scores), strict=True)],
         "steps": [
-            {"step_seconds": score.value, "bound": score.bound.seconds, "bound_by": score.bound.by} for score in scores
+            {
+                "step_seconds": score.value,
+                "bound": worth(plan, score.bound.seconds, [number]),
+                "bound_by": score.bound.by,
+            }
+            for number, score in enumerate(scores)
         ],
     }
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
+from planner.costs.objective import objective_called
 from planner.deciding import Solved
 from planner.ledger import Used
 from planner.ledger.memory import holds_most, parts
@@ -21,11 +22,12 @@ from planner.plan.words import layout_text, way_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.cluster import kind_of
 from planner.specs.kinds import kinds
-from planner.strategies import STATIC
+from planner.strategies import is_static
 from planner.units import GIB, MIB, duration, percent, plural, size
-from planner.verify.bounds import OF_SAME_WORK
+from planner.verify.bounds import same_work
 from planner.verify.held import allowed_on
 from planner.verify.score import Score
+from planner.verify.worth import objective_of
 
 if TYPE_CHECKING:
     from planner.runtime import Bound, Verified
@@ -55,17 +57,22 @@ def outcome_line(outcome: Outcome, steps: int = 1) -> Text:
     """`step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`; of several steps
     `6 steps 31.30 s, 5.22 s each, simulated, …`, with the bound of all together.
     """
-    same_work = outcome.bound_by in OF_SAME_WORK
-    optimal = "no other order of the same work is shorter" if same_work else "proven optimal"
+    of_order, goal = same_work(outcome.bound_by), objective_called(outcome.objective)
+    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
     what = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
-    best = "the best order of the same work" if same_work else "the best possible"
-    distance = what or f"at most {percent(outcome.gap)} above {best}"
-    each = f", {duration(outcome.value / steps)} each," if steps > 1 else ""
+    best = "the best order of the same work" if of_order else "the best possible"
+    near = (
+        f"{best} gives at most {percent(outcome.gap)} more"
+        if goal.more
+        else f"at most {percent(outcome.gap)} above {best}"
+    )
+    distance = what or near
+    each = f", {goal.said(outcome.value / steps)} each," if steps > 1 and not goal.more else ""
     return Text.assemble(
         "step " if steps == 1 else f"{plural(steps, 'step')} ",
-        (duration(outcome.value), "bold"),
+        (goal.said(outcome.value), "bold"),
         f"{each} simulated, {distance} ",
-        (f"(bound {duration(outcome.bound)}, by {outcome.bound_by})", "dim"),
+        (f"(bound {goal.said(outcome.bound)}, by {outcome.bound_by})", "dim"),
     )
 
 
@@ -88,7 +95,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     for name, layout in plan.layouts.items():
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
-        what = duration(other.value) if other.value is not None else f"impossible: {other.because}"
+        what = objective_of(plan).said(other.value) if other.value is not None else f"impossible: {other.because}"
         how = way_text(other, plan.made.strategy)
         why = f" ({other.because})" if other.because and other.value is not None else ""
         rows.add_row("instead", f"{how}: {what}{why}")
@@ -282,7 +289,7 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
         yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
     elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
         said = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
-        if result.plan.made.strategy in STATIC:
+        if is_static(result.plan.made.strategy):
             said = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
         yield Text(said, style="dim")
 

@@ -23,7 +23,6 @@ class Form(NamedTuple):
 
 
 FORMS: dict[str, Form] = {TORCH_CSV: Form(to_csv, read_csv)}  # what `export` writes, and `import` reads
-FORMATS = FORMS.keys()
 
 
 class Exported(NamedTuple):

@@ -8,6 +8,7 @@ from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import printed
 from planner.specs.base import changed
 from planner.verify.score import outcome, prediction, require_memory, score
+from planner.verify.worth import in_objective
 
 
 def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) -> Plan:
@@ -26,11 +27,11 @@ def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     found = violations(ordered)
     if found:
         raise InputError(f"the plan cannot run this order: {found[0].message}", where=name, fix=found[0].fix)
-    return rescored(ordered)
+    return in_objective(rescored(ordered), plan.outcome.objective)
 
 
 def rescored(plan: Plan) -> Plan:
-    """With the outcomes and predictions of the plan as it is. Raises Infeasible."""
+    """With the outcomes and predictions of the plan as it is, in seconds. Raises Infeasible."""
     scores = [score(plan, number) for number in range(len(plan.steps))]
     for each in scores:
         require_memory(plan, each)

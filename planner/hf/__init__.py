@@ -9,42 +9,45 @@ from planner.hf import config as configs
 from planner.hf import decoders, encoders, hybrids, joined, mixtures, texts
 from planner.hf.config import Config, Note
 from planner.hf.written import to_config
-from planner.specs.layers import Decoder, Module
+from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
 __all__ = ["FAMILIES", "Imported", "Note", "read", "to_config"]
 
-DECODERS: dict[str, Callable[[Config], Decoder]] = {
-    "bamba": hybrids.bamba,
-    "deepseek_v2": mixtures.deepseek_v2,
-    "deepseek_v3": mixtures.deepseek_v3,
-    "gpt2": decoders.gpt2,
-    "gpt_oss": mixtures.gpt_oss,
-    "kimi_k2": mixtures.deepseek_v3,
-    "llama": decoders.llama,
-    "mistral": decoders.mistral,
-    "mixtral": mixtures.mixtral,
-    "nemotron_h": hybrids.nemotron_h,
-    "qwen2": decoders.qwen2,
-    "qwen2_moe": mixtures.qwen2_moe,
-    "qwen3": decoders.qwen3,
-    "qwen3_moe": mixtures.qwen3_moe,
-}
-ENCODERS: dict[str, tuple[str, Callable[[Config], Module]]] = {
-    "bert": ("encoder", texts.bert),
-    "clip_vision_model": ("vision", encoders.clip),
-    "siglip_vision_model": ("vision", encoders.siglip),
-    "whisper": ("audio", encoders.whisper),
-}
-JOINED: dict[str, Callable[[Config], joined.Modules]] = {
+Family = Callable[[Config], joined.Modules]
+
+
+def alone(name: str, read: Callable[[Config], Module]) -> Family:
+    """A family of models of one module, which is called so."""
+    return lambda config: {name: read(config)}
+
+
+FAMILIES: dict[str, Family] = {  # by values of `model_type`
+    "bamba": alone("llm", hybrids.bamba),
+    "deepseek_v2": alone("llm", mixtures.deepseek_v2),
+    "deepseek_v3": alone("llm", mixtures.deepseek_v3),
+    "gpt2": alone("llm", decoders.gpt2),
+    "gpt_oss": alone("llm", mixtures.gpt_oss),
+    "kimi_k2": alone("llm", mixtures.deepseek_v3),
+    "llama": alone("llm", decoders.llama),
+    "mistral": alone("llm", decoders.mistral),
+    "mixtral": alone("llm", mixtures.mixtral),
+    "nemotron_h": alone("llm", hybrids.nemotron_h),
+    "qwen2": alone("llm", decoders.qwen2),
+    "qwen2_moe": alone("llm", mixtures.qwen2_moe),
+    "qwen3": alone("llm", decoders.qwen3),
+    "qwen3_moe": alone("llm", mixtures.qwen3_moe),
+    "bert": alone("encoder", texts.bert),
+    "clip_vision_model": alone("vision", encoders.clip),
+    "siglip_vision_model": alone("vision", encoders.siglip),
+    "whisper": alone("audio", encoders.whisper),
     "llava": joined.llava,
     "qwen2_5_vl": joined.qwen2_5_vl,
     "qwen2_audio": joined.qwen2_audio,
     "qwen2_vl": joined.qwen2_vl,
     "t5": texts.t5,
 }
-FAMILIES = (*DECODERS, *ENCODERS, *JOINED)  # values of `model_type` that are read
 
 
 class Imported(NamedTuple):
@@ -83,13 +86,8 @@ def edge(source: str, llm: Module) -> ModelEdge:
 def modules_of(config: Config) -> joined.Modules:
     """By the name of the family."""
     family = config.word("model_type")
-    if family in DECODERS:
-        return {"llm": DECODERS[family](config)}
-    if family in ENCODERS:
-        name, encoder = ENCODERS[family]
-        return {name: encoder(config)}
-    if family in JOINED:
-        return JOINED[family](config)
+    if family in FAMILIES:
+        return FAMILIES[family](config)
     raise config.refused("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
 
 

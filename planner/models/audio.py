@@ -42,7 +42,7 @@ class AudioNetwork(EncoderNetwork):
         heard = torch.unflatten(F.gelu(self.sounds(seen.flatten(2).flatten(0, 1))), 0, (-1, CONVOLUTION))
         outside = (positions == 0)[:, None] & (torch.arange(CONVOLUTION, device=positions.device) == 0)
         heard = heard.masked_fill(outside[:, :, None], 0.0)
-        x = F.gelu(self.halved(heard.transpose(1, 2).flatten(1)))
+        x = batch.fed(F.gelu(self.halved(heard.transpose(1, 2).flatten(1))))
         return x + sinusoids(positions, x.shape[1]).to(x.dtype)
 
     def tokens(self, x: Tensor, batch: Batch) -> Tensor:

@@ -47,6 +47,10 @@ class Batch:
     slices: tuple[Tensor, ...] = ()  # parts of the rows, in each of which experts have a capacity; (): all are one
     auxiliary: Auxiliary = field(default_factory=Auxiliary)  # losses that its layers add
 
+    def fed(self, x: Tensor) -> Tensor:
+        """Embeddings x [s, hidden] with what encoders made in place of some."""
+        return x if self.features is None else self.features.within(x)
+
     def among(self, part: Part) -> Tensors:
         """The ranks that have matrices of which this rank has such a part; nobody else, when it is the whole."""
         return self.tensor if part.of > 1 else ALONE

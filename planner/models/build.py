@@ -1,6 +1,7 @@
 """From the shape of a module to the torch module, and its first weights."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -97,6 +98,6 @@ def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed:
 def first_experts(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
     """One by one, of those that this rank holds."""
     own = next((split.part for split in splits if split.dim == 0), Part())
-    rest = [Split(split.dim - 1, split.part, split.over) for split in splits if split.dim]
+    rest = [replace(split, dim=split.dim - 1) for split in splits if split.dim]
     numbers = range(*own.span(own.of * shape[0]))
     return torch.stack([first_values(f"{number}.{name}", shape[1:], rest, seed, device) for number in numbers])

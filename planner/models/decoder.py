@@ -23,9 +23,7 @@ class DecoderNetwork(PredictingNetwork):
         self.head_scale = spec.hidden**-0.5 if spec.scaled_head else 1.0
 
     def start(self, batch: Batch) -> Tensor:
-        x = self.embedded(batch)
-        if batch.features is not None:
-            x = batch.features.within(x)
+        x = batch.fed(self.embedded(batch))
         return x if self.position is None else x + self.position(batch.tensor.mine(batch.positions))
 
     def finish(self, x: Tensor, batch: Batch) -> Tensor:

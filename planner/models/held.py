@@ -1,9 +1,10 @@
 """What of a module one rank holds: some of its layers, a part of each matrix, some of the experts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -55,11 +56,20 @@ WHOLE_MODULE = Held()
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A parameter is one part of a whole along one of its dims."""
+    """A parameter is one part of a whole along one of its dims, or of each of the sections that this one has."""
 
     dim: int
     part: Part
     over: Over
+    sections: tuple[int, ...] = ()  # widths of the whole, one behind the other; (): it is one
+
+    def spans(self, width: int) -> Iterator[tuple[int, int]]:
+        """Of each section of a whole that is so wide: where this part begins, and ends."""
+        begin = 0
+        for section in self.sections or (width,):
+            first, last = self.part.span(section)
+            yield begin + first, begin + last
+            begin += section
 
 
 def whole_shape(shape: Sequence[int], splits: Sequence[Split]) -> list[int]:
@@ -71,11 +81,24 @@ def whole_shape(shape: Sequence[int], splits: Sequence[Split]) -> list[int]:
 
 
 def part_of(whole: Tensor, splits: Sequence[Split]) -> Tensor:
-    """A view of one part of a whole parameter."""
+    """One part of a whole parameter; a view, unless it has sections."""
     for split in splits:
-        first, last = split.part.span(whole.shape[split.dim])
-        whole = whole.narrow(split.dim, first, last - first)
+        spans = split.spans(whole.shape[split.dim])
+        found = [whole.narrow(split.dim, first, last - first) for first, last in spans]
+        whole = found[0] if len(found) == 1 else torch.cat(found, split.dim)
     return whole
+
+
+def put_part(whole: Tensor, splits: Sequence[Split], values: Tensor) -> None:
+    """Values of one part into their places in the whole."""
+    if not splits:
+        whole.copy_(values)
+        return
+    split, rest, done = splits[0], splits[1:], 0
+    for first, last in split.spans(whole.shape[split.dim]):
+        width = last - first
+        put_part(whole.narrow(split.dim, first, width), rest, values.narrow(split.dim, done, width))
+        done += width
 
 
 def copy_into(parameter: Tensor, values: Tensor) -> None:

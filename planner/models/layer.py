@@ -84,7 +84,7 @@ def made(block: str, spec: Module, layer: int, dtype: torch.dtype, held: Held) -
     """The module of one block."""
     moe, space = spec.routed, spec.recurrent
     if block == "state_space" and space:
-        return StateSpaceBlock(spec, space, dtype)
+        return StateSpaceBlock(spec, space, dtype, held)
     if block == "experts" and moe:
         return Moe(spec, moe, layer, dtype, held)
     if block == "cross_attention":

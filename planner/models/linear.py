@@ -17,10 +17,12 @@ def linear(width: int, out: int, bias: bool, dtype: torch.dtype) -> nn.Linear:
     return Matrix(width, out, bias=bias, dtype=dtype)
 
 
-def column(width: int, out: int, bias: bool, dtype: torch.dtype, part: Part) -> nn.Linear:
-    """This rank's part of y [t, out]; x [t, width] is of all its block's tokens."""
+def column(
+    width: int, out: int, bias: bool, dtype: torch.dtype, part: Part, sections: tuple[int, ...] = ()
+) -> nn.Linear:
+    """This rank's part of y [t, out], or of each of its sections; x [t, width] is of all its block's tokens."""
     made = Parted(width, part.size(out), bias=bias, dtype=dtype)
-    made.splits = {name: (Split(0, part, "tp"),) for name in (("weight", "bias") if bias else ("weight",))}
+    made.splits = {name: (Split(0, part, "tp", sections),) for name in (("weight", "bias") if bias else ("weight",))}
     return made
 
 

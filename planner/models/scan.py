@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from planner.models.recompute import whole
-
 
 class Scanned(NamedTuple):
     """Of t tokens, G groups of R heads each that have D channels with S numbers."""
@@ -23,15 +21,10 @@ class Scanned(NamedTuple):
 def scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     """y [t, G, R, D] of S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C, without a state in front of each document. In the
     dtype of the steps.
-
-    Nothing but its inputs is kept for the backward pass: what is made in between is many times as large.
     """
     if not sum(lengths):
         return scanned.values.to(scanned.steps.dtype) + 0 * sum(x.sum() for x in scanned)
-    chunk = min(chunk, max(lengths))
-    if not torch.is_grad_enabled():
-        return in_chunks(scanned, lengths, chunk)
-    return whole(in_chunks, scanned, lengths, chunk)
+    return in_chunks(scanned, lengths, min(chunk, max(lengths)))
 
 
 def in_chunks(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:

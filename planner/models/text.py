@@ -35,7 +35,7 @@ class TextEncoderNetwork(PredictingNetwork):
         self.classes = linear(width, spec.classes, True, dtype) if last and spec.classes else None
 
     def start(self, batch: Batch) -> Tensor:
-        x = self.embedded(batch)
+        x = batch.fed(self.embedded(batch))
         if self.position is not None:
             x = x + self.position(batch.tensor.mine(batch.positions))
         if self.segment is not None:

@@ -31,7 +31,7 @@ class VitNetwork(EncoderNetwork):
         )
 
     def start(self, batch: Batch) -> Tensor:
-        return self.patch(batch.tensor.mine(batch.inputs).to(self.patch.weight.dtype))  # type: ignore[no-any-return]
+        return batch.fed(self.patch(batch.tensor.mine(batch.inputs).to(self.patch.weight.dtype)))
 
     def tokens(self, x: Tensor, batch: Batch) -> Tensor:
         """Each merge x merge patches, which lie side by side in the batch, as one token [s / merge^2, out]."""

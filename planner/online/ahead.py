@@ -30,7 +30,7 @@ class Draft:
     @property
     def seconds(self) -> float:
         """Of the step as it is predicted."""
-        return self.best.step.outcome.value if self.best.step.outcome else float("inf")
+        return self.best.step.prediction.step_seconds if self.best.step.prediction else float("inf")
 
     def texts(self) -> dict[str, str]:
         return {STEP: files.dump(self.best), SPENT: files.dump(self.spent)}

@@ -11,6 +11,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.job import Job
 from planner.specs.lengths import Batch
 from planner.strategies import strategy
+from planner.verify.worth import in_objective
 
 
 def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
@@ -21,7 +22,7 @@ def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
         asked = replace(inputs, job=job, batches=(batch,), sources=sources)
         plan = strategy(job.strategy).plan(asked, None)
         require_same_question(head.plan, plan)
-        plan = on_catalogue(head.plan, plan)
+        plan = in_objective(on_catalogue(head.plan, plan), job.objective)
     except PlannerError as error:
         error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
         raise

@@ -1,7 +1,8 @@
 """Where the outputs of encoders lie in the items that read them.
 
 They stand in place of the first tokens of an item: one encoder item after the other, by rising number, and those of an
-encoder that an earlier edge names before those of a later one.
+encoder that an earlier edge names before those of a later one. An item may feed several, of several modules, and what
+reads may feed others in turn.
 """
 
 from collections import defaultdict
@@ -28,29 +29,31 @@ class Fed:
         return self.first + self.rows
 
 
-def feeding(plan: Plan) -> dict[Item, Fed]:
-    """By encoder item."""
+def feeding(plan: Plan) -> dict[Item, list[Fed]]:
+    """By encoder item, everywhere that its outputs are read."""
     taken: dict[Item, int] = defaultdict(int)
-    found: dict[Item, Fed] = {}
+    found: dict[Item, list[Fed]] = defaultdict(list)
     for edge in plan.edges:
         sizes, unit = plan.uses.items[edge.source], plan.uses.models[edge.source].merged
-        for item, fed in sorted(plan.uses.feeds.get(edge.source, {}).items()):
-            target = (edge.target, fed)
-            found[edge.source, item] = Fed(target, taken[target], sizes[item] // unit)
-            taken[target] = found[edge.source, item].last
+        for item, readers in sorted(plan.feeds_of(edge).items()):
+            for reader in readers:
+                target = (edge.target, reader)
+                found[edge.source, item].append(Fed(target, taken[target], sizes[item] // unit))
+                taken[target] += sizes[item] // unit
     return found
 
 
 def fed_tokens(plan: Plan) -> dict[Item, int]:
     """By item that reads, how many of its tokens are outputs of encoders."""
     taken: dict[Item, int] = {}
-    for fed in feeding(plan).values():
+    for fed in (fed for of_item in feeding(plan).values() for fed in of_item):
         taken[fed.target] = max(taken.get(fed.target, 0), fed.last)
     return taken
 
 
 def feed_laws(plan: Plan) -> Iterator[Violation]:
-    """What is read is as wide as what it stands for, and an item has room for all that it reads."""
+    """What is read is as wide as what it stands for, an item has room for all that it reads, each encoder is read."""
+    yield from unread_laws(plan)
     for at, edge in enumerate(plan.edges):
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in width_laws(plan, edge))
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in reshard_laws(plan, edge))
@@ -68,8 +71,7 @@ def step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     fed = feeding(plan)
     there = {(a.module, item) for row in step.micro_batches for a in assignments(plan, row) for item in a.items}
     for module, item in sorted(there & fed.keys()):
-        target, read = fed[module, item].target
-        if (target, read) not in there:
+        for target, read in (place.target for place in fed[module, item] if place.target not in there):
             message = f"item {item} of `{module}` feeds item {read} of `{target}`, which is in another step"
             yield message, "put both in one step"
 
@@ -87,11 +89,18 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
 
 
 def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
-    source, target = plan.uses.models[edge.source], plan.uses.models[edge.target]
-    if not source.gives:
+    out, hidden = plan.uses.models[edge.source].gives, plan.uses.models[edge.target].hidden
+    if not out:
         yield f"`{edge.source}` gives a loss, and nothing for `{edge.target}` to read", "let an encoder feed it"
-    elif target.reads != "tokens":
-        yield f"`{edge.target}` reads no tokens that outputs of `{edge.source}` could stand for", "feed a decoder"
-    elif source.gives != target.hidden:
-        message = f"outputs of `{edge.source}` are {source.gives} wide, the tokens of `{edge.target}` {target.hidden}"
-        yield message, f"set out to {target.hidden}"
+    elif out != hidden:
+        message = f"outputs of `{edge.source}` are {out} wide, the tokens of `{edge.target}` {hidden}"
+        yield message, f"set out to {hidden}"
+
+
+def unread_laws(plan: Plan) -> Iterator[Violation]:
+    """Beside other modules, what an encoder gives is for one of them."""
+    sources = {edge.source for edge in plan.edges}
+    for name in plan.layouts if len(plan.layouts) > 1 else ():
+        if name not in sources and plan.uses.models[name].gives:
+            fix = f"add an edge from it, or remove layouts.{name}"
+            yield Violation(f"layouts.{name}", f"nobody reads the outputs of `{name}`", fix)

@@ -15,6 +15,9 @@ def join(plans: Sequence[Plan]) -> Plan:
         module: {item: size for plan in plans for item, size in plan.uses.items[module].items()}
         for module in first.uses.items
     }
+    feeds = {
+        edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
+    }
     dropped = tuple(row for plan in plans for row in plan.uses.dropped)
     steps = [changed(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps]
     return changed(
@@ -24,7 +27,7 @@ def join(plans: Sequence[Plan]) -> Plan:
         prediction=total_prediction([plan.prediction for plan in plans]),
         groups=catalogue(plans),
         steps=tuple(steps),
-        uses=changed(first.uses, items=items, dropped=dropped),
+        uses=changed(first.uses, items=items, feeds=feeds, dropped=dropped),
     )
 
 

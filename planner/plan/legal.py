@@ -120,9 +120,13 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
     """Ulysses exchanges tokens for heads: its degree divides the query heads that tensor parallelism leaves a rank (few
-    key/value heads are repeated).
+    key/value heads are repeated). State spaces exchange nothing.
     """
-    tp, degree = layout.tp, group.split_in(layout).ulysses
+    tp, split = layout.tp, group.split_in(layout)
+    if module.recurrent and split.degree > 1 and layout.cp == 1:
+        message = f"state spaces scan whole documents, and the group parts them over {split.degree} ranks"
+        yield Violation(f"{where}.split", message, "groups of one rank on each stage")
+    degree = split.ulysses
     if module.heads // tp % degree:
         heads = f"the {module.heads // tp} heads of a rank with tp = {tp}" if tp > 1 else f"{module.heads} heads"
         fix = "another degree, a ring, or a smaller tp" if tp > 1 else "another degree, or a ring"
@@ -195,4 +199,4 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
         try:
             check_waits(expand(plan, number, alike_groups(plan, number).ranks))
         except InputError as error:
-            yield Violation(f"steps[{number}]", error.message, error.fix)
+            yield Violation(f"steps[{number}]{error.where.removeprefix('steps')}", error.message, error.fix)

@@ -9,7 +9,7 @@ Name = tuple[str, str, str, int | None]  # module, phase, what it carries, micro
 
 
 class Line:
-    """The tasks of an order, in front of each of them what was put there, and what follows them all."""
+    """The tasks of an order, in front of each of them what was put there. It ends with what is done once a step."""
 
     def __init__(self, order: Sequence[Task]) -> None:
         self.order = order
@@ -17,6 +17,7 @@ class Line:
         self.named: dict[Name, list[int]] = defaultdict(list)
         for place, task in enumerate(order):
             self.named[task.module, task.phase, task.of, task.micro_batch].append(place)
+        self.end = next((place for place, task in enumerate(order) if task.micro_batch is None), len(order))
         self.before: dict[int, list[Task]] = defaultdict(list)  # behind the last: in front of a task that is not there
         self.in_front_of: dict[str, int] = {}  # what was put there → place
         self.waits: dict[str, list[str]] = defaultdict(list)
@@ -56,11 +57,12 @@ class Line:
             self.in_front_of.update(dict.fromkeys((task.id for task in tasks), late))
 
     def append(self, tasks: Sequence[Task]) -> None:
-        self.put(tasks, len(self.order))
+        """Behind the last micro-batch."""
+        self.put(tasks, self.end)
 
     def first(self, ids: Iterable[str]) -> int:
-        """The place of the first of these; behind all where none is there."""
-        return min((self.at[id] for id in ids if id in self.at), default=len(self.order))
+        """The place of the first of these; behind the last micro-batch where none is there."""
+        return min((self.at[id] for id in ids if id in self.at), default=self.end)
 
     def tasks(self) -> list[Task]:
         """The order that all this makes."""

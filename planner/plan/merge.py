@@ -4,11 +4,15 @@ One order of all tasks is what keeps ranks from deadlocking: each rank runs the 
 every member of a group meets the same collectives in the same sequence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from planner.errors import InputError
-from planner.plan.task import Task
+from planner.plan.task import Phase, Task
+from planner.specs.base import Layers
+
+ALONE: Mapping[str, Collection[Phase]] = {}
 
 
 def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
@@ -35,34 +39,58 @@ def ready(task: Task, done: set[str], known: set[str]) -> bool:
     return all(i in done or i not in known for i in task.after)
 
 
-def settled(order: Sequence[Task]) -> list[Task]:
-    """The same tasks, each behind all that it waits for; on every rank and stream they keep their order.
+def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = ALONE) -> list[Task]:
+    """The same tasks, each behind all that it waits for; on every rank and stream they keep their order. `meeting`: by
+    module, the passes of a micro-batch that ranks go through together, whatever their group: they stay together.
 
     Raises InputError naming a task that cannot start before one which waits for it.
     """
+    with_first = together(order, meeting)
     position = {task.id: i for i, task in enumerate(order)}
+    members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in order]
     blocked = [0] * len(order)
     last: dict[tuple[int, str], int] = {}
-    for i, task in enumerate(order):
+    for i, (task, first) in enumerate(zip(order, with_first, strict=True)):
         lanes = [(rank, task.stream) for rank in task.ranks]
         before = {last[lane] for lane in lanes if lane in last} | {position[a] for a in task.after if a in position}
-        for j in before:
-            followers[j].append(i)
-        blocked[i] = len(before)
+        for j in {with_first[j] for j in before} - {first}:
+            followers[j].append(first)
+            blocked[first] += 1
+        members[first].append(i)
         last.update(dict.fromkeys(lanes, i))
-    ready = [i for i, count in enumerate(blocked) if not count]  # rising, so a heap
+    ready = [i for i in members if not blocked[i]]  # rising, so a heap
     settled: list[int] = []
     while ready:
-        settled.append(heappop(ready))
-        for i in followers[settled[-1]]:
+        done = heappop(ready)
+        settled += members[done]
+        for i in followers[done]:
             blocked[i] -= 1
             if not blocked[i]:
                 heappush(ready, i)
-    if len(settled) < len(order):  # the first of the rest is behind its lanes' tasks, so it waits for a later one
-        stuck = order[next(i for i, count in enumerate(blocked) if count)]
-        raise wait_cycle(stuck, next(a for a in stuck.after if a in position and blocked[position[a]]))
+    if len(settled) < len(order):
+        stuck = [task for task, first in zip(order, with_first, strict=True) if blocked[first]]
+        raise wait_cycle(*first_wait(stuck, position))
     return [order[i] for i in settled]
+
+
+def together(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]]) -> list[int]:
+    """Of each task the place of the first of those that go along with it, which may be itself."""
+    found: dict[tuple[str, str, int, Layers], int] = {}
+    return [
+        i
+        if task.micro_batch is None or task.phase not in meeting.get(task.module, ())
+        else found.setdefault((task.module, task.phase, task.micro_batch, task.layers), i)
+        for i, task in enumerate(order)
+    ]
+
+
+def first_wait(stuck: Sequence[Task], position: Mapping[str, int]) -> tuple[Task, str]:
+    """Of tasks that wait in a circle, the first that waits for a later one; or for one that has to meet others."""
+    ids = {task.id for task in stuck}
+    waits = [(task, awaited) for task in stuck for awaited in task.after if awaited in ids]
+    later = [wait for wait in waits if position[wait[1]] > position[wait[0].id]]
+    return next(iter([*later, *waits]), (stuck[0], stuck[-1].id))
 
 
 def check_waits(order: Iterable[Task]) -> None:

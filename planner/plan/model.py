@@ -8,10 +8,12 @@ file.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from planner.plan.reference import TaskName, TaskRef, parsed
 from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
@@ -78,7 +80,8 @@ class Uses(Spec, kw_only=True):
     models: dict[Name, Module]
     cluster: Cluster
     devices: dict[str, Device]
-    feeds: dict[str, dict[Index, Index]] = {}  # per module: its item → the item of the module it feeds
+    # By edge, `vit>llm`, or `vit` where that has no other: item of the one → item, or items, of the other that read it
+    feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}
     dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
     degrees: tuple[RankCount, ...] = ()  # the set that the bound holds for
     limits: Limits = Limits()
@@ -92,10 +95,10 @@ class Outcome(Spec, kw_only=True):
     """What the plan is worth and how far from the best it can possibly be."""
 
     status: Literal["optimal", "feasible", "by_hand"]
-    objective: Literal["step_seconds"] = "step_seconds"
+    objective: str = "step_seconds"  # a name of costs/objective.py, in whose unit value and bound are
     value: Amount
     bound: Amount
-    gap: float  # (value − bound) / bound
+    gap: float  # (value − bound) / bound; of what is better when it is more, (bound − value) / value
     bound_by: str
     effort: str = ""  # work spent, in the strategy's own count
 
@@ -106,7 +109,7 @@ class Instead(Spec):
     strategy: str
     zero: Zero
     sync: Sync
-    value: Amount | None = None  # seconds; None: there is no such plan
+    value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
     because: str = ""  # what binds, or why it takes longer
     layouts: dict[Name, Parallelism] = {}  # where ways differ in how a module is spread; the rest as usual
 
@@ -234,8 +237,8 @@ Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
 
 
 class Edge(Spec):
-    """Outputs of an encoder are resharded into inputs of a decoder: they stand in place of the embeddings of the first
-    tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
+    """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder: they stand in place of the
+    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
 
     Where rows lie follows from the groups' splits on both sides; `reshard` says what comes of it: zig-zag where any of
     the reader's groups is a ring.
@@ -245,23 +248,33 @@ class Edge(Spec):
     target: str = msgspec.field(name="to")
     reshard: Literal["contiguous", "zigzag"] = "contiguous"
 
+    @property
+    def name(self) -> str:
+        return f"{self.source}>{self.target}"
+
 
 class Place(Spec):
-    """A task of one module put before, after or beside a task of another: `vit.F1[0-11]` beside `llm.send.F1@2`."""
+    """A task of a module that feeds others, put before, after or beside another: `vit.F1` beside `llm.send.F1@2`."""
 
-    do: str
-    on: str
-    before: str = ""
-    after: str = ""
-    beside: str = ""
+    do: TaskName
+    on: str  # the group of what is done
+    before: TaskName | None = None
+    after: TaskName | None = None
+    beside: TaskName | None = None
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.before, self.after, self.beside))) != 1:
             raise ValueError("say exactly one of before, after, beside | keep one of them")
+        if "/" in self.do:
+            raise ValueError(f"`{self.do}` names a group, and so does `on` | leave it to `on`")
 
     @property
-    def anchor(self) -> str:
-        return self.before or self.after or self.beside
+    def moved(self) -> TaskRef:
+        return replace(parsed(self.do), group=self.on)
+
+    @property
+    def anchor(self) -> TaskRef:
+        return parsed(next(each for each in (self.before, self.after, self.beside) if each))
 
 
 class Step(Spec):
@@ -280,6 +293,10 @@ class Step(Spec):
         return (
             order if order is None or isinstance(order, str) else tuple(each for each in order if isinstance(each, str))
         )
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return tuple(place for place in self.order.get("place", ()) if isinstance(place, Place))
 
 
 class Then(Spec, kw_only=True):
@@ -311,6 +328,11 @@ class Plan(Spec, kw_only=True):
     def size(self) -> int:
         """Ranks in all."""
         return sum(kind.count for kind in self.ranks)
+
+    def feeds_of(self, edge: Edge) -> dict[int, tuple[int, ...]]:
+        """By item of the edge's source, the items of its target that read its outputs."""
+        said = self.uses.feeds.get(edge.name, self.uses.feeds.get(edge.source, {}))
+        return {item: (fed,) if isinstance(fed, int) else fed for item, fed in said.items()}
 
     def order_of(self, step: Step, module: str) -> str | tuple[str, ...] | None:
         """Of a module's passes: what the step says, else what the layout says; None where neither does."""

@@ -16,7 +16,10 @@ def order_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
     feeding = {edge.source for edge in plan.edges}
     for module in plan.layouts:
         order, place = plan.order_of(step, module), f"{where}.{module}"
-        if order is None or module in feeding:
+        if module in feeding:
+            yield from placed_laws(plan, step, module, f"{where}.place")
+            continue
+        if order is None:
             continue
         place = place if module in step.order else f"layouts.{module}.schedule"
         work = module_work(plan, step, module)
@@ -79,6 +82,14 @@ def cut_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violat
     if any(share for a in placed for share in a.offload_in(layout)):
         message = "what is offloaded is brought back while a whole backward lasts, and I is a part of one"
         yield Violation(where, message, "set offload to 0, or write B in place of I and W")
+
+
+def placed_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violation]:
+    """Where placements cut a backward in two."""
+    refs = [(number, place.moved) for number, place in enumerate(step.places)]
+    halving = [number for number, ref in refs if ref.module == module and ref.phase in ("I", "W")]
+    if halving:
+        yield from cut_laws(plan, step, module, f"{where}[{halving[0]}]")
 
 
 def forward_laws(plan: Plan, module: str, where: str) -> Iterator[Violation]:

@@ -1,14 +1,14 @@
 """Outputs of encoder items from the ranks that have them to the ranks that read them: both ends know every message.
 
 What one rank has of an item and what another reads of it are runs of rows; where they overlap, rows travel. Each row
-that is read comes from one rank, once.
+that is read comes from one rank, once for each place where it is read.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from planner.plan.feeding import Fed, Item
+from planner.plan.feeding import Fed, Item, feeding
 from planner.plan.model import Plan
 from planner.plan.shares import Run, runs
 from planner.plan.task import Task
@@ -49,21 +49,30 @@ def readers(tasks: Sequence[Task]) -> dict[Item, Task]:
     }
 
 
+def crossings(plan: Plan, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[tuple[Task, Route]]]]:
+    """Of a step: each send of outputs with what it carries, to each of the forwards that read some."""
+    fed, reading = feeding(plan), readers(tasks)
+    by_id = {task.id: task for task in tasks}
+    for task in tasks:
+        if (task.phase, task.of) == ("send", "F") and on_edge(task):
+            yield task, [*carried(plan, task, by_id[task.after[0]], fed, reading)]
+
+
 def carried(
-    plan: Plan, send: Task, fed: Mapping[Item, Fed], reading: Mapping[Item, Task]
+    plan: Plan, send: Task, made: Task, fed: Mapping[Item, Sequence[Fed]], reading: Mapping[Item, Task]
 ) -> Iterator[tuple[Task, Route]]:
-    """What a send of outputs carries to each of the forwards that read some."""
-    spec = plan.uses.models[send.module]
-    held = [*outputs(runs(spec, plan.layouts[send.module], send), spec.merged)]
-    own = {item: fed[send.module, item] for item in send.items}
-    found = {task.id: task for place in own.values() if (task := reading.get(place.target))}
+    """`made`: the forward whose outputs are sent, of which not all items need be read by this reader."""
+    spec, reader = plan.uses.models[send.module], send.group.partition(">")[2]
+    held = [*outputs(runs(spec, plan.layouts[send.module], made), spec.merged)]
+    own = [(item, place) for item in send.items for place in fed[send.module, item] if place.target[0] == reader]
+    found = {task.id: task for _, place in own if (task := reading.get(place.target))}
     for task in found.values():
         read = runs(plan.uses.models[task.module], plan.layouts[task.module], task)
         yield from ((task, route) for route in routes(held, readings(read, task.module, own)))
 
 
 def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:
-    """Runs of outputs that ranks have, and that they read. By item, then row, then reader."""
+    """Runs of outputs that ranks have, and that they read. By item, then row, then where they are read."""
     of_item: dict[int, list[Run]] = defaultdict(list)
     for run in held:
         of_item[run.item].append(run)
@@ -74,7 +83,7 @@ def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:
             if first < last:
                 at, to = holder.at + first - holder.first, reader.at + first - reader.first
                 found.append(Route(holder.rank, reader.rank, reader.item, first, last, at, to))
-    return sorted(found, key=lambda route: (route.item, route.first, route.target))
+    return sorted(found, key=lambda route: (route.item, route.first, route.target, route.to))
 
 
 def outputs(held: Iterable[Run], unit: int) -> Iterator[Run]:
@@ -82,10 +91,10 @@ def outputs(held: Iterable[Run], unit: int) -> Iterator[Run]:
     return (Run(rank, item, first // unit, last // unit, at // unit) for rank, item, first, last, at in held)
 
 
-def readings(held: Iterable[Run], module: str, fed: Mapping[int, Fed]) -> Iterator[Run]:
+def readings(held: Iterable[Run], module: str, fed: Iterable[tuple[int, Fed]]) -> Iterator[Run]:
     """Runs of a module's tokens as runs of the outputs of one encoder, whose items stand for tokens as `fed` says."""
     by_target: dict[Item, list[tuple[int, Fed]]] = defaultdict(list)
-    for item, place in fed.items():
+    for item, place in fed:
         by_target[place.target].append((item, place))
     for run in held:
         for item, place in by_target[module, run.item]:

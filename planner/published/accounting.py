@@ -12,6 +12,7 @@ ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which d
 NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
 DETERMINISTIC = re.compile(r"deterministic-mode\s*=\s*true")  # whose kernels take next to no workspace: fitted
 DETERMINISTIC_WORKSPACE_GIB = 0.05
+UNFUSED = re.compile(r"attention-backend\s*=\s*(?:unfused|local)\b")  # attention with its matrix in memory
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
 # Fitted: what parts runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
@@ -28,6 +29,8 @@ def accounting(settings: str, software: str, usual: Accounting) -> Accounting:
         usual = changed(usual, fragmentation=0.0)
     if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
         usual = changed(usual, dropout=True)
+    if software == "megatron" and UNFUSED.search(settings):
+        usual = changed(usual, flash=False)
     if software == "megatron" and DETERMINISTIC.search(settings):
         usual = changed(usual, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
     if software == "megatron" and NATIVE_LOSS.search(settings):

@@ -27,6 +27,14 @@ class Fabric:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """What a decoder attends to, on the same ranks and as they are spread there, in front of it in each micro-batch."""
+
+    module: Module
+    seq: int  # tokens that it reads, for each sequence of the decoder
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A setup that somebody ran."""
 
@@ -42,6 +50,7 @@ class Case:
     memory_bytes: float | None  # peak of the rank that `memory_rank` names, measured
     memory_rank: str  # worst, first, last
     oom: bool  # it ran out of memory
+    encoder: Encoder | None = None
     device_bytes: float | None = None  # memory of a board that has other than its profile's; None: as that says
     defaulted: tuple[str, ...] = ()  # facts that the row leaves unsaid, filled from the source's cited defaults
     assumed: tuple[str, ...] = ()  # those that nobody says: as the framework usually has them

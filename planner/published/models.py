@@ -6,7 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from planner import files
-from planner.published import arguments
+from planner.published import arguments, texts
+from planner.published.batches import sequence
+from planner.published.case import Encoder
 from planner.published.names import other_layers, plain, spec_name
 from planner.published.rows import Row, Unusable
 from planner.specs import library
@@ -45,6 +47,8 @@ class Found:
 
     module: Module
     assumed: tuple[str, ...] = ()
+    tokens: int | None = None  # of its sequences, where the row's are of the encoder
+    encoder: Encoder | None = None
 
 
 def found(row: Row) -> Found:
@@ -53,6 +57,14 @@ def found(row: Row) -> Found:
     other = other_layers(family, model, row.text("task"))
     if other:
         raise Unusable("layers of a kind that is not described", f"{model}: {other}")
+    text = plain(family, model)
+    if re.search(r"\bt 5\b", text):
+        decoder, tokens, encoder = texts.t5(row)
+        return Found(
+            decoder, ("decoder's layers", "decoder's tokens", "vocab"), tokens, Encoder(encoder, sequence(row))
+        )
+    if re.search(r"\bbert\b", text):
+        return Found(texts.bert(row), ("vocab",))
     shape = {name: row.count(name) for name in SHAPE}
     if all(shape.values()):
         return by_shape(row)

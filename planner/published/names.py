@@ -35,8 +35,8 @@ ALIASES: tuple[tuple[str, str], ...] = (
 RECURRENT = r"\bmamba|\bssm\b|nemotron ?h\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
 OTHER_LAYERS: tuple[tuple[str, str], ...] = (
-    (r"\bm? ?t 5\b|\bul 2\b|\bbart\b|encoder ?decoder", "encoder and decoder"),
-    (r"\b\w*bert\w*\b|\bencoder only\b", "encoder"),
+    (r"\bul 2\b|\bbart\b", "encoder and decoder"),
+    (r"\b(?:\w+bert\w*|\w*bert\w+)\b|\bencoder only\b", "encoder"),
     (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", "recurrent layers"),
     (r"deep ?seek ?v (3 2|4)", "sparse attention"),
     (r"\bwan\b|\bdit\b|\bflux|diffusion|\bsd ?xl|\bsora|\bvideo\b|\bunet\b|hunyuan", "diffusion"),

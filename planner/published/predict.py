@@ -12,8 +12,9 @@ from planner.costs.memory.footprint import Footprint, footprint, peak, probabili
 from planner.published.accounting import accounting
 from planner.published.case import Case, Prediction
 from planner.published.machinery import machine
-from planner.published.priced import alike, seconds, trained
+from planner.published.priced import alike, encoded, seconds, trained
 from planner.specs import library
+from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 from planner.specs.profile import Profile
 from planner.specs.software import Software
@@ -52,8 +53,8 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     profile, software = parts
     software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
     setup, kept = trained(case), software.accounting
-    fullest = peak(case.module, setup, kept)
-    least = peak(case.module, least_kept(case, setup), kept)
+    fullest = held(case, setup, kept)
+    least = held(case, least_kept(case, setup), kept)
     chance = probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
     return Prediction(
         seconds=made,
@@ -62,6 +63,12 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
         oom_probability=float(chance),
         source=trust([profile.rates.source if profile.rates else "analytic", "fitted"]),
     )
+
+
+def held(case: Case, setup: Columns, kept: Accounting) -> Footprint:
+    """On the fullest rank, with the encoder that lies there besides."""
+    own = peak(case.module, setup, kept)
+    return own.beside(peak(case.encoder.module, encoded(case.encoder, setup), kept)) if case.encoder else own
 
 
 def least_kept(case: Case, setup: Columns) -> Columns:
@@ -78,6 +85,6 @@ def told(case: Case, software: Software, fullest: Footprint) -> float:
     """Bytes of the rank that the row's figure is of: as the framework counts them."""
     setup = trained(case)
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
-    if case.memory_rank in stages:
+    if case.memory_rank in stages and case.encoder is None:
         fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
     return float(getattr(fullest, REPORTED.get(case.software, "allocated")))

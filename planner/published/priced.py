@@ -11,7 +11,7 @@ from planner import files
 from planner.costs.columns import WORDS, Columns, stacked
 from planner.costs.compute.machine import Machine
 from planner.costs.step.step import step_seconds
-from planner.published.case import Case
+from planner.published.case import Case, Encoder
 
 Seconds = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def alike(cases: Sequence[Case]) -> list[Alike]:
     for place, case in enumerate(cases):
         setup = trained(case)
         kind = tuple(str(getattr(setup, name)) for name in WORDS)
-        groups[files.json_text(case.module), case.device, case.software, case.fabric, kind].append(place)
+        groups[files.json_text(case.module), case.encoder, case.device, case.software, case.fabric, kind].append(place)
     return [
         Alike(cases[places[0]], stacked([trained(cases[place]) for place in places]), np.array(places))
         for places in groups.values()
@@ -47,5 +47,21 @@ def seconds(groups: Sequence[Alike], count: int, machine: Callable[[Case], Machi
     """Of each of `count` cases, in their order."""
     found = np.zeros(count)
     for group in groups:
-        found[group.places] = step_seconds(group.first.module, group.setup, machine(group.first)).seconds
+        found[group.places] = together(group, machine(group.first))
     return found
+
+
+def together(group: Alike, machine: Machine) -> Seconds:
+    """Of a step of the module, and of the encoder that works in front of it on the same ranks: one after the other."""
+    made: Seconds = step_seconds(group.first.module, group.setup, machine).seconds
+    encoder = group.first.encoder
+    if encoder is None:
+        return made
+    first = step_seconds(encoder.module, encoded(encoder, group.setup), machine)
+    more: Seconds = first.seconds - first.overhead  # which is once a step
+    return made + more
+
+
+def encoded(encoder: Encoder, setup: Columns) -> Columns:
+    """The encoder, spread as its reader is."""
+    return replace(setup, seq=float(encoder.seq), reads=0.0)

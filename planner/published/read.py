@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -89,9 +90,12 @@ def read_case(row: Row) -> Case:
     facts = shipped_device(device)
     name = told.software or software(row)
     fabric = machines.fabric(row, device)
-    made, assumed = setup(row, model.module, Machine(device, name, fabric.per_node))
+    own = row.filled({"seq_len": str(model.tokens)}) if model.tokens else row
+    made, assumed = setup(own, model.module, Machine(device, name, fabric.per_node))
+    if model.encoder:
+        made = replace(made, reads=model.encoder.seq / made.seq)
     counting = Counting(known.attention, known.recomputed)
-    figures = measured(row, model.module, made, counting, peak(facts, made.dtype))
+    figures = measured(own, model.module, made, counting, peak(facts, made.dtype))
     board = board_bytes(row, facts)
     if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
         raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')} on {device}")
@@ -108,6 +112,7 @@ def read_case(row: Row) -> Case:
         memory_bytes=figures.memory_bytes,
         memory_rank=known.memory_rank or figures.memory_rank,
         oom=figures.oom,
+        encoder=model.encoder,
         device_bytes=board,
         defaulted=tuple(sorted(told.names)),
         assumed=tuple(sorted({*assumed, *model.assumed} - {*told.names})),

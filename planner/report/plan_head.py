@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
+from planner.costs.objective import STEP_SECONDS
 from planner.plan.model import Plan
 from planner.report.page import Figure
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above
 from planner.units import GIB, duration, percent, plural, size
-from planner.verify.bounds import OF_SAME_WORK
+from planner.verify.bounds import same_work
 from planner.verify.score import CLOSED, Score, tightest
+from planner.verify.worth import mean_worth, objective_of
 
 
 def subtitle(plan: Plan) -> str:
@@ -30,16 +32,21 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
     gap = above(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > CLOSED else "0 %"
-    same_work = any(score.bound.by in OF_SAME_WORK for score in scores)
+    of_order = any(same_work(score.bound.by) for score in scores)
     by = ", ".join(dict.fromkeys(score.bound.by for score in scores))
     over = f"{duration(min(values))} to {duration(max(values))}, " if count > 1 else ""
+    goal = objective_of(plan)
+    also = "" if plan.outcome.objective == STEP_SECONDS else f"{goal.said(mean_worth(plan, mean))}, "
+    least = goal.said(mean_worth(plan, bound))
     limit = plan.uses.limits.tokens_per_rank
     allowed = f"of {size(cap)} allowed on rank {full.fullest}, simulated" + (
         f"; the job's limit: {limit:,} tokens" if limit else ""
     )
     return (
-        Figure("Mean step" if count > 1 else "Step", duration(mean), f"{over}± {percent(spread)} (80 %), simulated"),
-        Figure(f"Above the best {'order' if same_work else 'possible'}", distance, f"bound {duration(bound)}, by {by}"),
+        Figure(
+            "Mean step" if count > 1 else "Step", duration(mean), f"{also}{over}± {percent(spread)} (80 %), simulated"
+        ),
+        Figure(f"Above the best {'order' if of_order else 'possible'}", distance, f"bound {least}, by {by}"),
         Figure("Fullest rank", size(full.peak), allowed),
         Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
     )
@@ -54,7 +61,9 @@ def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[Shown]) -> d
         "steps": len(scores),
         "tasks": round(sum(sum(tasks_of(score.timeline)) for score in scores)),
         "step_seconds": sum(score.value for score in scores) / len(scores),
-        "bound": sum(min(score.bound.seconds, score.value) for score in scores) / len(scores),
+        "objective": plan.outcome.objective,
+        "unit": objective_of(plan).unit,
+        "bound": mean_worth(plan, sum(min(score.bound.seconds, score.value) for score in scores) / len(scores)),
         "peak_memory_gib": full.peak / GIB,
         "allowed_gib": full.holding.allowed(full.fullest) / GIB,
         "fullest_rank": full.fullest,

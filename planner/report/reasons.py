@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from planner.costs.objective import STEP_SECONDS
 from planner.errors import InputError
 from planner.plan.model import Instead, Plan
 from planner.plan.words import layout_text, way_text
@@ -9,6 +10,7 @@ from planner.report.tags import Content, Markup, join, section, table, tag, toge
 from planner.report.words import certificate
 from planner.units import duration, percent
 from planner.verify.score import Score
+from planner.verify.worth import objective_of
 from planner.why import WhyPlan
 from planner.why.facts import Facts, facts
 from planner.why.problem import of_step
@@ -66,15 +68,20 @@ def instead(plan: Plan) -> Content:
     if not plan.instead:
         return None
     rows = [
-        (way_text(other, plan.made.strategy), cost(other), against(plan, other), other.because)
+        (way_text(other, plan.made.strategy), cost(plan, other), against(plan, other), other.because)
         for other in plan.instead
     ]
-    heads = ("instead", ">step", ">against this plan", "because")
+    heads = (
+        "instead",
+        ">step" if plan.outcome.objective == STEP_SECONDS else f">{objective_of(plan).unit}",
+        ">against this plan",
+        "because",
+    )
     return join(tag("h3", "What else was tried"), table(heads, rows, "Other ways, simulated when the plan was made"))
 
 
-def cost(other: Instead) -> str:
-    return "impossible" if other.value is None else duration(other.value)
+def cost(plan: Plan, other: Instead) -> str:
+    return "impossible" if other.value is None else objective_of(plan).said(other.value)
 
 
 def against(plan: Plan, other: Instead) -> str:

@@ -47,14 +47,14 @@ class Local:
         self.channels = Channels(pairs(plan), worker.device)
         self.stages: dict[str, list[Stage]] = {}
         self.loaders: dict[str, Loader] = {}
-        self.fed = {edge.source: edge.target for edge in plan.edges}  # module → the module that reads its outputs
+        self.feeding = frozenset(edge.source for edge in plan.edges)  # modules whose outputs others read
         self.apart = apart(plan)
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
                 continue
             spec, dtype = plan.uses.models[name], options.dtype or layout.dtype
             chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
-            feeds = name in self.fed
+            feeds = name in self.feeding
             self.stages[name] = [Stage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
             dispatch = dispatch_over(layout, self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
@@ -109,7 +109,7 @@ class Local:
 
     def ends(self, task: Task) -> bool:
         """Whether the pass gives a loss."""
-        return task.module not in self.fed and self.concludes(task)
+        return task.module not in self.feeding and self.concludes(task)
 
     def targets(self, task: Task) -> int:
         """Over how many tokens the loss of a forward's items is summed."""

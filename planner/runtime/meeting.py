@@ -6,22 +6,20 @@ other nobody would ever say so, and where the ends of a message differ in size t
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from planner.errors import InputError
 from planner.plan.feeding import feeding
-from planner.plan.meets import meets
+from planner.plan.meets import meeting
 from planner.plan.mesh import coordinates
 from planner.plan.model import Layout, Plan
 from planner.plan.reshard import Crossing, crossing, on_edge
-from planner.plan.task import Phase, Task
+from planner.plan.task import Task
 from planner.runtime.executed import apart, executed
 from planner.runtime.rehearsal import Lists, Rehearsal
 from planner.runtime.wires import Wire, wires
 
-PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
-GATHERING: tuple[Phase, ...] = ("B",)
 ORDER = "let all ranks take their tasks in one order, each behind what it waits for"
 
 
@@ -43,15 +41,6 @@ def require_meeting(plan: Plan, lists: Lists, where: str) -> None:
     stuck = Rehearsal(lists, carried, meeting(plan), apart(plan)).run()
     if stuck:
         raise InputError(stuck, where=where, fix=ORDER)
-
-
-def meeting(plan: Plan) -> dict[str, Collection[Phase]]:
-    """By module, the passes of a micro-batch within which its ranks exchange something, whichever group they work in:
-    those of an encoder may meet in gathers instead, but for its backwards (`apart`).
-    """
-    alone = apart(plan)
-    met = (name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name]))
-    return {name: GATHERING if name in alone else PASSES for name in met}
 
 
 def early(lists: Lists) -> Iterator[str]:
@@ -115,12 +104,14 @@ def seats(layout: Layout, ranks: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def lost(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:
-    """Outputs of encoder items that do not all come to somebody, or come twice."""
+    """Outputs of encoder items that do not all come to whoever reads them, or come twice."""
     fed = feeding(plan)
     for send in tasks:
         if send.phase == "send" and send.of == "F" and on_edge(send):
+            reader, routes = send.group.partition(">")[2], [wire.route for wire in carried[crossing(send)]]
             for item in send.items:
-                rows, routes = fed[send.module, item].rows, [wire.route for wire in carried[crossing(send)]]
+                places = [place for place in fed[send.module, item] if place.target[0] == reader]
                 came = [row for r in routes if r.item == item for row in range(r.first, r.last)]
-                if sorted(came) != [*range(rows)]:
-                    yield f"{send.id} brings {len(set(came))} of {rows} outputs of item {item} to those that read them"
+                due = [row for place in places for row in range(place.rows)]
+                if sorted(came) != sorted(due):
+                    yield f"{send.id} brings {len(came)} of {len(due)} outputs of item {item} to those that read them"

@@ -37,14 +37,15 @@ class Reference:
         self.begun = False
         self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
-        self.fed: dict[Item, list[Item]] = defaultdict(list)  # by reader, in the order in which they stand in it
-        for item, place in feeding(local.plan).items():
-            self.fed[place.target].append(item)
+        self.fed: dict[Item, list[tuple[int, Item]]] = defaultdict(list)  # by reader: from which token on, what
+        for item, places in feeding(local.plan).items():
+            for place in places:
+                self.fed[place.target].append((place.first, item))
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
             first_weights(self.models[name], self.models[name].spec, first_of(options, local.found, name))
-            self.models[name].feeds = name in local.fed
+            self.models[name].feeds = name in local.feeding
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -109,12 +110,10 @@ class Reference:
         """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
         rows, values, start = [], [], 0
         for item, tokens in pack.items:
-            at = start
-            for name, number in self.fed.get((module, item), ()):
+            for first, (name, number) in self.fed.get((module, item), ()):
                 size = self.local.plan.uses.items[name][number]
                 values.append(self.models[name](self.batch(name, Pack(((number, size),)), scale)))
-                rows.append(torch.arange(at, at + len(values[-1]), device=values[-1].device))
-                at += len(values[-1])
+                rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
             start += tokens
         return Features(torch.cat(rows), torch.cat(values)) if values else None
 

@@ -110,7 +110,7 @@ class Stage:
 
     def pile_up(self) -> None:
         """Gradients that came apart from any backward, and, by ZeRO-3, the reduction that follows one."""
-        if self.once:
+        if self.once or self.apart:
             fsdp.pile_up(self.units)
         elif self.units:
             fsdp.reduce(self.units)

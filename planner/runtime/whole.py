@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.models.held import Split, part_of, whole_shape
+from planner.models.held import Split, part_of, put_part, whole_shape
 from planner.models.safetensors import Described
 from planner.runtime.local import Local
 from planner.runtime.stage import Stage
@@ -143,11 +143,10 @@ def together(name: str, pieces: Iterable[tuple[int, Piece]]) -> Tensor:
     for rank, (splits, values) in pieces:
         if made is None:
             made = torch.empty(whole_shape(values.shape, splits), dtype=values.dtype)
-        place = part_of(made, splits)
         if splits not in first:
             first[splits] = rank
-            place.copy_(values)
-        elif differ(place, values):
+            put_part(made, splits, values)
+        elif differ(part_of(made, splits), values):
             raise RunFailed(
                 f"`{name}` is one on rank {first[splits]} and another on rank {rank}; they should be the same",
                 fix="this is a bug of the runtime, please report it",

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from planner.launch.channels import Pair
-from planner.plan.feeding import feeding
 from planner.plan.model import Plan
-from planner.plan.reshard import Crossing, Route, carried, crossing, on_edge, readers
+from planner.plan.reshard import Crossing, Route, crossing, crossings
 from planner.plan.task import Task
 from planner.runtime.flight import Key, key_of
 
@@ -38,13 +37,9 @@ def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
     """By cell of an encoder. Tasks that read nothing, or whose cell is not among `tasks`, have none."""
     if not plan.edges:
         return {}
-    fed, reading = feeding(plan), readers(tasks)
     return {
-        crossing(task): [
-            Wire(route, writer(task), key_of(reader, 0)) for reader, route in carried(plan, task, fed, reading)
-        ]
-        for task in tasks
-        if task.phase == "send" and task.of == "F" and on_edge(task)
+        crossing(send): [Wire(route, writer(send), key_of(reader, 0)) for reader, route in carried]
+        for send, carried in crossings(plan, tasks)
     }
 
 

@@ -50,7 +50,7 @@ class Job(Spec):
     software: str = "planner"  # what trains: a shipped framework, or a path
     profile: str = "auto"  # what was measured here, else what is shipped for the device; or a name, or a path
     strategy: str = "sequence_groups"
-    objective: Literal["step_seconds"] = "step_seconds"
+    objective: str = "step_seconds"  # what is best: a name of costs/objective.py
     layout: Parallelism = Parallelism()  # of every module: what is said holds, the rest a search decides
     degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
     sync: Sync = "micro_batch"

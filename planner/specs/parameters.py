@@ -118,7 +118,7 @@ def state_space_parameters(module: Module) -> int:
     space = module.recurrent
     if space is None:
         return 0
-    made = space.inner + space.convolved + space.heads  # z, what is convolved, time steps
+    made = sum(space.projected)
     matrices = module.hidden * made + space.inner * module.hidden
     convolution = space.convolved * (space.conv + space.conv_bias)
     biases = made + module.hidden if space.bias else 0

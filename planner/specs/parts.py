@@ -78,6 +78,12 @@ class StateSpace(Spec, kw_only=True):
         return self.heads * self.head_dim
 
     @property
+    def projected(self) -> tuple[int, ...]:
+        """Widths of z, x, B, C and the time steps, that one projection makes."""
+        made = self.groups * self.state
+        return self.inner, self.inner, made, made, self.heads
+
+    @property
     def convolved(self) -> int:
         """Channels of x, B and C together."""
         return self.inner + 2 * self.groups * self.state

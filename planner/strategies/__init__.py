@@ -1,25 +1,34 @@
-"""Strategies by name, as strings: nothing heavy is imported for help. One decision per file; none knows another."""
+"""Strategies as a table, their modules as strings: nothing heavy is imported for help.
+
+One decision per file; none knows another.
+"""
 
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.specs.inputs import Inputs
 
-STRATEGIES = {
-    "sequence_groups": "planner.strategies.sequence_groups",
-    "data_ranks": "planner.strategies.data_ranks",
-    "parallel_search": "planner.strategies.parallel_search",
-    "pipeline_order": "planner.strategies.pipeline_order",
+
+class Listed(NamedTuple):
+    """Where a strategy is.
+
+    `refines`: whose plan it starts from, as `base`, of the job as it wants it. `static`: it gives one layout for all
+    batches alike, so that there is no other way to place the same sequences.
+    """
+
+    module: str
+    refines: str = ""
+    static: bool = False
+
+
+STRATEGIES: dict[str, Listed] = {
+    "sequence_groups": Listed("planner.strategies.sequence_groups"),
+    "data_ranks": Listed("planner.strategies.data_ranks"),
+    "parallel_search": Listed("planner.strategies.parallel_search", static=True),
+    "pipeline_order": Listed("planner.strategies.pipeline_order", refines="parallel_search", static=True),
 }
-REFINES = {
-    "pipeline_order": "parallel_search"
-}  # whose plan a strategy starts from: as `base`, of the job as it wants it
-STATIC = (
-    "parallel_search",
-    "pipeline_order",
-)  # one layout for all batches alike: no other way to place the same sequences
 
 
 class Strategy(Protocol):
@@ -41,9 +50,19 @@ class Refining(Strategy, Protocol):
         """The job as the other one should see it."""
 
 
+def is_static(name: str) -> bool:
+    """Whether a plan's strategy, which may be a person, gives one layout for all batches."""
+    return name in STRATEGIES and STRATEGIES[name].static
+
+
+def refined(name: str) -> str:
+    """The strategy that this one starts from; empty where it starts from nothing."""
+    return STRATEGIES[name].refines if name in STRATEGIES else ""
+
+
 def refining(name: str) -> Refining:
-    """One of REFINES."""
-    return import_module(STRATEGIES[name])
+    """One that refines another."""
+    return import_module(STRATEGIES[name].module)
 
 
 def strategy(name: str) -> Strategy:
@@ -51,4 +70,4 @@ def strategy(name: str) -> Strategy:
     if name not in STRATEGIES:
         fix = f"one of {', '.join(STRATEGIES)}, best"
         raise InputError(f"no strategy is called `{name}`", where="strategy", fix=fix)
-    return import_module(STRATEGIES[name])
+    return import_module(STRATEGIES[name].module)

@@ -8,13 +8,14 @@ from math import exp
 from typing import Any
 
 from planner.costs.compute.machine import peak_flops
-from planner.plan.model import Instead, Layout, Plan, assignments
+from planner.plan.model import Instead, Layout, Plan
 from planner.specs.cluster import kind_of
 from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
 from planner.units import GIB
-from planner.verify.bounds import OF_SAME_WORK
+from planner.verify.bounds import same_work
 from planner.verify.score import Score, tightest
+from planner.verify.worth import mean_worth, objective_of, seconds_of, sizes_of, tokens
 
 Answer = dict[str, Any]
 
@@ -24,18 +25,22 @@ def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
     seconds = sum(score.value for score in scores) / len(scores)
     bound = sum(min(score.bound.seconds, score.value) for score in scores) / len(scores)
     spread = max(score.timeline.spread for score in scores)
+    every = range(len(plan.steps))
     return {
         "layouts": {name: whole(layout) for name, layout in plan.layouts.items()},
+        "objective": plan.outcome.objective,
+        "unit": objective_of(plan).unit,
         "step_seconds": seconds,
         "interval_seconds": [seconds * exp(-spread), seconds * exp(spread)],
-        "bound": bound,
+        "value": mean_worth(plan, seconds),
+        "bound": mean_worth(plan, bound),
         "gap": (seconds - bound) / bound if bound > 0 else 0.0,
         "bound_by": "+".join(sorted({score.bound.by for score in scores})),
-        "bound_of": "layout" if any(score.bound.by in OF_SAME_WORK for score in scores) else "space",
+        "bound_of": "layout" if any(same_work(score.bound.by) for score in scores) else "space",
         "memory": memory(scores),
-        "tokens_per_second": tokens(plan) / len(scores) / seconds if seconds else 0.0,
+        "tokens_per_second": tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
         "mfu": flops(plan) / len(scores) / (seconds * peak(plan)) if seconds else 0.0,
-        "alternatives": [alternative(each) for each in plan.instead],
+        "alternatives": [alternative(plan, each) for each in plan.instead],
     }
 
 
@@ -54,20 +59,17 @@ def memory(scores: Sequence[Score]) -> Answer:
     }
 
 
-def alternative(tried: Instead) -> Answer:
+def alternative(plan: Plan, tried: Instead) -> Answer:
     layouts = {name: said(each) for name, each in tried.layouts.items()}
-    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": tried.value, "because": tried.because}
-
-
-def tokens(plan: Plan) -> int:
-    """Of all steps, of modules that feed no other."""
-    feeding = {edge.source for edge in plan.edges}
-    return sum(sum(sizes_of(plan, name)) for name in plan.layouts if name not in feeding)
+    seconds = None if tried.value is None else seconds_of(plan, tried.value, range(len(plan.steps)))
+    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
 
 
 def flops(plan: Plan) -> float:
     """Of all steps and modules, without what is computed again."""
-    return sum(step_flops(plan.uses.models[name], tuple(sizes_of(plan, name))) for name in plan.layouts)
+    return sum(
+        step_flops(plan.uses.models[name], tuple(sizes_of(plan, name, range(len(plan.steps))))) for name in plan.layouts
+    )
 
 
 def peak(plan: Plan) -> float:
@@ -75,9 +77,3 @@ def peak(plan: Plan) -> float:
     dtype = next(iter(plan.layouts.values())).dtype
     kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
     return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)
-
-
-def sizes_of(plan: Plan, module: str) -> list[int]:
-    """Tokens of the items that the plan's steps work on."""
-    placed = (a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row))
-    return [plan.uses.items[module][item] for a in placed if a.module == module for item in a.items]

@@ -6,7 +6,7 @@ from planner.errors import InputError
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
-from planner.strategies import STATIC, STRATEGIES, strategy
+from planner.strategies import STRATEGIES, is_static, strategy
 from planner.why.keys import APPLY, fix_item
 
 FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied before what they allow
@@ -42,7 +42,7 @@ def with_what_follows(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, t
     if not reasons[inputs.job.strategy]:
         return left_open(inputs, said), follows, ""
     if "strategy" not in said:
-        able = [name for name, reason in reasons.items() if not reason and name not in STATIC]
+        able = [name for name, reason in reasons.items() if not reason and not is_static(name)]
         if able:
             return replace(inputs, job=changed(inputs.job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
     elif not said & {"zero", "sync"}:
@@ -66,7 +66,7 @@ def with_one_meeting(inputs: Inputs, said: set[str]) -> tuple[Inputs, tuple[str,
 
 def left_open(inputs: Inputs, said: set[str]) -> Inputs:
     """A search of layouts decides ZeRO stage and recompute anew, unless they were asked for or fixed by the job."""
-    if inputs.job.strategy not in STATIC:
+    if not is_static(inputs.job.strategy):
         return inputs
     unsaid = {key: None for key in ("zero", "recompute") if key not in said}
     return replace(inputs, job=changed(inputs.job, layout=changed(inputs.job.layout, **unsaid)))

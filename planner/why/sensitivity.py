@@ -9,7 +9,7 @@ from planner.plan.model import Plan
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute
-from planner.strategies import STATIC
+from planner.strategies import is_static
 from planner.verify.score import score
 from planner.why.change import with_what_follows
 from planner.why.facts import Facts, facts
@@ -82,7 +82,7 @@ def better_machines(inputs: Inputs) -> Iterator[Machine]:
 
 def other_recompute(inputs: Inputs) -> Iterator[Machine]:
     """The same machine with each other recompute that was measured; a search of layouts has tried them all."""
-    if inputs.job.strategy in STATIC:
+    if is_static(inputs.job.strategy):
         return
     for how in get_args(Recompute):
         if how != (inputs.job.layout.recompute or "none") and measured_with(inputs, how):

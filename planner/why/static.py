@@ -7,11 +7,13 @@ which items share one is still decided batch by batch, as well as the strategy c
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from planner.costs.objective import STEP_SECONDS
 from planner.errors import Infeasible
 from planner.plan.model import Plan
 from planner.specs.base import Spec, changed
 from planner.specs.inputs import Inputs
 from planner.specs.lengths import Batch
+from planner.verify.worth import in_objective
 from planner.why.deferral import Deferral, defer
 from planner.why.resolve import Resolve
 
@@ -52,7 +54,8 @@ class StaticPlan:
 
 def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
     """Try every degree for all batches, which are decided now. Raises Infeasible when none holds every item."""
-    inputs = replace(inputs, job=changed(inputs.job, planning="ahead"))
+    wanted = inputs.job.objective
+    inputs = replace(inputs, job=changed(inputs.job, planning="ahead", objective=STEP_SECONDS))
     free = resolve(inputs)
     plans, tried, refusal = {}, [], None
     for done, degree in enumerate(free.uses.degrees):
@@ -74,7 +77,7 @@ def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
 
     on_degree(len(free.uses.degrees), len(free.uses.degrees), "deferral")
     deferral = defer(inputs.batches, values(plans[best]), decide) if len(inputs.batches) > 1 else None
-    return StaticPlan(plans[best], compared(plans[best], free, tuple(tried), deferral))
+    return StaticPlan(in_objective(plans[best], wanted), compared(plans[best], free, tuple(tried), deferral))
 
 
 def of_degree(inputs: Inputs, degree: int) -> Inputs:

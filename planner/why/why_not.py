@@ -30,10 +30,10 @@ class WhyNot(Spec, omit_defaults=False):
 def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: Resolve) -> WhyNot:
     """Solve a step's problem again with `words` changed, and compare. Raises InputError."""
     step = of_step(plan, number)
+    inputs, follows, unable = with_what_follows(with_changes(inputs_of(step), words), words)  # refused before all else
     before = facts(step, score(step))
     problem, _, undecidable = with_what_follows(inputs_of(step), ())
     again = None if undecidable else solved(problem, resolve)
-    inputs, follows, unable = with_what_follows(with_changes(inputs_of(step), words), words)
     after = Binding(message=unable, where="strategy (what binds)", fix="") if unable else solved(inputs, resolve)
     found = after if isinstance(after, Facts) else None
     return WhyNot(

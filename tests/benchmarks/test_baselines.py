@@ -5,7 +5,7 @@ import random
 from itertools import combinations_with_replacement, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines import BASELINES
@@ -21,6 +21,7 @@ from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import PackedGroup, makespan, worth
 from planner.solve import solve
 from planner.verify.bounds import lower_bound
+from tests.examples import examples
 
 NODE = 8
 
@@ -52,7 +53,7 @@ def log_normal(ranks: int, seed: int) -> Sequences:
 
 
 @pytest.mark.parametrize("name", BASELINES)
-@settings(max_examples=60)
+@examples(60)
 @given(problems())
 def test_packings_are_possible_and_above_the_bound(name, problem):
     packed = BASELINES[name](problem)
@@ -62,7 +63,7 @@ def test_packings_are_possible_and_above_the_bound(name, problem):
     assert packed == BASELINES[name](problem)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(problems())
 def test_flexsp_is_possible_and_above_the_bound(problem):
     packed = flexsp(problem, seconds=0.5)
@@ -151,7 +152,7 @@ def test_the_blaster_cuts_by_length_and_its_largest_chunk_is_least(sizes, count)
     assert all(sum(sizes[i] for i in chunk) <= problem.row_tokens for chunk in blast(problem, fewest_chunks(problem)))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(1, 1500), min_size=1, max_size=4))
 def test_the_program_of_a_micro_batch_is_brute_force_on_few_sequences(sizes):
     problem = problem_of(sizes, 2, cap=5000, degrees=(1, 2))

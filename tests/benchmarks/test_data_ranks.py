@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.hdp import naive, naive_offloaded, static
@@ -13,6 +13,7 @@ from benchmarks.data_ranks_jobs import CAP, byted
 from planner.costs.compute.lines import Line
 from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import PackedGroup, last_end, worth
+from tests.examples import examples
 from tests.step_groupings import offloading, require_possible
 
 NODE = 8
@@ -26,7 +27,7 @@ def problem_of(sizes, ranks: int, cap: int = 1000) -> Sequences:
     return Sequences(dict(enumerate(sizes)), pools, shapes, 0.0, 0.02, {}, "step", offloading(0.5))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.sampled_from((8, 16, 32)).flatmap(
         lambda n: st.tuples(st.just(n), st.lists(st.integers(1, 1000 * n), min_size=1))

@@ -30,7 +30,9 @@ def test_each_rate_has_its_peak_and_its_source(name):
     assert all(entry.sources and entry.date for entry in fitted.values())
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "name", ["a100-80gb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("h100-80gb", "h200"))]
+)
 def test_the_shipped_curves_come_out_of_their_tables(shared, name):
     profile, (system, version, sizes) = shipped(name), TABLES[name]
     folder = shared / "data/gpuperf"

@@ -1,7 +1,7 @@
 """Comparing plans: the same say nothing, worse is the mirror of better, and stale inputs are not a worse plan."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.check import Tolerances, compare, exit_code
@@ -23,6 +23,7 @@ from tests.check.small import (
     with_rows,
     write_job,
 )
+from tests.examples import examples
 from tests.plans import encoder_plan, staged_plan
 
 
@@ -51,7 +52,7 @@ def test_identical_plans_have_no_findings(plan, batches):
     assert [compare(solved, solved) for solved in batches] == [[], []]
 
 
-@settings(max_examples=7)
+@examples(7)
 @given(rows=st.integers(1, 24), seed=st.integers(0, 99), batches=st.integers(1, 2), effort=st.integers(1, 2))
 def test_no_plan_differs_from_itself(tmp_path_factory, rows, seed, batches, effort):
     path = write_job(tmp_path_factory.mktemp("job"), rows)
@@ -117,7 +118,7 @@ def swapped(plan, picks):
     return with_rows(plan, tuple({name: tuple(items) for name, items in row.items()} for row in rows))
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(
     picks=st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=4),
     value=st.floats(0, 0.1),

@@ -12,7 +12,7 @@ from planner.plan.words import layout_text
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.shapes import step_flops
-from planner.verify.answer import tokens
+from planner.verify.worth import tokens
 from tests.static_jobs import small_cluster, static_job
 
 PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]
@@ -82,7 +82,7 @@ def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
 def test_varied_lengths_are_simulated_as_they_are(job):
     found = pipeline.predict(job("tp: 2, pp: 2", (8192, 512, 512, 512, 4096, 1024, 256, 128)))
     assert found.scores[0].value != pytest.approx(found.closed_seconds, rel=1e-3)
-    assert tokens(found.plan) == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
+    assert tokens(found.plan, [0]) == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
 
 
 def test_a_layout_that_does_not_come_out_even(job):

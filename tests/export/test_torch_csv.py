@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.export import FORMS, Form
 from planner.export.ordered import with_slots
 from planner.export.torch_csv import read_csv, renumbered, stage_forwards, to_csv
 from planner.plan.model import Plan
@@ -155,17 +154,6 @@ def test_blanks_stand_for_idle_slots():
     """As torch dumps them."""
     orders = read_csv("0F0,,,0B0\n,1F0,1B0,\n", ordered_plan(2, 1, "1f1b"), "f")
     assert printed(orders) == ("F0 B0", "F0 B0")
-
-
-def test_a_form_is_written_and_read_by_its_own_functions(tmp_path, monkeypatch):
-    order = "F0 F1 B1 B0"
-    form = Form(lambda plan: (plan.name, (1, 0)), lambda text, plan, name: parsed([text.strip()] * 2, 2, 1))
-    monkeypatch.setitem(FORMS, "words", form)
-    assert pipeline.export(TWO, "words") == (TWO.name, (1, 0)) != pipeline.export(TWO, "torch-csv")
-    (tmp_path / "order.words").write_text(order)
-    before = priced(ordered_plan(2, 2, "1f1b"))
-    plan = pipeline.import_order("words", tmp_path / "order.words", before)
-    assert plan.steps[0].order == {"llm": (order, order)} and plan.made.strategy == "words"
 
 
 def test_names_of_forms_are_checked():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
@@ -13,6 +13,7 @@ from planner.files import text as reading
 from planner.plan.formats import FORMATS
 from planner.plan.model import Plan
 from planner.specs.base import Indices, Layers, Ranks
+from tests.examples import examples
 from tests.generate import TEXT, instances
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ FILES = sorted([*(ROOT / "profiles").rglob("*.yaml"), *(ROOT / "tests/golden").r
 
 @pytest.mark.parametrize("kind", FORMATS.values(), ids=lambda kind: kind.__name__)
 def test_every_format_reads_back_what_was_written(kind):
-    @settings(max_examples=60)
+    @examples(60)
     @given(instances(kind))
     def check(value):
         text = files.dump(value)

@@ -4,12 +4,13 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, hf
 from planner.errors import InputError
 from planner.specs.model import Model
+from tests.examples import examples
 from tests.hf.configs import PUBLISHED
 
 ODD = st.one_of(
@@ -37,7 +38,7 @@ def put(config, route, value):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_odd_values(tmp_path_factory, name, data):
     config = copy.deepcopy(PUBLISHED[name][0])

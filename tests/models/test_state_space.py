@@ -8,11 +8,12 @@ import torch.nn.functional as F
 
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.held import Held
+from planner.models.held import Held, Part, part_of, put_part, splits_of
 from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
+from tests.models.kept import Kept
 from tests.models.test_networks import DOCUMENTS, assert_same, loss_and_gradients, network
 
 SPACE = StateSpace(heads=4, head_dim=6, state=5, groups=2, conv=4, chunk=4)
@@ -98,6 +99,20 @@ def test_recompute_changes_nothing(spec: Decoder, how: str) -> None:
     assert_same(loss_and_gradients(network(spec, held=again), batches), loss_and_gradients(network(spec), batches))
 
 
+@pytest.mark.parametrize(("how", "normed"), [("none", 1), ("selective", 0), ("full", None)])
+def test_a_block_keeps_what_goes_through_its_projections(how: str, normed: int | None) -> None:
+    spec = Decoder(**PLAIN, layers=1, norm="layer", state_space=SPACE, pattern="M")
+    model, tokens, statistics = network(spec, held=Held(recompute={0: how})), 32, 2
+    batch = packed_batch(spec, [(0, tokens)], seed=4)
+    x = torch.randn(tokens, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
+    with Kept() as kept:
+        model.layers["0"](x, None, batch)
+    want = spec.hidden
+    if normed is not None:
+        want += normed * spec.hidden + statistics + sum(SPACE.projected) + SPACE.inner
+    assert kept.bytes == want * tokens * 8
+
+
 @every
 def test_an_idle_rank_has_no_loss_and_all_gradients(spec: Decoder) -> None:
     loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
@@ -113,6 +128,21 @@ def test_first_steps_and_decays_are_those_of_mamba() -> None:
     assert (steps >= 0.001).all() and (steps <= 0.1).all() and len(steps.unique()) == 4
     assert (decays >= 1).all() and (decays <= 16).all() and len(decays.unique()) == 4
     assert (block.skip == 1).all()
+
+
+def test_ranks_share_out_groups_and_together_have_the_whole() -> None:
+    """A group's rows lie apart in one matrix, behind those of other groups."""
+    spec = SHAPES["nemotron"]
+    whole = dict(network(spec).named_parameters())
+    made = {name: torch.full_like(parameter, torch.nan) for name, parameter in whole.items()}
+    for index in range(2):
+        part = network(spec, held=Held(tp=Part(index, 2)))
+        splits = splits_of(part)
+        assert {"layers.0.state_space.into.weight", "layers.0.state_space.convolution.weight"} < splits.keys()
+        for name, parameter in part.named_parameters():
+            assert torch.equal(parameter, part_of(whole[name], splits.get(name, ())))
+            put_part(made[name], splits.get(name, ()), parameter.detach())
+    assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
 def test_there_is_something_to_learn() -> None:

@@ -1,7 +1,7 @@
 """Ranks that meet once a step, and jobs that leave it open, planned batch by batch: legal, and worth what they say."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
@@ -16,6 +16,7 @@ from planner.runtime import RunOptions
 from planner.specs.base import Ranks, changed
 from planner.specs.inputs import Options
 from planner.verify.score import score
+from tests.examples import examples
 from tests.online.small import FILE, ahead_of, write_job
 from tests.plans import degrees_of
 
@@ -112,7 +113,7 @@ def alone(tmp_path_factory):
 
 
 @given(st.lists(st.integers(0, 3), min_size=96, max_size=96))
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 def test_single_ranks_are_laid_longest_first(alone, places):
     """Wherever their micro-batches lay: by falling length, at most 4/3 of the best that there is (Graham)."""
     cells = [a for row in alone.steps[0].micro_batches for a in assignments(alone, row)]

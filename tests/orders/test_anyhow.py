@@ -6,11 +6,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.orders import even, floor_of, floor_of_any, search, seconds_of
 from planner.orders.anyhow import Load, alike
+from tests.examples import examples
 from tests.pipelines import all_orders, labelled_fits, labelled_seconds, labelled_words, made_up
 
 CHANCES = st.integers(0, 2**32).map(Random)
@@ -55,7 +56,7 @@ def test_nor_any_in_a_sequence_of_its_own(seed):
             assert floor <= min(seconds_of(turned, order, objective) for order in all_orders(turned))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(CHANCES, st.integers(1, 4), st.integers(1, 9), st.sampled_from([1.0, 1.4, 2.0, 5.0, 50.0]))
 def test_no_constructed_order_of_a_random_sequence_beats_it(chance, stages, micro_batches, room):
     pipeline = made_up(chance.randrange(2**32), stages, micro_batches, room)

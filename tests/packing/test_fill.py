@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line
@@ -11,6 +11,7 @@ from planner.packing.fill import Filled, fill, fill_native, fill_slowly
 from planner.packing.native import LIB
 from planner.packing.packed import makespan, worth
 from planner.packing.places import make_nodes
+from tests.examples import examples
 from tests.groupings import any_packing, one_pool, problems, require_possible, simple
 
 ARRAYS = ("group_of", "shape", "row", "first", "used")
@@ -40,7 +41,7 @@ def filled_problems(draw):
 
 
 @pytest.mark.skipif(LIB is None, reason="the fill is not compiled here")
-@settings(max_examples=400)
+@examples(400)
 @given(filled_problems())
 @example((simple([7], 1, (1,)), np.array([7.0])))
 @example((simple([7], 1, (1,)), np.array([np.nextafter(7.0, 0)])))
@@ -52,7 +53,7 @@ def test_compiled_and_plain_give_the_same_bits(given):
     assert same(fill_native(table, nodes, spans, order(spans)), fill_slowly(table, nodes, spans, order(spans)))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(filled_problems())
 def test_what_is_filled_is_possible_and_keeps_to_its_durations(given):
     problem, spans = given

@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line
@@ -12,6 +12,7 @@ from planner.costs.step.sequences import Pool, Sequences, Shape
 from planner.packing.packed import worth
 from planner.packing.places import aligned, make_nodes, place, placed
 from planner.packing.search import search
+from tests.examples import examples
 from tests.groupings import fits_on_nodes, nodes_of, require_lies_well, require_possible, simple, warm_start
 
 
@@ -32,7 +33,7 @@ def requests(draw):
     return on_nodes(tuple(pools), shapes), draw(st.lists(st.integers(0, len(shapes) - 1), max_size=12))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(requests())
 def test_no_group_straddles_nodes_and_no_rank_is_taken_twice(request):
     problem, wanted = request
@@ -51,7 +52,7 @@ def test_no_group_straddles_nodes_and_no_rank_is_taken_twice(request):
     assert sum(taken.values()) == problem.ranks - sum(free)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(requests())
 def test_a_group_finds_no_place_only_where_there_is_none(request):
     """The first group of a micro-batch always does; a later one, beside those that lie already."""
@@ -70,7 +71,7 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
         assert (place(nodes, shape, degree, free) is not None) == possible
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(requests())
 def test_what_greed_places_can_be_placed(request):
     problem, wanted = request

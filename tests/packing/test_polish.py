@@ -4,13 +4,14 @@ from collections import Counter
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.step.sequences import Sequences
 from planner.costs.step.table import make_table
 from planner.packing.packed import PackedGroup, makespan, ordered
 from planner.packing.polish import polished
+from tests.examples import examples
 from tests.groupings import any_packing, holds, problems, require_possible, simple
 
 LARGE = {"items": 25, "ranks": (2, 4, 8)}
@@ -32,7 +33,7 @@ def exchanged(problem: Sequences, row: Row):
                 yield max(problem.seconds(slowest.shape, mine), problem.seconds(other.shape, theirs))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(problems(**LARGE), Chance, st.sampled_from((0, 1, 3, 1000)))
 def test_micro_batches_keep_their_items_and_never_get_longer(problem, chance, exchanges):
     packed = any_packing(problem, chance)
@@ -47,7 +48,7 @@ def test_micro_batches_keep_their_items_and_never_get_longer(problem, chance, ex
         assert ordered(leveled, problem) == packed
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(problems(**LARGE), Chance)
 def test_in_the_end_no_exchange_makes_a_micro_batch_shorter(problem, chance):
     for row in polished(make_table(problem), any_packing(problem, chance), 10**5):

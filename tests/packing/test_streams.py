@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line
@@ -12,6 +12,7 @@ from planner.costs.step.table import make_table
 from planner.packing.packed import Packed, PackedGroup, last_end, ordered, worth
 from planner.packing.stream_search import BUDGET, stream_search
 from planner.packing.streams import Rules, fill_streams, takes_of
+from tests.examples import examples
 from tests.groupings import one_pool, simple
 from tests.step_groupings import best, offloading, require_possible, step_problems, warm_start
 
@@ -47,7 +48,7 @@ def test_a_fill_is_possible_and_done_in_its_time(problem, share, rules):
         assert last_end(problem, packed) <= span * (1 + 1e-9) + 1e-12
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(step_problems(**LARGE))
 def test_a_step_takes_as_long_as_the_last_of_its_ranks(problem):
     """Each rank does its own groups in turn, and begins one when all of its ranks are there."""
@@ -79,7 +80,7 @@ def before(queue: list[PackedGroup], group: PackedGroup, done: dict[PackedGroup,
     return all(other in done for other in queue[: queue.index(group)])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(step_problems(**LARGE), st.randoms(use_true_random=False))
 def test_the_order_of_items_changes_nothing(problem, chance):
     shuffled = list(problem.sizes.items())
@@ -87,7 +88,7 @@ def test_the_order_of_items_changes_nothing(problem, chance):
     assert searched(replace(problem, sizes=dict(shuffled))) == searched(problem)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(step_problems(**LARGE))
 def test_more_effort_is_never_worse(problem):
     warm = warm_start(problem)
@@ -96,13 +97,13 @@ def test_more_effort_is_never_worse(problem):
     assert values[0] == worth(problem, warm)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(step_problems(items=3, ranks=(1, 2, 3)))
 def test_no_packing_beats_trying_them_all(problem):
     assert worth(problem, searched(problem)) >= best(problem) * (1 - 1e-9)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(step_problems(items=4, ranks=(1, 2, 3, 4), pools=1))
 def test_toys_are_packed_within_two_percent_of_the_best(problem):
     """On one node, without offload: trying them all may put part of an item on the host to make room for another."""

@@ -1,12 +1,17 @@
 """Encoders in another module's order: whatever is placed where, every task comes behind what it waits for."""
 
+import re
+from collections import Counter
+
 import pytest
 
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Place
-from tests.plans import encoder_plan
+from planner.plan.model import Edge, Place
+from planner.specs.base import changed
+from tests.plans import encoder_plan, vit
+from tests.several import drawn
 
 TWO_ROWS = tuple({"vit": {f"v{i}": (i,)}, "llm": {"all": (i,)}} for i in (0, 1))
 ONE_ROW = ({"vit": {"v0": (0,), "v1": (1,)}, "llm": {"all": (0,)}}, {"llm": {"all": (1,)}})
@@ -82,10 +87,73 @@ def test_a_module_without_work_in_a_row_gathers_nothing_there():
     assert rows == {0}
 
 
-@pytest.mark.parametrize("place", [Place(do="vit.F7", on="v1", before="llm.F0@0"), Place(do="F", on="v1", after="x")])
-def test_a_placement_of_nothing_is_an_error(place):
-    with pytest.raises(InputError, match="names no task"):
-        expand(encoder_plan((place,)))
+NOTHING = [  # a placement, and what there is
+    (Place(do="vit.F7", on="v1", before="llm.F0@0"), "name a group that works on micro-batch 7"),
+    (Place(do="vit.F1[3-4]", on="v0", before="llm.F0@0"), "name a group that works on"),
+    (Place(do="vit.B1[4-5]", on="v1", after="llm.B0@0"), "name vit.B1[4-7], vit.B1[0-3], or a group"),
+    (Place(do="vit.gather.1", on="all", after="llm.F0@0"), "name a group"),
+    (Place(do="vit.F1", on="v1", after="llm.F0@9"), "name llm.F0[0-1], llm.F0[2-3]"),
+    (Place(do="vit.F1", on="v1", before="llm.gather.0"), "name another task of `llm`"),
+]
+
+
+@pytest.mark.parametrize(("place", "fix"), NOTHING)
+def test_a_placement_of_nothing_is_an_error(place, fix):
+    first = Place(do="vit.F0", on="v0", before="llm.F0@0")
+    with pytest.raises(InputError, match="names no task") as refused:
+        expand(encoder_plan((first, place)))
+    assert refused.value.where == "steps.order.place[1]" and fix in refused.value.fix
+
+
+AROUND = [  # what is placed, around what, and that as a task
+    (Place(do="vit.B0[4-7]", on="v0", before="llm.B1@1/all"), "llm[2-3]/B/1/all"),
+    (Place(do="vit.B0[4-7]", on="v0", after="llm.send.B0@1"), "llm[2-3]/sendB/0/all"),
+    (Place(do="vit.B0", on="v0", after="llm.update@0"), "llm[0-1]/update/step/all"),
+    (Place(do="vit.send.B0[4-7]", on="v0", before="llm.B1@1"), "llm[2-3]/B/1/all"),
+    (Place(do="vit.B0", on="v0", after="vit.B1[4-7]"), "vit[4-7]/B/1/v1"),
+]
+
+
+@pytest.mark.parametrize(("place", "anchor"), AROUND)
+def test_any_task_is_an_anchor(place, anchor):
+    """What is named stands where it is said, and all that it waits for before it."""
+    tasks = expand(encoder_plan((place,)))
+    check_order(tasks)
+    ids = [task.id for task in tasks]
+    moved = place.moved
+    own = [t.id for t in tasks if (t.phase, t.of, t.group) == (moved.phase, moved.of, "v0") and t.module == "vit"]
+    named = [id for id in own if moved.layers is None or id.startswith(f"vit[{moved.layers}]")]
+    assert named and all((ids.index(id) < ids.index(anchor)) == bool(place.before) for id in named)
+
+
+def test_two_that_are_placed_around_each_other_are_refused():
+    chain = encoder_plan((Place(do="vit.F0", on="v0", before="llm.F0@0"),))
+    specs = {**chain.uses.models, "ear": vit(8)}
+    facts = changed(
+        chain.uses, models=specs, items={**chain.uses.items, "ear": {0: 4}}, feeds={"vit": {0: 0, 1: 1}, "ear": {0: 0}}
+    )
+    (row, other), places = chain.steps[0].micro_batches, chain.steps[0].places
+    around = (*places, Place(do="vit.F1", on="v1", before="ear.F0"), Place(do="ear.F0", on="v0", before="vit.F0"))
+    order = {"llm": "1f1b", "place": around}
+    step = changed(chain.steps[0], micro_batches=({**row, "ear": {"v0": (0,)}}, other), order=order)
+    layouts = {**chain.layouts, "ear": chain.layouts["vit"]}
+    edges = (*chain.edges, Edge(source="ear", target="llm"))
+    (found,) = violations(changed(chain, uses=facts, layouts=layouts, edges=edges, steps=(step,)))
+    assert found.where == "steps[0].order.place[2]" and "whose own place follows from them" in found.message
+
+
+def test_whatever_is_placed_is_in_order_or_is_refused_by_its_place():
+    """Chains and forks of modules, forwards and backwards, whole and cut: most placements of chance cannot be."""
+    placed = Counter()
+    for seed in range(120):
+        plan = drawn(seed)
+        found = [violation for violation in violations(plan) if violation.where != "uses.feeds"]
+        if found:
+            assert re.fullmatch(r"steps\[0\]\.order\.place\[[0-9]\]", found[0].where) and found[0].fix, seed
+        else:
+            check_order(expand(plan))
+            placed.update(place.moved.phase for place in plan.steps[0].places)
+    assert {*placed} == {*"FBIW"}
 
 
 def test_a_placement_behind_its_consumer_is_illegal():

@@ -1,5 +1,8 @@
 """Outputs of encoders stand one after the other at the head of the items that read them."""
 
+from collections import defaultdict
+from random import Random
+
 import pytest
 
 from planner.plan.feeding import Fed, fed_tokens, feeding
@@ -10,17 +13,18 @@ from planner.specs.layers import Audio
 from tests.plans import decoder, encoder_plan, plan_of, uses, vit
 
 EAR = Audio(layers=1, hidden=16, heads=4, ffn=16, mels=4, pool=2, out=32)
+WIDE = changed(EAR, hidden=32)  # as wide as what it reads
+INTO_LLM, CHAIN = ("vit>llm", "ear>llm"), ("vit>ear", "ear>llm")
 
 
-def plan_with(items, feeds, specs=None, steps=None):
+def plan_with(items, feeds, specs=None, edges=INTO_LLM):
     specs = {"llm": decoder(), "vit": changed(vit(), merge=2), "ear": EAR, **(specs or {})}
     ranks = Ranks((0,))
     layouts = {name: Layout(ranks=ranks, dp=1) for name in specs}
     row = {name: {"g": tuple(of_module)} for name, of_module in items.items()}
-    edges = (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
-    plan = plan_of(1, uses(1, specs, items, feeds), layouts, {"g": Group(ranks=ranks)}, Step(
-        sync="step", micro_batches=(row,)), edges)  # fmt: skip
-    return changed(plan, steps=steps) if steps else plan
+    between = tuple(Edge(source=source, target=target) for source, target in (name.split(">") for name in edges))
+    return plan_of(1, uses(1, specs, items, feeds), layouts, {"g": Group(ranks=ranks)}, Step(
+        sync="step", micro_batches=(row,)), between)  # fmt: skip
 
 
 ITEMS = {"llm": {7: 12, 8: 5}, "vit": {3: 8, 1: 16, 2: 4}, "ear": {0: 6, 4: 2}}
@@ -29,14 +33,44 @@ FEEDS = {"vit": {3: 7, 1: 7, 2: 8}, "ear": {0: 7, 4: 8}}
 
 def test_by_edge_then_by_number_without_gaps():
     assert feeding(plan_with(ITEMS, FEEDS)) == {
-        ("vit", 1): Fed(("llm", 7), 0, 4),
-        ("vit", 3): Fed(("llm", 7), 4, 2),
-        ("ear", 0): Fed(("llm", 7), 6, 3),
-        ("vit", 2): Fed(("llm", 8), 0, 1),
-        ("ear", 4): Fed(("llm", 8), 1, 1),
+        ("vit", 1): [Fed(("llm", 7), 0, 4)],
+        ("vit", 3): [Fed(("llm", 7), 4, 2)],
+        ("ear", 0): [Fed(("llm", 7), 6, 3)],
+        ("vit", 2): [Fed(("llm", 8), 0, 1)],
+        ("ear", 4): [Fed(("llm", 8), 1, 1)],
     }
     assert fed_tokens(plan_with(ITEMS, FEEDS)) == {("llm", 7): 9, ("llm", 8): 2}
     assert not violations(plan_with(ITEMS, FEEDS))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_of_many_that_feed_many_each_has_its_tokens_and_they_follow_each_other(seed):
+    """Counted token by token: every reader's first tokens are all outputs of whatever feeds it, each once, in order."""
+    random, units = Random(seed), {"vit": 4, "ear": 2}
+    items = {
+        "llm": {7: 99, 8: 99, 9: 99},
+        "ear": {0: 60, 4: 40},
+        "vit": {item: 4 * random.randrange(1, 5) for item in range(4)},
+    }
+    draw = lambda name, readers: {i: tuple(random.sample(readers, random.randrange(3))) for i in items[name]}  # noqa: E731
+    feeds = {"vit>llm": draw("vit", [7, 8, 9]), "vit>ear": draw("vit", [0, 4]), "ear": draw("ear", [7, 8, 9])}
+    edges = random.sample(["vit>llm", "vit>ear", "ear>llm"], 3)
+    plan = plan_with(items, feeds, {"ear": WIDE}, edges)
+    stands = defaultdict(dict)  # reader → token → (encoder item, its output)
+    for source, places in feeding(plan).items():
+        for place in places:
+            for row in range(place.rows):
+                assert stands[place.target].setdefault(place.first + row, (source, row)) == (source, row)
+    for target, tokens in stands.items():
+        wanted = [
+            ((name, item), row)
+            for name, to in (edge.split(">") for edge in edges)
+            for item, readers in sorted(feeds.get(f"{name}>{to}", feeds.get(name, {})).items())
+            for row in range(items[name][item] // units[name])
+            if to == target[0] and target[1] in readers
+        ]
+        assert [tokens[at] for at in range(len(tokens))] == wanted
+    assert fed_tokens(plan) == {target: len(tokens) for target, tokens in stands.items()}
 
 
 def test_an_item_may_be_made_of_outputs_alone_and_no_more():
@@ -46,15 +80,42 @@ def test_an_item_may_be_made_of_outputs_alone_and_no_more():
 
 
 @pytest.mark.parametrize(
-    ("specs", "says"),
+    ("specs", "edges", "says"),
     [
-        ({"vit": vit().__class__(layers=1, hidden=16, heads=4, ffn=16, patch=2, out=31)}, "31 wide"),
-        ({"vit": decoder()}, "gives a loss"),
-        ({"llm": vit()}, "reads no tokens"),
+        ({"vit": vit().__class__(layers=1, hidden=16, heads=4, ffn=16, patch=2, out=31)}, INTO_LLM, "31 wide"),
+        ({"vit": decoder()}, INTO_LLM, "gives a loss"),
+        ({}, CHAIN, "outputs of `vit` are 32 wide, the tokens of `ear` 16"),
+        ({"llm": WIDE}, INTO_LLM, "nobody reads the outputs of `llm`"),
+        ({"ear": decoder()}, CHAIN, "`ear` gives a loss"),
     ],
 )
-def test_only_what_fits_is_fed(specs, says):
-    assert says in violations(plan_with(ITEMS, FEEDS, specs))[0].message
+def test_only_what_fits_is_fed(specs, edges, says):
+    feeds = FEEDS if edges == INTO_LLM else {"vit": {3: 0, 1: (0, 4), 2: 0}, "ear": FEEDS["ear"]}
+    assert any(says in found.message for found in violations(plan_with(ITEMS, feeds, specs, edges)))
+
+
+def test_what_is_read_may_be_read_on():
+    feeds = {"vit": {3: 0, 2: (0, 4), 1: 0}, "ear": {0: (7, 8), 4: 8}}
+    plan = plan_with({**ITEMS, "ear": {0: 8, 4: 2}}, feeds, {"ear": WIDE}, CHAIN)
+    assert not violations(plan)
+    assert fed_tokens(plan) == {("ear", 0): 7, ("ear", 4): 1, ("llm", 7): 4, ("llm", 8): 5}
+
+
+@pytest.mark.parametrize("under", ["vit", "vit>ear"])
+def test_what_feeds_several_says_which(under):
+    feeds = {under: {3: 0, 1: 0, 2: 0}, "ear": {0: 7, 4: 8}}
+    items = {**ITEMS, "ear": {0: 8, 4: 2}}
+    found = violations(plan_with(items, feeds, {"ear": WIDE}, (*CHAIN, "vit>llm")))
+    assert [v.message.rpartition(", ")[2] for v in found[:1]] == (
+        ["and this does not say which is meant"] if under == "vit" else []
+    )
+
+
+def test_modules_that_wait_for_each_other_are_refused():
+    feeds = {"vit": {3: 0, 1: 0, 2: 0}, "ear": {0: 1, 4: 2}}
+    specs = {"vit": changed(vit(), merge=2, hidden=32), "ear": WIDE}
+    found = violations(plan_with(ITEMS, feeds, specs, ("vit>ear", "ear>vit")))
+    assert [(v.where, "leads back" in v.message) for v in found] == [("edges[0]", True), ("edges[1]", True)]
 
 
 def test_an_item_is_fed_in_its_own_step():

@@ -13,11 +13,12 @@ from planner.plan.words import layout_text
 from planner.specs.base import Ranks, changed
 from planner.specs.job import Fix
 from planner.specs.parallelism import Parallelism
-from planner.specs.parts import Experts
+from planner.specs.parts import Experts, StateSpace
 from tests.plans import decoder, encoder_plan, sharded_plan, staged_plan, stages_of
 
 SHARDED = sharded_plan(4, [[(0, 2), (2, 2)], [(0, 4)]])
 STAGED = staged_plan(2, 3)  # four layers, no replicas
+HYBRID = changed(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8), pattern="M *- M- -")
 MOE = changed(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
 
 
@@ -42,12 +43,21 @@ def layout(plan: Plan, module=None, **fields) -> Plan:
         (layout(SHARDED, recompute={"first": "full"}), ".recompute", "`first` is no set of indices"),
         (layout(SHARDED, dispatch="all_gather"), "", "the module has none"),
         (layout(STAGED, gradients="bf16"), "", "every rank has parameters of its own"),
+        (layout(SHARDED, HYBRID, dp=2, cp=2), ".cp", "state spaces scan whole documents, and cp = 2 parts them"),
+        (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of state spaces do not spread over tp = 2"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
 def test_a_broken_law_is_found(plan, where, message):
     found = violations(plan)
     assert any(v.where == f"layouts.llm{where}" and message in v.message and v.fix for v in found), found
+
+
+def test_groups_part_no_documents_of_state_spaces():
+    found = violations(layout(SHARDED, HYBRID))
+    assert {v.where for v in found} == {"groups.g0-1.split", "groups.g2-3.split", "groups.g0-3.split"}
+    assert "the group parts them over 2 ranks" in found[0].message and found[0].fix
+    assert not violations(layout(STAGED, HYBRID))
 
 
 @pytest.mark.parametrize(

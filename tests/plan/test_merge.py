@@ -1,5 +1,7 @@
 """Tasks in one order: each behind what it waits for, every lane in its own order, and circles named."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,18 @@ def test_lanes_move_apart_when_one_waits_for_the_other():
     """Rank 1 is listed late, but rank 0 waits for it."""
     order = settled([task("a"), task("b", "d"), task("c"), task("d", rank=1), task("e", rank=1)])
     assert names(order) == "adbce"
+
+
+def test_tasks_that_meet_stay_together_or_are_refused():
+    """Two tasks on two ranks: what stands between them comes before both, if it waits for neither of them."""
+    apart = [task("a"), task("c", rank=1), task("b", rank=1)]
+    one = [replace(each, phase="B") if each.group in "ab" else each for each in apart]
+    order = settled(one, {"m": ("B",)})
+    assert names(order) == "cab"
+    between = [one[0], replace(one[1], after=(one[0].id,)), one[2]]
+    assert names(settled(between)) == "acb"
+    with pytest.raises(InputError, match="wait for each other"):
+        settled(between, {"m": ("B",)})
 
 
 def test_a_circle_between_lanes_is_named():

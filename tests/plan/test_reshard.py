@@ -34,16 +34,16 @@ def cell(random, module, items):
 
 
 def case(seed):
-    """Two cells of an encoder and two of a decoder; the encoder's items are shared out over items of both of these."""
+    """Two cells of an encoder and two of a decoder; each of the encoder's items is read by one or two of these's."""
     random = Random(seed)
     merge = random.choice((1, 2))
     spec = Vit(layers=1, hidden=8, heads=8, ffn=8, patch=1, merge=merge, out=8)
     images = {item: merge**2 * random.randrange(1, 9) for item in range(4)}
-    reads = {item: random.randrange(3) for item in images}
-    taken, fed = Counter(), {}
-    for item, target in reads.items():
-        fed[item] = Fed(("llm", target), taken[target], images[item] // merge**2)
-        taken[target] += fed[item].rows
+    reads = [(item, target) for item in images for target in random.sample(range(3), random.choice((1, 1, 2)))]
+    taken, fed = Counter(), []
+    for item, target in reads:
+        fed.append((item, Fed(("llm", target), taken[target], images[item] // merge**2)))
+        taken[target] += fed[-1][1].rows
     texts = {target: taken[target] + random.randrange(4) for target in range(3)}
     texts = {target: max(size, 1) for target, size in texts.items()}
     writers = [cell(random, "vit", {i: images[i] for i in part}) for part in ((0, 2), (1, 3))]
@@ -75,14 +75,14 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
     unit = spec.merge**2
     for writer_layout, writer in writers:
         held = runs(spec, writer_layout, writer)
-        own = {item: fed[item] for item in writer.items}
+        own = [(item, place) for item, place in fed if item in writer.items]
         # brute force: the row of outputs behind every `unit` tokens, and the token that stands for it
         written = {(i, row // unit): (rank, at // unit) for rank, i, row, at in every_row(held)}
         for reader_layout, reader in readers:
             read = runs(LLM, reader_layout, reader)
             wanted = set()
             for rank, target, token, at in every_row(read):
-                for item, place in own.items():
+                for item, place in own:
                     if place.target == ("llm", target) and place.first <= token < place.last:
                         row = token - place.first
                         source, there = written[item, row]
@@ -105,14 +105,14 @@ def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
             (run.rank, run.at + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)
         }
         for number, (layout, reader) in enumerate(readers):
-            read = readings(runs(LLM, layout, reader), "llm", {item: fed[item] for item in writer.items})
+            read = readings(runs(LLM, layout, reader), "llm", [each for each in fed if each[0] in writer.items])
             for route in routes(held, read):
                 for i in range(route.rows):
                     key = (number, route.target, route.to + i)
                     assert key not in came
                     came[key] = memory[route.source, route.at + i]
     of_target: dict[int, list[tuple[int, int]]] = {}
-    for item, place in fed.items():
+    for item, place in fed:
         of_target.setdefault(place.target[1], []).extend((item, row) for row in range(place.rows))
     for number, (layout, reader) in enumerate(readers):
         for rank, target, token, at in every_row(runs(LLM, layout, reader)):
@@ -124,5 +124,5 @@ def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
 def test_places_follow_each_other():
     _, fed, *_ = case(3)
     for target in range(3):
-        of_target = [place for place in fed.values() if place.target[1] == target]
+        of_target = [place for _, place in fed if place.target[1] == target]
         assert [p.first for p in of_target] == [0, *accumulate(p.rows for p in of_target)][:-1] or not of_target

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
@@ -29,6 +29,7 @@ from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.profile import Fit, ModuleCosts, Passes, Profile
 from planner.verify.score import score
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
@@ -190,7 +191,7 @@ def use(plan: Plan) -> None:
         assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(CHANCES)
 def test_mutated_plans(chance):
     text = mutated(chance.choice(PLANS), chance)
@@ -203,7 +204,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("mutants")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(chance=CHANCES)
 def test_damaged_plans(folder, chance):
     (folder / "plan.yaml").write_bytes(damaged(chance.choice(PLANS), chance))
@@ -211,7 +212,7 @@ def test_damaged_plans(folder, chance):
         use(files.read(folder / "plan.yaml", Plan))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(CHANCES)
 def test_mutated_specs(chance):
     kind, text = chance.choice(SPECS)
@@ -220,7 +221,7 @@ def test_mutated_specs(chance):
         files.parse(text, kind, "spec")
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(chance=CHANCES)
 def test_damaged_specs(folder, chance):
     kind, text = chance.choice(SPECS)
@@ -229,7 +230,7 @@ def test_damaged_specs(folder, chance):
         files.read(folder / "spec.yaml", kind)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(chance=CHANCES)
 def test_jobs_whose_files_are_mutated(folder, chance):
     cluster = (ROOT / "profiles/clusters/cpu-4.yaml").read_text().replace("kind: cpu", "kind: ./device.yaml")

@@ -3,13 +3,14 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.published.case import Case
 from planner.published.read import once, read_case, read_published
 from planner.published.rows import Unusable, read_rows
+from tests.examples import examples
 from tests.published.made import COLUMNS, row, write
 
 CELLS = st.one_of(
@@ -86,7 +87,7 @@ def test_too_many_cells_are_named(tmp_path):
     assert skipped.reason == "unreadable row"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=6))
 def test_no_cell_escapes(cells):
     try:
@@ -95,7 +96,7 @@ def test_no_cell_escapes(cells):
         assert why.reason
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=4), max_size=8))
 def test_each_row_comes_out_once(tmp_path_factory, rows):
     path = write(tmp_path_factory.mktemp("rows") / "a.csv", *rows)
@@ -103,7 +104,7 @@ def test_each_row_comes_out_once(tmp_path_factory, rows):
     assert read == [each.line for each in read_rows(path)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.binary(max_size=200))
 def test_files_of_any_bytes_are_read_or_located(tmp_path_factory, tail):
     path = tmp_path_factory.mktemp("bytes") / "a.csv"

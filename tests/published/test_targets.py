@@ -4,6 +4,8 @@ import pytest
 
 from planner import evidence
 
+pytestmark = pytest.mark.slow  # every row is predicted
+
 TIME = {  # source → most that the median error of a step may be
     "dgxc_benchmarking": 0.08,
     "internevo_flops": 0.08,

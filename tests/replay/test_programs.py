@@ -4,12 +4,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.replay import KINDS, replay
 from planner.replay.whatif import parse, predict
 from planner.replay.whatif.asked import Asked
+from tests.examples import examples
 from tests.replay.programs import STREAMS, instructions, run
 
 
@@ -26,7 +27,7 @@ def replayed(graph):
     return [ends[i] * 1e6 for i in order], made.piece_end(0, graph.steps[0].end.number) * 1e6
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(instructions())
 def test_a_program_is_replayed_as_it_ran(program):
     recorder, ends, host = run(program)
@@ -35,7 +36,7 @@ def test_a_program_is_replayed_as_it_ran(program):
     assert end == pytest.approx(host, abs=1e-3)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(instructions())
 def test_a_trace_that_does_not_say_who_waits_is_replayed_all_the_same(program):
     """As of older profilers: which stream waits for which is concluded."""
@@ -46,7 +47,7 @@ def test_a_trace_that_does_not_say_who_waits_is_replayed_all_the_same(program):
     assert end == pytest.approx(host, abs=1e-3)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(instructions(), st.sampled_from([0.5, 2, 10]))
 def test_a_program_with_longer_gemms_is_predicted(program, factor):
     recorder, _, _ = run(program)
@@ -60,7 +61,7 @@ def test_a_program_with_longer_gemms_is_predicted(program, factor):
     assert end == pytest.approx(host, abs=1e-3)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(instructions())
 def test_no_stream_is_busier_than_its_step(program):
     graph = graph_of(run(program)[0])
@@ -70,7 +71,7 @@ def test_no_stream_is_busier_than_its_step(program):
     assert len(STREAMS) >= len(made.busy())
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(instructions(), st.sampled_from(KINDS))
 def test_whatever_kind_is_left_out_nothing_takes_longer(program, kind):
     graph = graph_of(run(program)[0])
@@ -79,7 +80,7 @@ def test_whatever_kind_is_left_out_nothing_takes_longer(program, kind):
     assert made.step_seconds <= whole.step_seconds + 1e-12
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(instructions())
 def test_an_identity_predicts_what_is_replayed(program):
     graph = graph_of(run(program)[0])
@@ -88,7 +89,7 @@ def test_an_identity_predicts_what_is_replayed(program):
         assert found.step_seconds == found.replayed_seconds
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(instructions())
 def test_streams_that_keep_their_order_are_replayed_as_they_ran(program):
     recorder, _, host = run(program)

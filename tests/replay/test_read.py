@@ -5,13 +5,14 @@ import json
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.replay import build, read, replay
 from planner.replay import decode as decoding
 from planner.replay.elements import Elements
+from tests.examples import examples
 from tests.replay.traces import Recorder, two_streams
 
 BAD = {
@@ -158,7 +159,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(VALUES, max_size=5),
     st.dictionaries(TEXTS, VALUES, max_size=3),

@@ -8,12 +8,12 @@ import pytest
 
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.meets import meets
+from planner.plan.meets import meeting, meets
 from planner.plan.model import Place
 from planner.plan.reshard import on_edge
 from planner.plan.task import Task
 from planner.runtime.executed import apart
-from planner.runtime.meeting import lists_of, meeting, require_meeting
+from planner.runtime.meeting import lists_of, require_meeting
 from planner.runtime.rehearsal import Rehearsal
 from planner.runtime.wires import crossing, wires
 from tests.plans import encoder_plan, sharded_plan, staged_plan

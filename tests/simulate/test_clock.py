@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.simulate import clock, native
 from planner.simulate.activities import NOBODY, Builder, Lists
+from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 
 
@@ -24,7 +25,7 @@ def ran(built: Builder):
 
 
 @pytest.mark.skipif(native.LIB is None, reason="the clock was not compiled")
-@settings(max_examples=200)
+@examples(200)
 @given(activity_sets())
 def test_both_forms_give_the_same_bits(activities):
     (times, ended), (expected, expected_ended) = native.compiled(native.LIB, activities), clock.run(activities)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
@@ -16,6 +16,7 @@ from planner.plan.expand import expand
 from planner.simulate import Event, Timeline, Traced, read_steps, read_trace, simulate, trace_of, write_trace
 from planner.simulate.trace import trace_text
 from planner.specs.base import Ranks
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.programs import programs, task
@@ -49,7 +50,7 @@ def simulated(plan):
     return Traced(simulate(tasks, price, plan.size), tasks, "simulated")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(programs(), st.sampled_from(("measured", "simulated")), st.sampled_from(("toy", WEIRD)))
 def test_reading_gives_what_was_written(tmp_path_factory, program, label, name):
     tasks, price = program

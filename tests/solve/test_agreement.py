@@ -5,11 +5,12 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.solve import BACKENDS, Program, ProgramBuilder, Solution, solve
+from tests.examples import examples
 
 IN_PROCESS = ["mathopt-highs", "mathopt-scip", "cp-sat"]
 OTHERS = [*IN_PROCESS, "cbc"]
@@ -181,13 +182,13 @@ FEW = dict(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.t
 
 
 @pytest.mark.parametrize("backend", IN_PROCESS)
-@settings(max_examples=150, **FEW)
+@examples(150, **FEW)
 @given(program=programs())
 def test_back_ends_agree_on_any_program(backend, program):
     agree(program, backend)
 
 
-@settings(max_examples=15, **FEW)
+@examples(15, **FEW)
 @given(program=programs())
 def test_cbc_agrees_on_any_program(program):
     agree(program, "cbc")

@@ -50,10 +50,10 @@ def made(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "sizes", "fixed", "model"),
     [
-        (8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b"),
+        pytest.param(8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b", marks=pytest.mark.slow),
         (8, (16384,) * 8, "zero: 1, recompute: selective", "llama-3-8b"),
         (16, (4096,) * 32, "vpp: 1, zero: 1, cp: 1, recompute: full", "qwen3-30b-a3b"),
-        (4, (2048,) * 8, "", "llama-3-8b"),
+        pytest.param(4, (2048,) * 8, "", "llama-3-8b", marks=pytest.mark.slow),
     ],
 )
 def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):

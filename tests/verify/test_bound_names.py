@@ -7,8 +7,8 @@ import pytest
 from planner import files
 from planner.cli.tables import outcome_line
 from planner.plan.model import Outcome, Plan
-from planner.report.words import PROOFS, certificate
-from planner.verify.bounds import OF_SAME_WORK, OVER_PLANS
+from planner.report.words import certificate
+from planner.verify.bounds import BOUNDS, same_work
 from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -19,18 +19,14 @@ def outcome(by: str, status: str, gap: float) -> Outcome:
     return Outcome(status=status, value=1.0 + gap, bound=1.0, gap=gap, bound_by=by, effort="")
 
 
-def test_every_name_has_a_proof_and_is_over_one_thing():
-    assert set(PROOFS) == OVER_PLANS | OF_SAME_WORK
-    assert not OVER_PLANS & OF_SAME_WORK
-
-
-@pytest.mark.parametrize("by", sorted(OVER_PLANS | OF_SAME_WORK))
+@pytest.mark.parametrize("by", BOUNDS)
 def test_what_is_proven_of_an_order_is_not_said_of_the_plan(by):
     best, near = (str(outcome_line(outcome(by, *each))) for each in (("optimal", 0.0), ("feasible", 0.25)))
     texts = best, near, certificate(1.0, 1.0, by), certificate(1.25, 1.0, by)
-    assert all(("same work" in text) == (by in OF_SAME_WORK) for text in texts)
-    assert ("proven optimal" in best) == (by in OVER_PLANS)
-    assert all(PROOFS[by] in text for text in texts[2:])
+    assert same_work(f"area+{by}") == same_work(by) == BOUNDS[by].same_work  # of several steps
+    assert all(("same work" in text) == same_work(by) for text in texts)
+    assert ("proven optimal" in best) == (not same_work(by))
+    assert all(BOUNDS[by].proof in text for text in texts[2:])
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.parent.name)
@@ -39,5 +35,5 @@ def test_no_golden_plan_is_shorter_than_its_bound(path):
     plan = files.read(path, Plan)
     for number in range(len(plan.steps)):
         scored = score(plan, number)
-        assert scored.bound.by in OVER_PLANS | OF_SAME_WORK
+        assert scored.bound.by in BOUNDS
         assert scored.bound.seconds <= scored.value * (1 + 1e-9)

@@ -1,12 +1,13 @@
 """Every packing is in one case, at every depth; and no case is bounded above a packing that is in it."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.step.table import Table, make_table
 from planner.packing.packed import Packed, worth
 from planner.verify.cases import MICRO_BATCHES, Case, Held, left, room, roots, split
 from planner.verify.coupled import Whole, seconds
+from tests.examples import examples
 from tests.groupings import any_packing, problems, simple
 
 LARGE = {"items": 12, "ranks": (1, 2, 4, 6)}
@@ -24,7 +25,7 @@ def contains(case: Case, table: Table, packed: Packed) -> bool:
     return said == rows - {frozenset()} and (len(packed) == case.rows or (case.more and len(packed) > case.rows))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(problems(**LARGE), Chance)
 def test_every_packing_is_in_one_case_at_every_depth(problem, chance):
     packed = any_packing(problem, chance)
@@ -36,7 +37,7 @@ def test_every_packing_is_in_one_case_at_every_depth(problem, chance):
         cases = list(split(table, case)) if depth < len(problem.sizes) else []
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(problems(**LARGE), Chance)
 def test_no_case_is_bounded_above_a_packing_that_is_in_it(problem, chance):
     packed = any_packing(problem, chance)

@@ -5,11 +5,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.solve import ProgramBuilder, solve
 from planner.verify.dual import Dual, Fluid, Place, fluid_seconds, simplex
+from tests.examples import examples
 
 Chance = st.integers(0, 2**20).map(Random)
 SLACK = 1e-6  # relative: what the solver of the program may err
@@ -63,7 +64,7 @@ def multipliers(dual: Dual, chance):
     return dual.project(times * chance.choice((0.1, 1.0, 5.0))), tokens * chance.choice((0.0, 0.1, 1.0, 10.0))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(fluids(), st.sampled_from((0.5, 1.0, 1.1, 3.0, 1000.0)))
 def test_the_bound_is_no_more_than_the_programs_optimum(given, towards):
     """However far away the known value is that it climbs to."""
@@ -73,7 +74,7 @@ def test_the_bound_is_no_more_than_the_programs_optimum(given, towards):
     assert fluid_seconds(fluid, places, enough) <= least + SLACK * max(1.0, least)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(fluids(), Chance)
 def test_any_multipliers_give_a_bound(given, chance):
     fluid, places = given

@@ -1,7 +1,7 @@
 """The exact program is as good as trying every grouping, on every back end, in microseconds as in hours."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line
@@ -10,6 +10,7 @@ from planner.packing.packed import PackedGroup, worth
 from planner.solve import BACKENDS
 from planner.strategies.sequence_groups import pack
 from planner.verify.exact import formulate, prove, rows_worth_trying, small_enough
+from tests.examples import examples
 from tests.groupings import best, one_pool, problems, require_possible
 
 LINES = {1: Line(1e-6, 1e-3, 0.01), 2: Line(5e-7, 6e-4, 0.02), 4: Line(2.5e-7, 3.5e-4, 0.02)}
@@ -45,7 +46,7 @@ def test_every_back_end_finds_the_best_grouping(name, backend):
     assert worth(problem, grouping(proof)) == pytest.approx(least, rel=1e-6)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.sampled_from((1e-6, 1.0, 3600.0)).flatmap(lambda scale: problems(items=4, scale=scale, nodes=False)))
 def test_what_is_proven_is_the_best(problem):
     """Where all ranks of a pool are on one node."""
@@ -59,7 +60,7 @@ def test_what_is_proven_is_the_best(problem):
         assert value == pytest.approx(least, rel=1e-6)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(problems(items=4))
 def test_what_is_proven_holds_where_nodes_bind(problem):
     least = best(problem)

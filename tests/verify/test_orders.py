@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.plan.legal import violations
@@ -13,6 +13,7 @@ from planner.plan.schedules.explicit import printed
 from planner.specs.base import changed
 from planner.verify.bounds import busiest_rank
 from planner.verify.score import score
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import sharded_plan
 from tests.verify.priced import priced
@@ -26,7 +27,7 @@ def unlike(plan: Plan, chance: Random) -> Plan:
     return changed(plan, uses=changed(plan.uses, items={"llm": items}))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(CHANCES, st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(1, 2), st.sampled_from([0, 1, 3]))
 def test_no_order_beats_its_bound(chance, pp, micro_batches, chunks, dp, zero):
     chunks = chunks if pp > 1 else 1
@@ -47,7 +48,7 @@ def test_no_schedule_beats_its_bound(name, pp, zero):
     assert s.bound.seconds <= s.value * (1 + 1e-9)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(CHANCES, st.lists(st.sampled_from([((0, 2),), ((0, 1), (1, 1))]), min_size=1, max_size=4))
 def test_micro_batches_that_are_mixed_up_are_not_bounded_as_if_ranks_met_in_each(chance, rows):
     """Under ZeRO-3 on one stage: forwards may run ahead, so that a step can be shorter than its rows one by one."""
@@ -64,7 +65,7 @@ def test_cutting_a_backward_changes_no_work(chance, pp, micro_batches):
     """The busiest rank has as much to do in any order as under 1F1B."""
     lines = printed(some_order(chance, pp, micro_batches, 1))
     one, other = (score(priced(ordered_plan(pp, micro_batches, order))) for order in (lines, "1f1b"))
-    work = [busiest_rank(each.tasks, each.timeline).seconds for each in (one, other)]
+    work = [busiest_rank(each.tasks, each.timeline) for each in (one, other)]
     assert work[0] == pytest.approx(work[1], rel=1e-9)
 
 

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.lines import Line
 from planner.packing.packed import worth
 from planner.packing.stream_search import stream_search
 from planner.verify.streams import stream_seconds
+from tests.examples import examples
 from tests.groupings import one_pool, simple
 from tests.step_groupings import best, offloading, step_problems, warm_start
 
@@ -18,7 +19,7 @@ def found(problem):
     return worth(problem, stream_search(problem, warm_start(problem), 1)[0])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(step_problems(items=3, ranks=(1, 2, 3)), st.sampled_from((1.0, 1.01, 1.5, 20.0)), st.sampled_from((0, 2)))
 def test_the_bound_holds_for_the_best_packing(problem, known, effort):
     """Whatever the packing that was known took."""
@@ -26,14 +27,14 @@ def test_the_bound_holds_for_the_best_packing(problem, known, effort):
     assert stream_seconds(problem, least * known, effort) <= least * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(step_problems(items=4, ranks=(2, 4), pools=1))
 def test_the_bound_holds_for_the_best_of_more_on_more_ranks(problem):
     least = best(problem)
     assert stream_seconds(problem, least * 1.1, 2) <= least * (1 + 1e-9)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(step_problems(items=30, ranks=(2, 7, 8, 16)))
 def test_the_bound_holds_for_what_is_found(problem):
     """Told of a worse packing: the bound is never above what it is told."""

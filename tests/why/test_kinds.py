@@ -47,12 +47,15 @@ def keeping(kib: float) -> ModuleCosts:
     return ModuleCosts(source="published", spread=0.1, layer=layer)
 
 
-def test_what_already_is_costs_nothing(plan):
-    for change in ("degrees=1,2,4", "zero=3", "recompute=none"):
-        answer = pipeline.why_not(plan, (change,))
-        assert (answer.seconds, answer.because, answer.follows) == (0, (), ())
+@pytest.mark.parametrize(
+    "change", ["degrees=1,2,4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("zero=3", "recompute=none"))]
+)
+def test_what_already_is_costs_nothing(plan, change):
+    answer = pipeline.why_not(plan, (change,))
+    assert (answer.seconds, answer.because, answer.follows) == (0, (), ())
 
 
+@pytest.mark.slow
 def test_each_kind_could_have_a_node_more(plan):
     answer = pipeline.why(plan)
     assert isinstance(answer, WhyPlan)
@@ -65,6 +68,7 @@ def test_each_kind_could_have_a_node_more(plan):
     assert nodes[0].seconds < nodes[1].seconds < answer.facts.value
 
 
+@pytest.mark.slow
 def test_neighbours_of_one_kind_get_one_node_together(plan):
     half = tuple(changed(entry, count=2, per_node=2) for entry in plan.ranks for _ in range(2))
     cluster = changed(plan.uses.cluster, ranks=half)
@@ -105,6 +109,7 @@ def test_an_item_has_each_degree_on_each_kind(plan, which):
     assert rooms["h100-80gb"] > rooms["a100-40gb"] and alone["h100-80gb"] < alone["a100-40gb"]
 
 
+@pytest.mark.slow
 def test_the_step_with_another_degree_stands_where_the_item_then_lies(plan):
     answer = pipeline.why(plan, "5")
     assert isinstance(answer, WhyItem)
@@ -134,6 +139,7 @@ def test_meeting_once_a_step_is_possible_here_too(plan):
     assert roomy.after is not None and roomy.infeasible is None
 
 
+@pytest.mark.slow
 def test_another_layout_is_priced_on_every_kind(plan):
     answer = pipeline.why_not(plan, ("recompute=full",))
     assert answer.after is not None and answer.after.peak_memory_gib < answer.before.peak_memory_gib

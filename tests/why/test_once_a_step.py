@@ -163,7 +163,9 @@ def test_what_is_offloaded_needs_less_room(plan):
     assert least_tokens(changed(plan, uses=changed(plan.uses, devices=devices)), 900) < 900
 
 
-@pytest.mark.parametrize("change", sorted(MEETINGS))
+@pytest.mark.parametrize(
+    "change", ["sync=step", *(pytest.param(each, marks=pytest.mark.slow) for each in ("strategy=data_ranks", "zero=2"))]
+)
 def test_meeting_once_a_step_and_back(change):
     """Whichever of the three is asked for, the other two follow; and the way back gives the plan's own value."""
     meeting = pipeline.solve("demo-cpu-4").plan

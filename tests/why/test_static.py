@@ -82,9 +82,8 @@ def test_every_item_is_worked_on_once_in_its_batch_or_the_next():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_may_be_put_off_is_a_batchs_own_and_not_all(seed):
+def test_what_may_be_put_off_is_a_batchs_own_and_not_all(plan, seed):
     chance = random.Random(seed)
-    plan = pipeline.solve("demo-cpu-4").plan
     own = dict(plan.uses.items["llm"])
     rest = [{10_000 + i: chance.randint(20, 900) for i in range(chance.randint(1, 9))} for _ in range(3)]
     puts = list(candidates(own, {}, rest, plan))
@@ -127,7 +126,9 @@ def refused(*words):
 
 def test_the_verbs_answer_in_words_and_in_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    solved = json.loads(said("solve", "demo-cpu-4", "--static", "--batches", "2", "--json", "-o", "static.yaml"))
+    solved = json.loads(
+        said("solve", "demo-cpu-4", "--static", "--batches", "2", "--effort", "1", "--json", "-o", "static.yaml")
+    )
     assert solved["plan"] == "static.yaml"
     plan = files.read(tmp_path / "static.yaml", Plan)
     assert plan.uses.degrees == (solved["degree"],)

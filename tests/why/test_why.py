@@ -67,7 +67,7 @@ def test_the_step_with_another_degree_is_that_of_why_not(plan):
 
 
 def test_a_group_has_a_load_for_every_micro_batch_it_works_in(wide):
-    for name in wide.groups:
+    for name in [*wide.groups][::6]:  # each asks for the whole step once more
         answer = pipeline.why(wide, name)
         assert isinstance(answer, WhyGroup)
         rows = [at for at, row in enumerate(wide.steps[0].micro_batches) if name in row]

@@ -53,6 +53,11 @@ class Footprint:
         """The same of a rank that works on nothing."""
         return replace(self, activations=0.0, logits=0.0).fragmented(self.fragmentation / self.allocated)
 
+    def beside(self, other: "Footprint") -> "Footprint":
+        """Of two modules of one process on a rank: what each takes, and once what the process has."""
+        own = {name: getattr(self, name) + getattr(other, name) for name in OWN}
+        return replace(self, **own).fragmented(self.fragmentation / self.allocated)
+
     def fragmented(self, share: Number) -> "Footprint":
         """With so much reserved, over what is allocated, that cannot be used."""
         return replace(self, fragmentation=share * self.allocated)
@@ -72,6 +77,10 @@ class Footprint:
     def total(self) -> Number:
         """What the device has lost, as nvidia-smi shows it."""
         return self.reserved + self.outside
+
+
+# Kinds of bytes that are a module's own; the rest are the process's.
+OWN = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
 
 
 def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Footprint:

@@ -4,7 +4,7 @@ Built from a job before solving and from a plan's `uses` when verifying, by the 
 was solved.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from planner.costs.compute.lines import Line
 from planner.costs.memory.caps import token_cap
@@ -48,14 +48,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Items to place on groups of these shapes, in micro-batches of these pools of ranks."""
+    """Items to place on groups of these shapes, in micro-batches of these pools of ranks. Equal ones hash alike."""
 
-    sizes: dict[int, int]  # item → tokens
+    sizes: dict[int, int] = field(hash=False)  # item → tokens
     pools: tuple[Pool, ...]
     shapes: tuple[Shape, ...]  # by rising degree, then by pool
     row_seconds: float  # every micro-batch costs this at least besides its slowest group
     step_seconds: float  # every step costs this once
-    fixed: dict[int, int]  # item → the degree it must have
+    fixed: dict[int, int] = field(hash=False)  # item → the degree it must have
     sync: Sync = "micro_batch"  # where all ranks meet
     offload: Offloading | None = None  # of activations to the host; None: there is none
     row_typical: float = 0.0  # what a full micro-batch costs besides its slowest group
@@ -240,10 +240,13 @@ def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[
 
 
 def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
-    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none."""
+    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none. State
+    spaces scan whole documents.
+    """
+    most = 1 if module.recurrent else ranks
     if wished:
-        return tuple(sorted({degree for degree in wished if degree <= ranks}))
-    powers = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
+        return tuple(sorted({degree for degree in wished if degree <= most}))
+    powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
     return tuple(degree for degree in powers if ulysses_part(module, degree) == degree)
 
 

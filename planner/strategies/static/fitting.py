@@ -14,6 +14,7 @@ from planner.strategies.static.screen import problem_of
 from planner.units import GIB
 from planner.verify.held import exceeds
 from planner.verify.score import Score, score
+from planner.verify.worth import in_objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Fits:
 def fitting(inputs: Inputs) -> Fits:
     """Of the layout that the job fixes. Raises InputError."""
     problem, layout = problem_of(inputs), fixed_layout(inputs, runs=False)
-    plan = laid(inputs, problem, layout)
+    plan = in_objective(laid(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)
     found = of_plan(plan, scores)
     return found if found.yes else of_plan(plan, scores, smallest(problem, fields_of(layout)))

@@ -39,6 +39,10 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     if module.heads % (tp * (fixed.ulysses or 1)):
         name = f"tp = {tp}" + (f", ulysses = {fixed.ulysses}" if (fixed.ulysses or 1) > 1 else "")
         return f"{module.heads} heads do not spread over {name}", "a tp that divides the heads"
+    space = module.recurrent
+    if space and (cp > 1 or space.groups % tp):
+        message = f"state spaces with {space.groups} groups of heads, which scan whole documents, do not spread"
+        return f"{message} over tp = {tp}, cp = {cp}", "cp: 1, and a tp that divides the groups"
     if vpp > 1 and pp == 1:
         return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:

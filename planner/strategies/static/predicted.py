@@ -9,6 +9,7 @@ from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import parts_of, problem_of
 from planner.verify.score import Score, outcome, prediction, score
+from planner.verify.worth import in_objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ def predicted(inputs: Inputs) -> Predicted:
     problem, layout = problem_of(inputs), fixed_layout(inputs)
     plan = laid(inputs, problem, layout)
     found = score(plan)
-    plan = changed(plan, outcome=outcome(found, ""), prediction=prediction(found))
+    plan = in_objective(changed(plan, outcome=outcome(found, ""), prediction=prediction(found)), inputs.job.objective)
     if plan.uses.prices.modules:
         return Predicted(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
     closed = parts_of(problem, layout)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.plan.model import Layout
+from planner.specs.layers import Module
 from planner.specs.layers.heads import kv_heads
 from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
@@ -57,10 +58,16 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
         dims = {"tp": tp, "cp": cp, "pp": pp, "replica": copies, "dp": ranks // (tp * cp * pp * copies)}
-        if prod(dims.values()) != ranks or not keeps(dims, fixed):
+        if prod(dims.values()) != ranks or not keeps(dims, fixed) or not scans(module, tp, cp):
             continue
         if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
+
+
+def scans(module: Module, tp: int, cp: int) -> bool:
+    """State spaces scan whole sequences, and share out groups of heads."""
+    space = module.recurrent
+    return space is None or (cp == 1 and space.groups % tp == 0)
 
 
 def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:

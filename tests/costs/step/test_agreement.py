@@ -22,7 +22,7 @@ MODELS = [
     ("llama-3-70b", "h100x64", 128, 4096, ""),
     ("llama-3-70b", "h100x64", 128, 4096, "schedule: gpipe"),
     ("llama-3-70b", "a100x64", 128, 4096, "schedule: interleaved"),
-    ("qwen3-30b-a3b", "h100x64", 256, 4096, ""),
+    pytest.param("qwen3-30b-a3b", "h100x64", 256, 4096, "", marks=pytest.mark.slow),
     ("gpt-oss-20b", "a100x64", 128, 4096, ""),
 ]
 MOST_PASSES = 256  # of a replica on all its stages: larger ones take the same form, and longer

@@ -4,8 +4,10 @@ import pytest
 
 from planner.costs.step.sequences import allowed_degrees, split, ulysses_part
 from planner.specs import library
+from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.model import Model
+from planner.specs.parts import StateSpace
 
 
 @pytest.mark.parametrize("name", library.names(Model))
@@ -27,5 +29,7 @@ def test_without_wishes_degrees_are_the_powers_of_two_that_the_heads_allow():
     assert allowed_degrees(module, 64, ()) == (1, 2, 4)
     assert allowed_degrees(module, 2, ()) == (1, 2)
     assert allowed_degrees(module, 8, (16, 3, 8, 3)) == (3, 8)
+    hybrid = changed(module, state_space=StateSpace(heads=1, head_dim=8, state=8), pattern="M " * module.layers)
+    assert allowed_degrees(hybrid, 64, ()) == (1,) == allowed_degrees(hybrid, 64, (1, 2))
     assert (ulysses_part(module, 8), split(module, 8)) == (4, {"ulysses": 4, "ring": 2})
     assert split(module, 1) == {"ulysses": 1}

@@ -1,0 +1,58 @@
+"""BERT and T5 as Megatron trains them: an encoder of text alone, and one to whose outputs a decoder attends.
+
+Both are pre-norm with learned positions there (megatron/core/models/{bert,T5}); BERT has two segments, a head over
+words, and two classes of pairs.
+"""
+
+from typing import Any, NamedTuple
+
+from planner.published import arguments
+from planner.published.rows import Row, Unusable
+from planner.specs.layers import Decoder, TextEncoder
+
+# Of Megatron's usual tokenizers: BertWordPieceLowerCase; BertWordPieceCase with T5's hundred words for what is hidden.
+BERT_TOKENS, T5_TOKENS = 30522, 28996 + 100
+T5_DECODED = 128  # tokens: --decoder-seq-length of Megatron-LM's examples/t5, beside 512 of the encoder
+
+
+class Halves(NamedTuple):
+    """A decoder, its tokens, and the encoder that it reads."""
+
+    decoder: Decoder
+    tokens: int
+    encoder: TextEncoder
+
+
+def bert(row: Row) -> TextEncoder:
+    """Raises Unusable."""
+    said = arguments.of(row)
+    rows = said.max_positions or row.count("seq_len") or 512
+    more: dict[str, Any] = {} if said.on("bert-no-binary-head") else {"pooled": True, "classes": 2}
+    return TextEncoder(
+        **shape(row, BERT_TOKENS, row.count("layers")), max_positions=rows, segments=2, predicts=True, **more
+    )
+
+
+def t5(row: Row) -> Halves:
+    """As many layers in both halves where only the encoder's are said. Raises Unusable."""
+    said = arguments.of(row)
+    layers = said.count("encoder-num-layers") or row.count("layers")
+    tokens = said.count("decoder-seq-length") or T5_DECODED
+    fields = shape(row, T5_TOKENS, layers)
+    encoder = TextEncoder(**fields, max_positions=row.count("seq_len") or 512, shared_words=True)
+    fields |= {"layers": said.count("decoder-num-layers") or layers, "norm": "layer", "bias": "all"}
+    decoder = Decoder(
+        **fields, gated=False, positions="learned", max_positions=tokens, tied=True, cross=fields["hidden"]
+    )
+    return Halves(decoder, tokens, encoder)
+
+
+def shape(row: Row, tokens: int, layers: int | None) -> dict[str, Any]:
+    """What the columns say of both. Raises Unusable."""
+    hidden, heads, said = row.count("hidden"), row.count("heads"), arguments.of(row)
+    if not (layers and hidden and heads):
+        raise Unusable("no spec of the model", row.text("model") or "not stated")
+    each = 128 * (row.count("tp") or 1)  # to whose multiple Megatron pads
+    fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": row.count("ffn") or 4 * hidden}
+    fields |= {"vocab": -(-(row.count("vocab") or tokens) // each) * each}
+    return fields | ({"head_dim": said.count("kv-channels") or 64} if hidden % heads else {})

@@ -1,0 +1,160 @@
+"""What CONTRIBUTING shows of each table is true: through its one line alone, the example works from the outside."""
+
+import ast
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import export, files, hf, pipeline, strategies
+from planner.cli import app as cli
+from planner.cli import export as cli_export
+from planner.costs import objective, pricing
+from planner.costs.step import sequences
+from planner.export import torch_csv
+from planner.hf import decoders
+from planner.packing import balanced
+from planner.plan.schedules import explicit
+from planner.specs.base import changed
+from planner.specs.model import Model
+from planner.specs.parameters import model_parameters
+from planner.strategies import base, sequence_groups
+from planner.verify import bounds, score
+from tests.check.small import write_job
+from tests.hf.configs import LLAMA_8B, PUBLISHED
+from tests.plan.schedules.made import ordered_plan
+from tests.verify.priced import priced
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SECTIONS = re.findall(r"^### .*?\n(.*?)```python\n(.*?)```\n\nIn `(\w+)`: `([^\n]*)`$", TEXT, re.DOTALL | re.MULTILINE)
+EXAMPLES = {table: (code, line) for _, code, table, line in SECTIONS}
+TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
+    "STRATEGIES": (
+        strategies.STRATEGIES,
+        (strategies, base, sequence_groups, balanced, pricing, sequences, score),
+    ),
+    "BOUNDS": (bounds.BOUNDS, (bounds,)),
+    "FORMS": (export.FORMS, (export, torch_csv, explicit)),
+    "FAMILIES": (hf.FAMILIES, (hf, decoders)),
+    "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
+    "VERBS": (cli.VERBS, (cli_export,)),
+}
+
+
+def test_every_table_has_an_example():
+    assert EXAMPLES.keys() == TABLES.keys()
+    named = re.findall(r"^\| .*? \| `([A-Z]+)` in `", TEXT, re.MULTILINE)
+    assert named == [*TABLES]
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """The example of a table, by its line: a function that adds it and gives its names."""
+
+    def add(table: str) -> dict[str, Any]:
+        code, line = EXAMPLES[table]
+        entries, modules = TABLES[table]
+        known = {name: value for module in modules for name, value in vars(module).items()}
+        made = types.ModuleType("planner.strategies.alone", ast.get_docstring(ast.parse(code)))
+        vars(made).update({name: value for name, value in known.items() if not name.startswith("__")})
+        exec(code, vars(made))
+        monkeypatch.setitem(__import__("sys").modules, made.__name__, made)
+        ((name, entry),) = eval(f"{{{line}}}", vars(made)).items()
+        assert name not in entries
+        monkeypatch.setitem(entries, name, entry)
+        return vars(made)
+
+    return add
+
+
+def planner(*words: object, code: int = 0) -> str:
+    """What the command says."""
+    done = CliRunner().invoke(cli.with_verbs(), [*map(str, words)])
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job on four ranks that says more."""
+
+    def write(more: str = "") -> Path:
+        path = write_job(tmp_path)
+        path.write_text(path.read_text() + more)
+        return path
+
+    return write
+
+
+def test_a_strategy(added, job, tmp_path):
+    added("STRATEGIES")
+    planner("solve", job("strategy: alone\n"), "-o", tmp_path / "plan.yaml")
+    plan = pipeline.read_plan(tmp_path / "plan.yaml")
+    assert plan.made.strategy == "alone"
+    assert len(plan.steps[0].micro_batches) == len(plan.uses.items["llm"])
+    assert pipeline.check(tmp_path / "plan.yaml", tmp_path / "plan.yaml", pipeline.Tolerances()) == []
+
+
+def test_a_bound(added, job, tmp_path, monkeypatch):
+    """The best is named in the plan: this one where nothing else is known of packings."""
+    best = pipeline.solve(str(job())).plan
+    added("BOUNDS")
+    assert pipeline.solve(str(job())).plan == best  # others say more
+    for name in [name for name, each in bounds.BOUNDS.items() if name != "constants" and not each.same_work]:
+        monkeypatch.delitem(bounds.BOUNDS, name)
+    planner("solve", job(), "-o", tmp_path / "plan.yaml")
+    plan = pipeline.read_plan(tmp_path / "plan.yaml")
+    assert plan.outcome.bound_by == "constants" and 0 < plan.outcome.bound < plan.outcome.value
+    assert "by constants" in planner("show", tmp_path / "plan.yaml")
+    planner("report", tmp_path / "plan.yaml", "-o", tmp_path / "page.html")
+    assert bounds.BOUNDS["constants"].proof in (tmp_path / "page.html").read_text()
+
+
+def test_a_form(added, tmp_path):
+    """Its order goes out, and into a plan with another one; names of forms that are unknown list it."""
+    added("FORMS")
+    for name in ("gpipe", "1f1b"):
+        files.write(tmp_path / f"{name}.yaml", priced(ordered_plan(2, 4, name)))
+    planner("export", tmp_path / "gpipe.yaml", "--to", "words", "-o", tmp_path / "order")
+    planner("import", "words", tmp_path / "order", "--into", tmp_path / "1f1b.yaml", "-o", tmp_path / "new.yaml")
+    assert (tmp_path / "order").read_text() == "F0 F1 F2 F3 B0 B1 B2 B3\n" * 2
+    new, old = (pipeline.read_plan(tmp_path / f"{name}.yaml") for name in ("new", "gpipe"))
+    assert new.steps[0].order == {"llm": tuple(["F0 F1 F2 F3 B0 B1 B2 B3"] * 2)}
+    assert new.made.strategy == "words" and pipeline.verify(new)[0].value == pipeline.verify(old)[0].value
+
+
+def test_a_family(added, tmp_path):
+    added("FAMILIES")
+    factors = {"residual_multiplier": 1.0, "logits_scaling": 8.0}
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_8B, **factors, "model_type": "granite"}))
+    said = planner("import", "hf", tmp_path, "-o", tmp_path / "model.yaml", "--json")
+    assert "logits_scaling 8.0" in said and "residual_multiplier" not in said
+    assert model_parameters(files.read(tmp_path / "model.yaml", Model)) == PUBLISHED["Llama-3.1-8B"][1]
+
+
+def test_an_objective(added, job, tmp_path):
+    added("OBJECTIVES")
+    planner("solve", job("objective: device_hours\n"), "-o", tmp_path / "plan.yaml")
+    plan = pipeline.read_plan(tmp_path / "plan.yaml")
+    assert plan.outcome.value == pytest.approx(plan.prediction.step_seconds * 4 / 3600)
+    assert "device h simulated" in planner("show", tmp_path / "plan.yaml")
+    worse = changed(plan, outcome=changed(plan.outcome, bound=2 * plan.outcome.value))
+    files.write(tmp_path / "worse.yaml", worse)
+    assert "device h" in planner("check", tmp_path / "plan.yaml", tmp_path / "worse.yaml", code=1)
+
+
+def test_a_verb(added, job, tmp_path):
+    added("VERBS")
+    planner("solve", job(), "-o", tmp_path / "plan.yaml")
+    assert planner("ranks", tmp_path / "plan.yaml") == "4 ranks\n"
+    assert json.loads(planner("ranks", tmp_path / "plan.yaml", "--json")) == {"ranks": 4}
+    assert "Say how many ranks a plan needs." in planner("--help")
+
+
+def test_every_verb_of_the_table_is_a_command_with_help():
+    for name, verb in cli.VERBS.items():
+        assert verb.__doc__ and verb.__doc__.split("\n")[0] in planner(name, "--help").replace("\n  ", " ")
