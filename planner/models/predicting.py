@@ -23,12 +23,11 @@ MAX_LOGITS = 2**27  # held at a time: 512 MiB of them in float32, beside a copy 
 
 
 class PredictingNetwork(Network):
-    def __init__(self, spec: Module, dtype: torch.dtype, held: Held = WHOLE_MODULE, *, owns: bool = True) -> None:
-        """`owns`: its table; else it is another module's, which lends it."""
+    def __init__(self, spec: Module, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
         super().__init__(spec, dtype, held)
         self.part = held.part(spec.words)
         self.lent: tuple[Vocabulary, ...] = ()  # in a tuple, and so no parameters of this module
-        if owns and (self.first or (spec.ties and self.last)):
+        if not spec.borrows and (self.first or (spec.ties and self.last)):
             self.embedding = Vocabulary(spec.words, spec.hidden, dtype, self.part)
         self.loss_tokens = max(1, MAX_LOGITS // self.part.size(spec.words))  # tokens whose logits are held at a time
 

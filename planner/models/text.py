@@ -21,7 +21,7 @@ from planner.specs.layers import TextEncoder
 
 class TextEncoderNetwork(PredictingNetwork):
     def __init__(self, spec: TextEncoder, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
-        super().__init__(spec, dtype, held, owns=not spec.shared_words)
+        super().__init__(spec, dtype, held)
         width, first, last = spec.hidden, self.first, self.last
         self.position = table(spec.max_positions, width, dtype) if first else None
         self.segment = table(spec.segments, width, dtype) if first else None

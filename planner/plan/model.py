@@ -19,6 +19,7 @@ from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, R
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Module
+from planner.specs.model import By
 from planner.specs.parallelism import (
     RANK_ORDER,
     Dispatch,
@@ -238,7 +239,8 @@ Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
 
 class Edge(Spec):
     """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder: they stand in place of the
-    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
+    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens. Or they
+    are beside the tokens of these items, and cross attention in every layer reads them.
 
     Where rows lie follows from the groups' splits on both sides; `reshard` says what comes of it: zig-zag where any of
     the reader's groups is a ring.
@@ -246,6 +248,7 @@ class Edge(Spec):
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
+    by: By = "tokens"
     reshard: Literal["contiguous", "zigzag"] = "contiguous"
 
     @property

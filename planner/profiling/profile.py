@@ -116,6 +116,8 @@ def unsupported(spec: Module) -> str | None:
 
     if spec.routed:  # a profile has seconds of one kind of layer, whose tokens stay on their rank
         return "layers with experts cannot be measured yet, only those of dense modules"
+    if spec.crossing or spec.borrows:
+        return "it needs another module beside it, to read from or for its words, and is measured alone"
     return build.unsupported(spec)
 
 

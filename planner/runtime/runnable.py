@@ -93,6 +93,9 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if layout.dispatch == "node_level" and layout.ep * layout.etp > 1:
             message = "one copy of a token to each node with experts of it cannot be run yet"
             yield message, f"layouts.{name}.dispatch", "dispatch: all_to_all, or all_gather"
+        if spec.borrows:
+            message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
+            yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
         if layout.overlap:
             message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
             yield message, f"layouts.{name}.overlap", "leave `overlap` out"

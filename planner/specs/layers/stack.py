@@ -123,6 +123,11 @@ class Stack(Spec):
         return any(end.tied and not end.first for end in self.ends)
 
     @property
+    def borrows(self) -> bool:
+        """Whether the table in front of its layers is another module's."""
+        return any(end.tied and end.first for end in self.ends)
+
+    @property
     def words(self) -> int:
         """That it looks up, or 0."""
         return 0
@@ -131,6 +136,22 @@ class Stack(Spec):
     def relative_buckets(self) -> int:
         """Of distances, where positions are relative; else 0."""
         return 0
+
+    @property
+    def unparted(self) -> str:
+        """Why the ranks of a group cannot share out a document's tokens; empty: they can."""
+        if self.recurrent:
+            return "state spaces scan whole documents"
+        if self.crossing:
+            return "keys of what cross attention reads are whole on a rank"
+        return "relative positions are of tokens on one rank" if self.relative_buckets else ""
+
+    @property
+    def unstaged(self) -> str:
+        """Why its layers cannot lie on several stages; empty: they can."""
+        if self.crossing:
+            return "what cross attention reads comes to the first stage alone"
+        return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
 
     @property
     def normed_behind(self) -> bool:
