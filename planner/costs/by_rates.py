@@ -36,6 +36,7 @@ class ByRates:
     cluster: Cluster
     machine: Machine
     spread: float  # of a step's seconds
+    reads: float = 0.0  # tokens that cross attention reads, for each token of a sequence, in the mean of all items
     found: dict[Key, Line] = field(default_factory=dict)  # lines of parts whose ranks lie alike
     tokens: dict[Key, Held] = field(default_factory=dict)  # what one token leaves
 
@@ -67,7 +68,7 @@ class ByRates:
     def columns(self, part: Part) -> Columns:
         """The layout as a group has it that shares out its items so."""
         at = columns_of(self.layout)
-        return replace(at, cp=part.split.degree, ulysses=part.split.ulysses, full=0.0, parts=frozenset())
+        return replace(at, reads=self.reads, cp=part.split.degree, ulysses=part.split.ulysses, full=0.0, parts=frozenset())
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
         """Bytes of a micro-batch's items on each rank of a group, in these layers."""
@@ -82,7 +83,7 @@ class ByRates:
 
     def token_held(self, layers: Layers, ends: bool, seq: float) -> Held:
         """Of one token of a sequence, on a rank of tp alone."""
-        at = replace(columns_of(self.layout), seq=seq)
+        at = replace(columns_of(self.layout), seq=seq, reads=self.reads)
         accounting = accounting_on(self.machine.device, self.machine.accounting)
         kept, remade = 0.0, 0.0
         alike = Counter((self.spec.layer_kind(layer), self.layout.recompute_of(layer)) for layer in layers)
@@ -94,7 +95,7 @@ class ByRates:
 
     def layer_lines(self) -> list[Line]:
         """Of one layer on a rank alone, forward and backward, as most layers are."""
-        at = replace(columns_of(self.layout), cp=1, ulysses=1, full=0.0, parts=frozenset())
+        at = replace(columns_of(self.layout), reads=self.reads, cp=1, ulysses=1, full=0.0, parts=frozenset())
         layers = mixed(self.layout, range(self.spec.layers))
         how = max(layers, key=lambda each: each[1])[0]
         there = Places(group(self.layout.tp), group(1), group(1))

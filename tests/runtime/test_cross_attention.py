@@ -1,13 +1,15 @@
 """Where every layer attends to what another module gives, loss and gradients are those of one process."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from planner import files
 from planner.errors import InputError
+from planner.plan.model import Plan
 from planner.runtime.runnable import require_supported
 from planner.specs.base import changed
-from planner.specs.layers import TextEncoder
 from tests.runtime.modules import TEXT, joined, layout, require_those_of_one_process
 from tests.runtime.worlds import ONCE, run_all
 
@@ -50,6 +52,8 @@ PLANS = {
     "tp of both": plan("text", "turning", ({"dp": 2, "tp": 2}, {"dp": 2, "tp": 2, "zero": 3}), GROUPS),
     "bert in stages": plan("bert", "reader", ({"dp": 2, "pp": 2}, {"dp": 2, "tp": 2}), STAGES),
 }  # fmt: skip
+GOLDEN = Path(__file__).parents[1] / "golden/by_hand/encoder-decoder/plan.yaml"
+PLANS["by hand"] = files.read(GOLDEN, Plan)
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +65,14 @@ def results():
 @pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
+
+
+def test_words_in_another_module_s_table_are_refused():
+    plan = PLANS["dp"]
+    models = {**plan.uses.models, "text": changed(TEXT, shared_words=True)}
+    with pytest.raises(InputError, match="a table on the ranks of another module") as error:
+        require_supported(changed(plan, uses=changed(plan.uses, models=models)))
+    assert (error.value.where, error.value.fix) == (
+        "uses.models.text.shared_words",
+        "shared_words: false, for a table of its own",
+    )
