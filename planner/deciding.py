@@ -52,7 +52,7 @@ def require_objective(inputs: Inputs) -> None:
     """Raises InputError where there is no such objective, or the cluster says too little for it."""
     objective = objective_called(inputs.job.objective, f"{inputs.sources.get('job', 'the job')} (objective)")
     try:
-        objective.of(Work(1.0, inputs.cluster, 1))
+        objective.of(Work(1.0, inputs.cluster, inputs.devices, 1))
     except InputError as error:
         where = f"{inputs.sources.get('cluster', inputs.cluster.name)} (ranks)"
         raise InputError(error.message, where=where, fix=error.fix) from error

@@ -104,12 +104,16 @@ class Followed:
         require("rank", rank, self.plan.size)
         return tuple(module_work(self.plan, self.plan.steps[0], known(self.plan, module)).chunks(rank))
 
-    def mesh(self, module: str, rank: int) -> Place:
-        """Raises InputError where the rank has nothing of the module."""
+    def mesh(self, module: str, rank: int, layer: int = 0) -> Place:
+        """Experts are those of a layer: they may lie otherwise in some.
+
+        Raises InputError where the rank has nothing of the module.
+        """
         layout = self.plan.layouts[known(self.plan, module)]
         if rank not in layout.ranks:
             message = f"rank {rank} has nothing of `{module}`"
             raise InputError(message, where="rank", fix=f"its ranks are {layout.ranks}")
+        layout = layout.at(layer)
         place, of_experts = coordinates(layout, rank), expert_coordinates(layout, rank)
         mesh = {dim: Along(index, groups_over(layout, (dim,))[rank]) for dim, index in place.items()}
         experts = {

@@ -14,21 +14,30 @@ from planner import export, files, hf, pipeline, strategies
 from planner.cli import app as cli
 from planner.cli import export as cli_export
 from planner.costs import objective, pricing
+from planner.costs.columns import Columns
 from planner.costs.step import sequences
+from planner.costs.step.step import step_seconds
 from planner.export import torch_csv
 from planner.hf import decoders
+from planner.models import build
+from planner.models.data import packed_batch
 from planner.packing import balanced
 from planner.plan.schedules import explicit
 from planner.specs.base import changed
+from planner.specs.layers import Decoder
+from planner.specs.layers import decoder as specs_decoder
 from planner.specs.model import Model
-from planner.specs.parameters import model_parameters
+from planner.specs.parameters import model_parameters, parameters
+from planner.specs.shapes import layer_flops
 from planner.strategies import base, sequence_groups
 from planner.verify import bounds, score
 from tests.check.small import write_job
+from tests.costs.machines import shipped
 from tests.hf.configs import LLAMA_8B, PUBLISHED
 from tests.plan.schedules.made import ordered_plan
 from tests.verify.priced import priced
 
+PREFIX: dict[str, Any] = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocab": 64}
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^### .*?\n(.*?)```python\n(.*?)```\n\nIn `(\w+)`: `([^\n]*)`$", TEXT, re.DOTALL | re.MULTILINE)
 EXAMPLES = {table: (code, line) for _, code, table, line in SECTIONS}
@@ -41,6 +50,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
     "FORMS": (export.FORMS, (export, torch_csv, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
+    "NETWORKS": (build.NETWORKS, (build, specs_decoder)),
     "VERBS": (cli.VERBS, (cli_export,)),
 }
 
@@ -145,6 +155,25 @@ def test_an_objective(added, job, tmp_path):
     worse = changed(plan, outcome=changed(plan.outcome, bound=2 * plan.outcome.value))
     files.write(tmp_path / "worse.yaml", worse)
     assert "device h" in planner("check", tmp_path / "plan.yaml", tmp_path / "worse.yaml", code=1)
+
+
+def test_a_kind_of_module(added):
+    """It is counted, priced and built by its answers alone: all tokens see each other, in twice as many pairs."""
+    kind = added("NETWORKS")["Prefix"]
+    prefix, usual = kind(**PREFIX), Decoder(**PREFIX)
+    assert parameters(prefix) == parameters(usual)
+    assert layer_flops(prefix)[0] == 2 * layer_flops(usual)[0]
+
+    alone, machine = Columns(ranks=1, seq=4096.0, batch=1), shipped("h100-80gb")
+    slower = step_seconds(prefix, alone, machine).seconds / step_seconds(usual, alone, machine).seconds
+    assert 1 < slower < 2
+    losses = []
+    for module in (prefix, usual):
+        network = build.build(module)
+        build.init_weights(network, 0)
+        losses.append(network(packed_batch(module, [(0, 8)], 0)))
+        losses[-1].backward()
+    assert losses[0] != losses[1] and all(parameter.grad is not None for parameter in network.parameters())
 
 
 def test_a_verb(added, job, tmp_path):

@@ -53,7 +53,7 @@ def cells(plan: Plan, row: Row) -> list[Cell]:
         layout = plan.layouts[a.module]
         entries = tuple(zip(a.items, a.offload_in(layout), strict=True))
         split = group.split_in(layout)
-        found.append((a.module, str(a.layers or ""), group.ranks, split, group.share, entries))
+        found.append((a.module, str(a.layers or ""), group.ranks, split, a.share, entries))
     return sorted(found)
 
 

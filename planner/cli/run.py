@@ -54,7 +54,7 @@ def run(
     from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
-    from planner.runtime import RunOptions, Training, require_at_once, taken_up, unlike, within
+    from planner.runtime import RunOptions, Training, require_at_once, taken_up, unenforced, unlike, within
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -77,7 +77,7 @@ def run(
     require_outputs(trace, metrics)
     options = taken_up(options)
     require_at_once(read, options)  # before a bar says that processes start
-    if said := too_long(options.training.warmup, options.count(read)):
+    for said in filter(None, (too_long(options.training.warmup, options.count(read)), unenforced(read))):
         render.console(stderr=True).print(said)
     with progress.training(read) as on_progress, progress.interruptible(on_progress) as on_step:
         ran = pipeline.run(read, options, on_step, job)

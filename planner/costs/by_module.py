@@ -72,6 +72,9 @@ class ByModule:
         again = part.again == (("full", part.layers),) and "full" not in self.costs.recomputing
         return weights_line(self.costs, part.layers, part.ends, part.split.degree * self.layout.tp, again)
 
+    def memory(self, part: Part) -> None:
+        """Fits do not say what of a pass is bound by memory: all of it is taken for compute (compute/contention.py)."""
+
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
         """Bytes of a micro-batch's items on each rank of a group, in these layers."""
         costs = costs_of_layers(self.costs, mixed(self.layout, layers))

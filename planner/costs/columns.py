@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InputError
 from planner.plan.model import Layout
 from planner.specs.parallelism import Dispatch, Gradients, Overlapped, Recompute, Schedule
 
@@ -131,7 +132,13 @@ ONE = Batch(seq=4096.0)  # where only states are asked for, or costs per token
 
 
 def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
-    """A plan's layout. Where layers differ in what they recompute, it is of those that recompute nothing."""
+    """A plan's layout. Where layers differ in what they recompute, it is of those that recompute nothing.
+
+    Raises InputError where experts of some layers lie otherwise: whoever can price that asks for each way by itself.
+    """
+    if layout.experts:
+        message = "experts of some layers lie otherwise, which has no closed form"
+        raise InputError(message, where="layouts", fix="leave `experts` out of the layout, or simulate the plan")
     full, parts = recomputed("none" if isinstance(layout.recompute, dict) else layout.recompute)
     return Columns(
         ranks=len(layout.ranks),

@@ -5,12 +5,13 @@ whatever the objective is, and a plan is put in its unit once it is decided (ver
 losses, and the same number in all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.errors import InputError
 from planner.specs.cluster import Cluster
+from planner.specs.profile import Device
 from planner.units import duration
 
 STEP_SECONDS = "step_seconds"  # in which strategies state outcomes
@@ -23,12 +24,13 @@ class Work:
 
     seconds: float
     cluster: Cluster
+    devices: Mapping[str, Device]  # by kind of rank
     tokens: float
 
     @property
     def dollars(self) -> float:
-        """Raises InputError where the cluster does not say what its ranks cost."""
-        return self.seconds / HOUR * dollars_per_hour(self.cluster)
+        """Raises InputError where nobody says what a rank costs."""
+        return self.seconds / HOUR * usd_per_hour(self.cluster, self.devices)
 
     @property
     def tokens_per_dollar(self) -> float:
@@ -80,13 +82,16 @@ def objective_called(name: str, where: str = "objective") -> Objective:
     return OBJECTIVES[name]
 
 
-def dollars_per_hour(cluster: Cluster) -> float:
-    """Of all ranks. Raises InputError naming the kind that has no price."""
+def usd_per_hour(cluster: Cluster, devices: Mapping[str, Device]) -> float:
+    """Of all ranks: what the cluster says of a kind, else its device's price. Raises InputError where there is none."""
+    total = 0.0
     for number, kind in enumerate(cluster.ranks):
-        if kind.dollars_per_hour is None:
+        price = kind.usd_per_hour if kind.usd_per_hour is not None else devices[kind.kind].usd_per_hour
+        if price is None:
             raise InputError(
-                f"the cluster {cluster.name} does not say what an hour of a {kind.kind} costs",
+                f"nobody says what an hour of a {kind.kind} costs",
                 where=f"cluster.ranks[{number}]",
-                fix="say dollars_per_hour of one rank in a cluster file of your own, and in its source who asks that",
+                fix="say usd_per_hour of one rank there, in a cluster file of your own, and in `source` who asks that",
             )
-    return sum(kind.count * (kind.dollars_per_hour or 0.0) for kind in cluster.ranks)
+        total += kind.count * price
+    return total

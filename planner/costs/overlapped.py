@@ -29,7 +29,7 @@ def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> N
     """Raises InputError when a switch is about what fits of a module have inside, or what is priced on top of them."""
     inside = {
         "tp": layout.tp > 1,
-        "ep": layout.ep * layout.etp > 1,
+        "ep": layout.ep * layout.etp > 1 or bool(layout.experts),
         "dp": layout.zero == 3 and costs.sharding == "included",
     }
     for kind in overlap.said:

@@ -2,7 +2,8 @@
 
 A task costs what it costs on the kind of its ranks. On ranks of several kinds, which share it equally and wait for each
 other, it costs what it would on the slowest of them. What runs beside an exchange counts: of it only what no compute
-hides is priced, by the same formula as in the closed form (network/replicas.py).
+hides is priced, by the same formula as in the closed form (network/replicas.py). So does what runs beside a pass that
+holds a share of its devices (compute/contention.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +12,17 @@ from dataclasses import dataclass, field
 from planner.costs.by_module import ByModule
 from planner.costs.by_rates import ByRates
 from planner.costs.compute.assumed import complete, spread_of
+from planner.costs.compute.contention import SPREAD, Use, density, slower
 from planner.costs.compute.lines import Line
 from planner.costs.compute.machine import Machine, machine_of
 from planner.costs.compute.recomputing import require_told
-from planner.costs.cost import FREE, Cost, slowest, summed
+from planner.costs.cost import FREE, Cost, slowest, summed, trust
 from planner.costs.memory.offload import Offloading, offloading
 from planner.costs.network.network import among, network_of
 from planner.costs.network.replicas import exposed
-from planner.costs.part import Part, mixed
+from planner.costs.part import Part, mixed, spread_over
 from planner.errors import InputError
-from planner.plan.beside import EXCHANGES, Beside, Row
+from planner.plan.beside import PASSES, Beside, Row
 from planner.plan.feeding import fed_tokens
 from planner.plan.model import Layout, Plan, Prices, Split
 from planner.plan.task import Task
@@ -52,7 +54,7 @@ class Pricing:
     def among(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
         """The pricing of these tasks of a step, in which what runs beside each of them is known."""
         beside = Beside(tasks)
-        return lambda task: self.price(task, beside.of(task) if task.phase in EXCHANGES else ())
+        return lambda task: self.price(task, beside.of(task))
 
     def price(self, task: Task, beside: tuple[Row, ...] = ()) -> Cost:
         """Seconds of one task, with source and spread; looked up where one just like it was priced."""
@@ -64,8 +66,8 @@ class Pricing:
         return self.known[key]
 
     def priced(self, task: Task, beside: tuple[Row, ...]) -> Cost:
-        if task.phase in ("F", "B", "I", "W"):
-            return self.compute(task)
+        if task.phase in PASSES:
+            return self.compute(task) if task.share == 1 else self.shared(task, beside)
         if task.phase in ("gather", "sync"):
             return slowest(self.exposed(task, basis, beside) for basis in self.of_ranks(task))
         if task.phase == "update":
@@ -90,13 +92,31 @@ class Pricing:
             return Cost(weights, "analytic", whole[kind].spread)
         return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
 
+    def shared(self, task: Task, beside: tuple[Row, ...]) -> Cost:
+        """A pass with a share of its devices. What its ranks send each other takes as long as ever."""
+        whole = self.compute(task)
+        most = [max((self.use(each) for each in passes), key=density) for row in beside for passes in row]
+        worked = (whole.value - whole.comm) * slower(self.use(task), most)
+        source = trust([whole.source, "analytic"])
+        return Cost(worked + whole.comm, source, whole.spread + SPREAD, whole.comm)
+
+    def use(self, task: Task) -> Use:
+        """What a pass, of a backward in two the whole of it, asks of its devices; of several kinds, of the slowest."""
+        part = self.part_of(task)
+        each = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
+        kind = max(each, key=lambda kind: each[kind].value)
+        seconds, memory = each[kind].value - each[kind].comm, self.basis(task.module, kind).memory(part)
+        if memory is None:
+            return Use(task.share, seconds, 0.0)
+        moved, streamed = (line.seconds(task.sizes) for line in memory)
+        return Use(task.share, max(0.0, seconds - moved), min(moved, seconds), streamed)
+
     def part_of(self, task: Task) -> Part:
         """What of its module a pass goes through."""
-        ends, again = (
-            task.layers[-1] == self.models[task.module].layers - 1,
-            mixed(self.layouts[task.module], task.layers),
-        )
-        return Part(task.module, len(task.layers), ends, task.ranks, task.split, task.phase == "F", again)
+        layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
+        again, spread = mixed(layout, layers), spread_over(layout, module, layers)
+        ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
+        return Part(task.module, len(layers), ends, task.ranks, task.split, forward, again, spread)
 
     def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
         """Items of these sizes through a part of a module, on ranks of one kind."""
@@ -108,8 +128,9 @@ class Pricing:
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
         """All layers and ends of a module on a group of one kind, one pass; and the source of what it sends."""
         kind, layers = kind_of(self.cluster, ranks[0]), range(self.models[module].layers)
-        again = mixed(self.layouts[module], layers)
-        return self.part(Part(module, len(layers), True, ranks, split, forward, again), kind)
+        layout = self.layouts[module]
+        again, spread = mixed(layout, layers), spread_over(layout, self.models[module], layers)
+        return self.part(Part(module, len(layers), True, ranks, split, forward, again, spread), kind)
 
     def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
         if (part, kind) not in self.lines:
@@ -214,7 +235,9 @@ class Pricing:
 def looked_at(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
     once, on_edge = task.micro_batch is None, ">" in task.group
-    return task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, once, on_edge
+    return (
+        task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, task.share, once, on_edge,
+    )  # fmt: skip
 
 
 def pricing_of(plan: Plan) -> Pricing:
@@ -230,6 +253,7 @@ def pricing_of(plan: Plan) -> Pricing:
                 require_read_alone(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
+                require_one_placement(layout, name)
     return pricing
 
 
@@ -246,3 +270,11 @@ def require_read_alone(spec: Module, module: str) -> None:
     if spec.crossing:
         message = f"fits of `{module}` do not say what its cross attention reads"
         raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
+
+
+def require_one_placement(layout: Layout, name: str) -> None:
+    """Raises InputError where fits would have to tell layers from layers by how their experts lie."""
+    if layout.experts:
+        message = f"`{name}` is priced by fits, which do not say what experts take that lie otherwise in some layers"
+        fix = "leave `experts` out of its layout, or price it by its device's rates (uses.prices.rates)"
+        raise InputError(message, where=f"uses.prices.modules.{name}", fix=fix)

@@ -5,6 +5,8 @@ that exchange tokens here may belong to different sequence groups, and some have
 come only when they come: counts go first, in one small message, and are read once on the host.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -103,8 +105,14 @@ def by_expert(coming: Tensor, rows: int) -> Tensor:
     return experts.repeat_interleave(coming.flatten(), output_size=rows).argsort(stable=True)
 
 
+def dispatch_by_layer(layout: Layout, layers: Iterable[int], groups: Groups, meter: Meter) -> dict[int, Dispatch]:
+    """Of this rank, in each of these layers of a module."""
+    found = ((dispatch_over(at, groups, meter), own) for at, own in layout.by_experts(layers))
+    return {layer: dispatch for dispatch, own in found for layer in own}
+
+
 def dispatch_over(layout: Layout, groups: Groups, meter: Meter) -> Dispatch:
-    """Of this rank, whatever the micro-batch. Every rank of the groups makes its own."""
+    """Of this rank, whatever the micro-batch, where experts of all layers lie alike. Every rank makes its own."""
     rank = groups.rank
 
     def ragged(ranks: Ranks) -> Ragged:

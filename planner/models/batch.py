@@ -1,11 +1,12 @@
 """What a model is called with: this rank's shard of a packed batch, and where the documents of the whole end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from planner.models.auxiliary import Auxiliary
-from planner.models.dispatch import HERE, Dispatch
+from planner.models.dispatch import Dispatch
 from planner.models.exchange import WHOLE, Exchange
 from planner.models.held import Part
 from planner.models.tensor import ALONE, Tensors
@@ -43,7 +44,8 @@ class Batch:
     tensor: Tensors = ALONE  # over those that share the matrices: each has these t tokens, and works on some of them
     features: Features | None = None
     memory: Memory | None = None
-    dispatch: Dispatch = HERE  # over the ranks that have a layer's experts together
+    # By layer, over the ranks that have its experts together; of others all are here.
+    dispatch: Mapping[int, Dispatch] = field(default_factory=dict)
     slices: tuple[Tensor, ...] = ()  # parts of the rows, in each of which experts have a capacity; (): all are one
     auxiliary: Auxiliary = field(default_factory=Auxiliary)  # losses that its layers add
 

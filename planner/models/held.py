@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,14 +31,23 @@ class Part:
         return self.index * self.size(width), (self.index + 1) * self.size(width)
 
 
+class ExpertPart(NamedTuple):
+    """Some of a layer's experts, and of each a part."""
+
+    ep: Part = Part()
+    etp: Part = Part()
+
+
+ALL_EXPERTS = ExpertPart()
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Everything, unless said otherwise."""
 
     layers: Layers | None = None  # None: all
     tp: Part = Part()
-    ep: Part = Part()
-    etp: Part = Part()
+    experts: Mapping[int, ExpertPart] = field(default_factory=dict)  # by layer; of others all of them
     recompute: Mapping[int, Recompute] = field(default_factory=dict)  # by layer; of others nothing is made again
 
     def holds(self, layer: int) -> bool:

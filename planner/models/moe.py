@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.deferred import affine, multiply
-from planner.models.dispatch import Choice
+from planner.models.dispatch import HERE, Choice
 from planner.models.grouped import Grouped
-from planner.models.held import Held, Split
+from planner.models.held import ALL_EXPERTS, ExpertPart, Held, Split
 from planner.models.mlp import ACTIVATIONS, Mlp
 from planner.specs.layers import Module
 from planner.specs.parts import Experts
@@ -30,17 +30,18 @@ class Moe(nn.Module):
         super().__init__()
         self.moe, self.layer = moe, layer
         self.router = Router(spec.hidden, moe, dtype)
-        self.experts = ExpertMlps(spec, moe, dtype, held)
+        self.experts = ExpertMlps(spec, moe, dtype, held.experts.get(layer, ALL_EXPERTS))
         self.shared = Mlp(spec, moe.shared_ffn, dtype, held) if moe.shared_ffn else None
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         probabilities, choice = self.router(x)
         kept = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
-        y = batch.dispatch.run(x, kept, self.experts)
+        dispatch = batch.dispatch.get(self.layer, HERE)
+        y = dispatch.run(x, kept, self.experts)
         if self.shared is not None:
             y = y + self.shared(x, batch)
         if self.moe.balance:
-            counts = batch.dispatch.total(choice.counts())
+            counts = dispatch.total(choice.counts())
             loss = self.moe.balance * imbalance(probabilities, counts)
             y = batch.auxiliary.attach(y, self.layer, loss)
         return y
@@ -82,7 +83,7 @@ class ExpertMlps(nn.Module):
 
     are_experts = True  # their parameters are spread on a mesh of their own
 
-    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, held: ExpertPart) -> None:
         super().__init__()
         count, width, hidden = held.ep.size(moe.experts), held.etp.size(moe.ffn), spec.hidden
         over, wide = Split(0, held.ep, "ep"), Split(1, held.etp, "etp")

@@ -47,7 +47,7 @@ def alike_groups(plan: Plan, number: int) -> Alike:
         group = plan.groups[name]
         if any(held[rank] > 1 for rank in group.ranks):
             continue
-        first = kinds.setdefault((tuple(rows), group.split_in(layout), group.share, places.of(group.ranks)), name)
+        first = kinds.setdefault((tuple(rows), group.split_in(layout), places.of(group.ranks)), name)
         if first != name:
             found.groups[name] = first
             found.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
@@ -56,11 +56,11 @@ def alike_groups(plan: Plan, number: int) -> Alike:
 
 
 def worked(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
-    """Of each group in a step: its micro-batches, with sizes and offloads of the items there."""
+    """Of each group in a step: its micro-batches, with sizes, offloads and share of devices there."""
     sizes, layout, found = plan.uses.items[module], plan.layouts[module], dict[str, list[Hashable]]()
     for row, placed in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, placed):
-            found.setdefault(a.group, []).append((row, tuple(sizes[i] for i in a.items), a.offload_in(layout)))
+            found.setdefault(a.group, []).append((row, tuple(sizes[i] for i in a.items), a.offload_in(layout), a.share))
     return found
 
 

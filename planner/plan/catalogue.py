@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator
 
-from planner.plan.mesh import expert_groups_over, expert_state_groups, groups_over, stage_ranks, state_groups
+from planner.plan.expert_layers import expert_layouts
+from planner.plan.mesh import (
+    expert_groups_over,
+    expert_state_groups,
+    groups_over,
+    spread_of_experts,
+    stage_ranks,
+    state_groups,
+)
 from planner.plan.model import Layout, Plan, assignments
 from planner.plan.shares import partners
 from planner.specs.base import Ranks
@@ -15,16 +23,22 @@ def catalogue(plan: Plan) -> set[Ranks]:
     """Of all ranks: every rank creates every group."""
     found: set[Ranks] = set()
     for name, layout in plan.layouts.items():
-        moe = plan.uses.models[name].routed
-        for states in (*state_groups(layout), *(expert_state_groups(layout) if moe else ())):
-            found.update(states.values())
+        found.update(ranks for states in state_groups(layout) for ranks in states.values())
+        for at in expert_layouts(layout, plan.uses.models[name]):
+            found.update(expert_groups(at))
         found.update(groups_over(layout, ("tp",)).values())
-        for dims in EXPERT_GROUPS if layout.ep * layout.etp > 1 else ():
-            found.update(expert_groups_over(layout, dims).values())
         found.update(stage_ranks(layout, stage) for stage in range(layout.pp))
         found.update(tied_ends(plan.uses.models[name], layout))
         found.update(sequence_groups(plan, name, layout))
     return found
+
+
+def expert_groups(layout: Layout) -> Iterator[Ranks]:
+    """Those that have states of the same experts, and those that exchange tokens."""
+    for states in expert_state_groups(layout):
+        yield from states.values()
+    for dims in EXPERT_GROUPS if spread_of_experts(layout) > 1 else ():
+        yield from expert_groups_over(layout, dims).values()
 
 
 def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:

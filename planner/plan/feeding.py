@@ -1,8 +1,8 @@
 """Where the outputs of encoders lie in the items that read them.
 
-They stand in place of the first tokens of an item, or cross attention reads them, and they are beside its tokens: either
-way one encoder item after the other, by rising number, and those of an encoder that an earlier edge names before those
-of a later one. An item may feed several, of several modules, and what reads may feed others in turn.
+They stand in place of the first tokens of an item, or are beside its tokens, where cross attention reads them. Either
+way they come one encoder item after the other, by rising number, and those of an encoder that an earlier edge names
+before those of a later one. An item may feed several, of several modules, and what reads may feed others in turn.
 """
 
 from collections import defaultdict

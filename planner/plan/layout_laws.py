@@ -3,9 +3,10 @@ experts, of gradients and of recomputation is said of what there is, and what wa
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
+from planner.plan.expert_layers import expert_layouts, is_moe
 from planner.plan.meets import reduces
 from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
@@ -36,16 +37,34 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             for laws in (stage_laws, split_of_module_laws, whole_laws, exchange_laws, recompute_laws):
                 yield from laws(layout, plan.uses.models[name], where)
             yield from fixed_laws(plan, name, layout)
+            yield from module_laws(plan, name, layout, where)
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` is never asked for: its passes lie in the order of what it feeds"
             yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")
 
 
+def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[Violation]:
+    """What is said of a module is said of what it has."""
+    module = plan.uses.models[name]
+    broken = [*range_laws(layout.experts, module, f"{where}.experts")]
+    if broken:  # what follows asks how experts of each layer lie
+        yield from broken
+        return
+    for laws in (stage_laws, split_of_module_laws, expert_laws, exchange_laws, recompute_laws):
+        yield from laws(layout, module, where)
+    yield from fixed_laws(plan, name, layout)
+
+
 def split_of_module_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Heads are shared out over tp; experts have a mesh of their own over a stage's ranks, which shares them out."""
+    """Heads are shared out over tp, experts over ranks of a stage."""
     tp = layout.tp
     if module.heads % tp:
         yield Violation(where, f"{module.heads} heads do not spread over tp = {tp}", "a tp that divides the heads")
+    yield from mesh_laws(layout, module, where)
+
+
+def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Experts are shared out over a mesh of their own, which divides a stage's ranks."""
     moe, ep, etp = module.routed, layout.ep, layout.etp
     if moe is None and ep * etp > 1:
         yield Violation(where, "the module has no experts to spread", "leave ep and etp out")
@@ -94,34 +113,55 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Ranges are of layers that there are, each named once."""
-    if not isinstance(layout.recompute, dict):
-        return
+    if isinstance(layout.recompute, dict):
+        yield from range_laws(layout.recompute, module, f"{where}.recompute")
+
+
+def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Ranges are of layers that have experts, which can lie so."""
+    for named in layout.experts:
+        layers, place = Layers.from_file(named), f"{where}.experts.{named}"
+        if any(is_moe(module, layer) for layer in layers):
+            yield from mesh_laws(layout.at(layers[0]), module, place)
+        else:
+            yield Violation(place, f"layers {layers} have no experts", "name layers that have some, or leave it out")
+
+
+def range_laws(named: Iterable[str | int], module: Module, where: str) -> Iterator[Violation]:
+    """Of ranges of layers."""
     try:
-        named = Counter(layer for layers in layout.recompute for layer in Layers.from_file(layers))
+        counts = Counter(layer for layers in named for layer in Layers.from_file(layers))
     except ValueError as error:  # it says `what is wrong | what to do`
         message, _, fix = str(error).rpartition(" | ")
-        yield Violation(f"{where}.recompute", message, fix)
+        yield Violation(where, message, fix)
         return
-    beyond = [layer for layer in named if layer >= module.layers]
+    beyond = [layer for layer in counts if layer >= module.layers]
     if beyond:
         message = f"layer {min(beyond)} does not exist, there are {module.layers}"
-        yield Violation(f"{where}.recompute", message, f"name layers of 0-{module.layers - 1}")
-    twice = [layer for layer, count in named.items() if count > 1]
+        yield Violation(where, message, f"name layers of 0-{module.layers - 1}")
+    twice = [layer for layer, count in counts.items() if count > 1]
     if twice:
-        message = f"layer {min(twice)} is in {named[min(twice)]} of the ranges"
-        yield Violation(f"{where}.recompute", message, "let no ranges overlap")
+        message = f"layer {min(twice)} is in {counts[min(twice)]} of the ranges"
+        yield Violation(where, message, "let no ranges overlap")
 
 
 def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
     """What was fixed before solving is what the plan has."""
     module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
     for field, value in said(fixed).items():
+        has = [getattr(at, field) for at in ways(layout, module)]
+        wrong = [own for own in has if meaning(layout, field, value, module) != meaning(layout, field, own, module)]
         if field == "schedule":
             yield from fixed_schedule_laws(plan, name, str(value))
-        elif meaning(layout, field, value, module) != meaning(layout, field, getattr(layout, field), module):
-            message = f"{field} is fixed to {text(value)}, and the layout has {text(getattr(layout, field))}"
+        elif wrong:
+            message = f"{field} is fixed to {text(value)}, and the layout has {text(wrong[0])}"
             fix = f"{field}: {text(value)}, or another one in uses.fix.layouts.{name}"
             yield Violation(f"layouts.{name}.{field}", message, fix)
+
+
+def ways(layout: Layout, module: Module) -> list[Layout]:
+    """The layout; or where experts of some layers lie otherwise, each way in which they do."""
+    return (expert_layouts(layout, module) if layout.experts else []) or [layout]
 
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:

@@ -31,7 +31,7 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # what follows looks names up
         return found
-    found, spread = [*item_laws(plan), *feed_laws(plan), *share_laws(plan)], Spread(plan)
+    found, spread = [*item_laws(plan), *feed_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -104,7 +104,7 @@ def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
 
 
 def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> Iterator[Violation]:
-    """Within one micro-batch: shares of a device, heads, and tokens under the cap."""
+    """Within one micro-batch: shares of devices, heads, and tokens under the cap."""
     for a in row:
         group = plan.groups[a.group]
         yield from split_laws(plan.uses.models[a.module], plan.layouts[a.module], group, f"groups.{a.group}")
@@ -112,8 +112,8 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
         yield from sharing_laws(plan, a, group)
-    placed = tuple((a.module, a.group) for module in plan.layouts for a in row if a.module == module)
-    for module, name in placed:
+    placed = tuple((a.module, a.group, a.share) for module in plan.layouts for a in row if a.module == module)
+    for module, name, _ in placed:
         yield from (Violation(where, *wrong) for wrong in spread.of(module, name))
     yield from (Violation(where, *wrong) for wrong in spread.held(placed))
 
@@ -140,15 +140,6 @@ def sharing_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]
     if layout.cp > 1 and degree != layout.cp:
         message = f"the group's split is over {degree} ranks, and the layout of `{a.module}` has cp {layout.cp}"
         yield Violation(f"groups.{a.group}.split", message, f"leave it out, or cp: 1 in layouts.{a.module}")
-
-
-def share_laws(plan: Plan) -> Iterator[Violation]:
-    """Groups have all of their devices."""
-    for name, group in plan.groups.items():
-        if group.share < 1:
-            message = f"share {group.share:g} of a device is not priced"
-            why = "nothing says how two groups on it slow each other"
-            yield Violation(f"groups.{name}.share", f"{message}: {why}", "share: 1")
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from planner.plan.expert_layers import expert_layouts
 from planner.plan.mesh import expert_mesh, spread_of_experts
 from planner.plan.model import Layout, Plan
 from planner.plan.task import Phase
@@ -18,12 +19,13 @@ def meets(layout: Layout, module: Module) -> bool:
     them; and a load-balance loss counts the tokens of all.
     """
     moe = module.routed
-    return layout.zero == 3 or (moe is not None and (spread_of_experts(layout) > 1 or moe.balance > 0))
+    spread = any(spread_of_experts(at) > 1 for at in expert_layouts(layout, module))
+    return layout.zero == 3 or spread or (moe is not None and moe.balance > 0)
 
 
 def reduces(layout: Layout, module: Module) -> bool:
     """Whether a parameter of a stage lies on several ranks with data of their own, whose gradients are summed."""
-    return layout.data_ranks > 1 or (module.routed is not None and expert_mesh(layout)["edp"] > 1)
+    return layout.data_ranks > 1 or any(expert_mesh(at)["edp"] > 1 for at in expert_layouts(layout, module))
 
 
 def meeting(plan: Plan) -> dict[str, Collection[Phase]]:

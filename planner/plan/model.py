@@ -133,6 +133,22 @@ class Prediction(Spec, kw_only=True):
     measured_share: Share  # of the step, priced by a measurement or by a fit of one
 
 
+class Placement(NamedTuple):
+    """How the experts of a layer lie over the ranks of its stage, and how tokens come to them."""
+
+    ep: int
+    etp: int
+    dispatch: Dispatch
+
+
+class ExpertLayout(Spec):
+    """What is otherwise for the experts of some layers; what is not said is as the layout has it."""
+
+    ep: RankCount | None = None
+    etp: RankCount | None = None
+    dispatch: Dispatch | None = None
+
+
 class Layout(Parallelism, kw_only=True):
     """How one module is spread over ranks: a parallelism that leaves nothing open, its ranks and its stages.
 
@@ -161,6 +177,7 @@ class Layout(Parallelism, kw_only=True):
     gradients: Gradients = "float32"
     micro_batch: Count = 1
     overlap: tuple[Overlapped, ...] = ()
+    experts: dict[str | int, ExpertLayout] = {}  # of ranges of layers, where they lie otherwise
 
     @property
     def mesh(self) -> dict[str, int]:
@@ -189,6 +206,32 @@ class Layout(Parallelism, kw_only=True):
         said = {layer: how for named, how in self.recompute.items() for layer in Layers.from_file(named)}
         return dict(Counter(said.get(layer, "none") for layer in layers))
 
+    @property
+    def placement(self) -> Placement:
+        """Of the experts of all layers that are named in no range."""
+        return Placement(self.ep, self.etp, self.dispatch)
+
+    def placed(self, placement: Placement) -> "Layout":
+        """The same, in which the experts of all layers lie so."""
+        same = not self.experts and placement == self.placement
+        return self if same else msgspec.structs.replace(self, **placement._asdict(), experts={})
+
+    def at(self, layer: int) -> "Layout":
+        """As it is for one layer: with what is said of its experts said of all."""
+        return self.by_experts((layer,))[0][0]
+
+    def by_experts(self, layers: Iterable[int]) -> "list[tuple[Layout, Layers]]":
+        """These layers, parted by how their experts lie, each part with the layout as it is for them."""
+        if not self.experts:
+            return [(self, Layers(layers))]
+        said = {layer: own for named, own in self.experts.items() for layer in Layers.from_file(named)}
+        found: dict[Placement, list[int]] = {}
+        for layer in layers:
+            own = said.get(layer, ExpertLayout())
+            placement = Placement(own.ep or self.ep, own.etp or self.etp, own.dispatch or self.dispatch)
+            found.setdefault(placement, []).append(layer)
+        return [(self.placed(placement), Layers(own)) for placement, own in found.items()]
+
     def recompute_of(self, layer: int) -> Recompute:
         """What a layer makes again in its backward."""
         return next(iter(self.recomputes((layer,))))
@@ -215,11 +258,10 @@ class Split(NamedTuple):
 
 
 class Group(Spec):
-    """Ranks working together on items, and the share of each device they hold."""
+    """Ranks working together on items."""
 
     ranks: Ranks
     split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module has it
-    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
     def split_in(self, layout: Layout) -> Split:
         """How an item of a module with this layout is split over the ranks."""
@@ -234,7 +276,16 @@ class Piece(Spec):
 
 
 Entry = Index | Piece
-Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...]]]
+
+
+class Shared(Spec):
+    """Items on a group that has a share of its devices' compute (SMs, cores), beside others that have theirs."""
+
+    items: tuple[Entry, ...]
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+
+
+Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...] | Shared]]
 
 
 class Edge(Spec):
@@ -350,6 +401,7 @@ class Assignment(NamedTuple):
     layers: Layers | None  # None: all of them
     group: str
     entries: tuple[Any, ...]
+    share: float = 1.0  # of each device's compute, while a task of it runs
 
     @property
     def items(self) -> tuple[int, ...]:
@@ -366,8 +418,9 @@ def assignments(plan: Plan, row: Row) -> Iterator[Assignment]:
     for key, value in row.items():
         if isinstance(value, dict):
             module, layers = split_key(key)
-            for group, entries in value.items():
-                yield Assignment(module, layers, group, entries)
+            for group, said in value.items():
+                held = said if isinstance(said, Shared) else Shared(items=said)
+                yield Assignment(module, layers, group, held.items, held.share)
         else:
             yield Assignment(next(iter(plan.layouts)), None, key, value)
 

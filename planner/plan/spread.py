@@ -1,12 +1,16 @@
 """How groups lie on the mesh of a module, each looked at once: most rows of a step have the same groups."""
 
+from collections import Counter
 from collections.abc import Iterator
 
+from planner.plan.meets import meets
 from planner.plan.mesh import groups_over, stage_ranks
 from planner.plan.model import Layout, Plan
 from planner.specs.base import Ranks
 
 Wrong = tuple[str, str]  # what, and what would mend it
+Placed = tuple[tuple[str, str, float], ...]  # of one row: module, group, share of its devices
+ROUNDING = 1e-9
 ALL_OR_NONE = "take all of them, or none"
 
 
@@ -17,8 +21,9 @@ class Spread:
         self.plan = plan
         self.stages = {name: stages_of(layout) for name, layout in plan.layouts.items()}
         self.blocks = {name: [*blocks_of(layout)] for name, layout in plan.layouts.items()}
+        self.meets = {name: meets(layout, plan.uses.models[name]) for name, layout in plan.layouts.items()}
         self.found: dict[tuple[str, str], tuple[Wrong, ...]] = {}
-        self.shares: dict[tuple[tuple[str, str], ...], tuple[Wrong, ...]] = {}
+        self.shares: dict[Placed, tuple[Wrong, ...]] = {}
 
     def of(self, module: str, group: str) -> tuple[Wrong, ...]:
         """A group carries its items through the whole pipeline: degree x tp ranks on every stage, in whole blocks of
@@ -46,28 +51,31 @@ class Spread:
                 if not ranks.issuperset(block):
                     yield f"group {group} parts ranks {block}, which share the {what} of `{module}`", ALL_OR_NONE
 
-    def held(self, placed: tuple[tuple[str, str], ...]) -> tuple[Wrong, ...]:
-        """Shares of a device that the (module, group)s of one row hold."""
+    def held(self, placed: Placed) -> tuple[Wrong, ...]:
+        """What the groups of one row hold of their devices."""
         if placed not in self.shares:
             self.shares[placed] = tuple(self.overheld(placed))
         return self.shares[placed]
 
-    def overheld(self, placed: tuple[tuple[str, str], ...]) -> Iterator[Wrong]:
-        """Groups of one module on a rank hold it at the same time, and so do those of any that have a part of it; whole
-        ones of several modules have it in turn.
+    def overheld(self, placed: Placed) -> Iterator[Wrong]:
+        """Groups with a share of a rank may all run at the same time, so their shares add up to 1 at most; whole ones
+        have it in turn, one of each module.
         """
         held: dict[int, list[tuple[str, float]]] = {}
-        for module, name in placed:
-            group = self.plan.groups[name]
-            for rank in group.ranks:
-                held.setdefault(rank, []).append((module, group.share))
+        for module, name, share in placed:
+            for rank in self.plan.groups[name].ranks:
+                held.setdefault(rank, []).append((module, share))
         for rank, of_rank in held.items():
-            modules = list(dict.fromkeys(module for module, _ in of_rank))
-            in_turn = len(modules) == len(of_rank) and all(share == 1 for _, share in of_rank)
-            total = sum(share for _, share in of_rank)
-            if total > 1 + 1e-9 and not in_turn:
-                names = " and ".join(f"`{module}`" for module in modules)
-                yield f"rank {rank} is held {total:g} times by groups of {names}", "give each rank one group"
+            shared = [each for each in of_rank if each[1] < 1]
+            total = sum(share for _, share in shared)
+            if total > 1 + ROUNDING:
+                names = " and ".join(f"`{module}`" for module in dict.fromkeys(module for module, _ in shared))
+                message = f"in one micro-batch groups of {names} have shares of rank {rank} that add up to {total:g}"
+                yield message, "shares that add up to 1 at most, or another micro-batch"
+            of_module = Counter(module for module, _ in of_rank)
+            for module, count in of_module.items():
+                if count > 1 and ((module, 1.0) in of_rank or self.meets[module]):
+                    yield f"rank {rank} is held {count} times by groups of `{module}`", "give each rank one group"
 
 
 def blocks_of(layout: Layout) -> Iterator[tuple[str, dict[int, Ranks]]]:

@@ -37,7 +37,7 @@ class Task:
     sizes: tuple[int, ...] = ()  # tokens of each item
     items: tuple[int, ...] = ()
     degree: int = 1  # ranks an item's tokens are spread over
-    share: float = 1.0  # of each device
+    share: float = 1.0  # of each device's compute
     ring: int = 1  # sub-groups of these ranks that pass keys and values around
     offload: tuple[float, ...] = ()  # of each item's activations, to host memory; empty: nothing
     of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)

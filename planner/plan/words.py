@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.plan.model import Instead, Layout
+from planner.plan.model import ExpertLayout, Instead, Layout
 from planner.specs.base import Ranks
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
 
@@ -51,8 +51,17 @@ def unusual(layout: Parallelism) -> Iterator[str]:
             yield f"{name.replace('_', '-')} {getattr(layout, name)}"
     if layout.schedule not in (None, "1f1b", "interleaved"):
         yield str(layout.schedule)
+    if isinstance(layout, Layout) and layout.experts:
+        yield f"experts {', '.join(map(expert_text, layout.experts.items()))}"
     if layout.overlap:
         yield f"overlap {', '.join(layout.overlap)}"
+
+
+def expert_text(said: tuple[str | int, ExpertLayout]) -> str:
+    """`4-7 ep 2 etp 2`."""
+    layers, own = said
+    each = ((name, getattr(own, name)) for name in ("ep", "etp", "dispatch"))
+    return " ".join([str(layers), *(f"{name} {value}" for name, value in each if value is not None)])
 
 
 def recompute_text(layout: Parallelism) -> str:

@@ -102,7 +102,7 @@ def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: 
         items,
         tuple(sizes[i] for i in items),
         split.degree,
-        group.share,
+        assignment.share,
         split.ring,
         offload if any(offload) else (),
     )

@@ -7,6 +7,7 @@ from planner.runtime.run import run
 from planner.runtime.runnable import require_at_once
 from planner.runtime.tolerance import Bound, bound, errors, unlike, within
 from planner.runtime.training import Schedule, Training
+from planner.runtime.unenforced import unenforced
 
 __all__ = [
     "Bound",
@@ -26,6 +27,7 @@ __all__ = [
     "require_at_once",
     "run",
     "taken_up",
+    "unenforced",
     "unlike",
     "within",
 ]

@@ -24,6 +24,7 @@ from planner.runtime.result import RunResult, Verified
 from planner.runtime.runnable import require_machine, require_outputs, require_runnable
 from planner.runtime.tolerance import bound, unlike, within
 from planner.runtime.training import Schedule, Training
+from planner.runtime.unenforced import unenforced
 from planner.specs.running import DTYPES, MEANING
 from planner.units import seconds_in
 
@@ -91,6 +92,8 @@ def run_rank(path: str, options: RunOptions) -> None:
     require_runnable(plan, options)
     if first():
         require_outputs(options)
+        if said := unenforced(plan):
+            print(said, file=sys.stderr)
     with located(path):
         kind = require_machine(plan, 1)
     from planner.runtime.worker import body

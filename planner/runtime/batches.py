@@ -1,5 +1,6 @@
 """What a rank works on in one micro-batch: its share of the items of its group, and with whom it shares them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,7 +28,7 @@ class Loader:
     groups: Groups
     meter: Meter  # of everything that its exchanges send
     source: Source
-    dispatch: Dispatch  # to the experts of its layers
+    dispatch: Mapping[int, Dispatch]  # to the experts of each layer
 
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Of a forward; without items, that of an idle rank."""

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from planner.launch.channels import Channels
-from planner.launch.experts import dispatch_over
+from planner.launch.experts import dispatch_by_layer
 from planner.launch.groups import Groups
 from planner.launch.meter import Meter
 from planner.launch.worker import Worker
@@ -56,7 +56,7 @@ class Local:
             chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
             feeds = name in self.feeding
             self.stages[name] = [Stage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
-            dispatch = dispatch_over(layout, self.groups, self.meter)
+            dispatch = dispatch_by_layer(layout, range(spec.layers), self.groups, self.meter)
             self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
                 stage.materialise(self.groups, first_of(options, self.found, name))

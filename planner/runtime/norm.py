@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
 from planner.runtime.local import Local
 from planner.runtime.settle import EMBEDDING, ends, ties
 from planner.runtime.stage import Stage
@@ -84,8 +83,7 @@ def speaks(stage: Stage, name: str) -> bool:
     layout, rank, expert = stage.layout, stage.clock.rank, name in stage.experts
     if name == EMBEDDING and ties(stage.spec, layout) and ends(layout, rank)[0] != rank:
         return False
-    _, replicas = (expert_states if expert else states)(layout, rank)
-    place = (expert_coordinates if expert else coordinates)(layout, rank)
+    (_, replicas), place = stage.states_of(name), stage.place_of(name)
     dims = {"ep", "etp"} if expert else {"tp"}
     whole_over = dims - {split.over for split in stage.splits.get(name, ())}
     return replicas[0] == rank and all(place.get(dim, 0) == 0 for dim in whole_over)

@@ -11,11 +11,14 @@ from planner.errors import InputError
 from planner.files.writable import require_folder, require_writable
 from planner.launch.worker import Kind
 from planner.plan.expand import expand
-from planner.plan.model import Plan
+from planner.plan.expert_layers import expert_layouts
+from planner.plan.mesh import spread_of_experts
+from planner.plan.model import Layout, Plan
 from planner.runtime.going_on import require_place, require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
+from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
 Refusal = tuple[str, str, str]  # message, where, fix
@@ -83,22 +86,28 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
-        spec, etp = plan.uses.models[name], layout.etp
-        if spec.routed and spec.bias == "all" and spec.hidden % etp:
-            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
-            yield message, f"layouts.{name}.etp", "an etp that divides the hidden size"
+        yield from expert_refusals(layout, plan.uses.models[name], f"layouts.{name}")
         if not layout.sequence_parallel and layout.tp > 1:
             message = "norms and residuals of all tokens on every rank of tp cannot be run yet"
             yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
-        if layout.dispatch == "node_level" and layout.ep * layout.etp > 1:
-            message = "one copy of a token to each node with experts of it cannot be run yet"
-            yield message, f"layouts.{name}.dispatch", "dispatch: all_to_all, or all_gather"
-        if spec.borrows:
+        if plan.uses.models[name].borrows:
             message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
             yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
         if layout.overlap:
             message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
             yield message, f"layouts.{name}.overlap", "leave `overlap` out"
+
+
+def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusal]:
+    """Of each way in which experts lie."""
+    for at in expert_layouts(layout, spec):
+        etp = at.etp
+        if spec.bias == "all" and spec.hidden % etp:
+            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
+            yield message, f"{where}.etp", "an etp that divides the hidden size"
+        if at.dispatch == "node_level" and spread_of_experts(at) > 1:
+            message = "one copy of a token to each node with experts of it cannot be run yet"
+            yield message, f"{where}.dispatch", "dispatch: all_to_all, or all_gather"
 
 
 def require_models(plan: Plan, options: RunOptions, name: str) -> None:

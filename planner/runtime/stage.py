@@ -23,7 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from planner.launch.groups import Groups
 from planner.models.build import build
-from planner.models.held import Held, Part, Split, expert_names, splits_of
+from planner.models.held import ExpertPart, Held, Part, Split, expert_names, splits_of
 from planner.models.pretrained import First, first_weights
 from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
 from planner.plan.model import Layout
@@ -70,13 +70,16 @@ class Stage:
 
     def shares_nothing(self) -> bool:
         rank = self.clock.rank
-        over = [*states(self.layout, rank), *(expert_states(self.layout, rank) if self.experts else ())]
+        over = [*states(self.layout, rank)]
+        for at, _ in self.layout.by_experts(self.layers) if self.experts else ():
+            over += expert_states(at, rank)
         return self.stored == self.computed and all(len(ranks) == 1 for ranks in over)
 
     def spread_all(self, groups: Groups) -> None:
         rank = self.clock.rank
-        for part in expert_units(self.network):
-            self.spread(part, groups, expert_states(self.layout, rank))
+        for layer, block in self.network.layers.items():
+            for part in expert_units(block):
+                self.spread(part, groups, expert_states(self.layout.at(int(layer)), rank))
         for unit in [*self.network.layers.values(), self.network]:
             self.spread(unit, groups, states(self.layout, rank))
 
@@ -153,8 +156,19 @@ class Stage:
 
     def tells(self, name: str) -> bool:
         """Whether this rank is the first of those that share, or have, this part of a parameter."""
-        over = expert_states if name in self.experts else states
-        return all(ranks[0] == self.clock.rank for ranks in over(self.layout, self.clock.rank))
+        return all(ranks[0] == self.clock.rank for ranks in self.states_of(name))
+
+    def states_of(self, name: str) -> tuple[Ranks, Ranks]:
+        """The ranks that share this part of a parameter, and those that have the same of it."""
+        if name not in self.experts:
+            return states(self.layout, self.clock.rank)
+        return expert_states(self.layout.at(layer_of(name)), self.clock.rank)
+
+    def place_of(self, name: str) -> dict[str, int]:
+        """This rank's place along the dims of a parameter's mesh."""
+        if name not in self.experts:
+            return coordinates(self.layout, self.clock.rank)
+        return expert_coordinates(self.layout.at(layer_of(name)), self.clock.rank)
 
     def weights(self) -> dict[str, Tensor]:
         """By parameter, as this rank holds them: its shard of its part."""
@@ -167,14 +181,23 @@ class Stage:
 
 def held(layout: Layout, layers: Layers, rank: int) -> Held:
     """What a rank holds of these layers."""
-    place, experts = coordinates(layout, rank), expert_coordinates(layout, rank)
     return Held(
         layers=layers,
-        tp=Part(place.get("tp", 0), layout.tp),
-        ep=Part(experts["ep"], layout.ep),
-        etp=Part(experts["etp"], layout.etp),
+        tp=Part(coordinates(layout, rank).get("tp", 0), layout.tp),
+        experts={layer: expert_part(at, rank) for at, own in layout.by_experts(layers) for layer in own},
         recompute={layer: layout.recompute_of(layer) for layer in layers},
     )
+
+
+def expert_part(layout: Layout, rank: int) -> ExpertPart:
+    """What a rank holds of the experts of a layer."""
+    place = expert_coordinates(layout, rank)
+    return ExpertPart(Part(place["ep"], layout.ep), Part(place["etp"], layout.etp))
+
+
+def layer_of(name: str) -> int:
+    """Of a parameter of one: `layers.3.mlp.experts.up`."""
+    return int(name.split(".")[1])
 
 
 def expert_units(network: nn.Module) -> list[nn.Module]:

@@ -1,9 +1,10 @@
 """The timeline of a plan's tasks: each becomes an activity on the streams of its ranks, and the clock runs them.
 
 A rank has one lane per stream, which lets tasks in in program order, as many at once as fit into a capacity of 1, but
-one of each group: tasks that take the whole device follow each other, groups that share it run beside each other as far
-as their shares go. A task starts once every lane of its ranks has let it in and all that it waits for has ended, so a
-collective begins when its last rank arrives (rendezvous).
+one of each group: tasks that take the whole device follow each other, groups that share its compute run beside each
+other as far as their shares go, whatever micro-batches they are of; what is sent has its stream for itself. A task
+starts once every lane of its ranks has let it in and all that it waits for has ended, so a collective begins when its
+last rank arrives (rendezvous).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,9 @@ def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], h
     sharers: dict[tuple[str, str], int] = {}
     for i, task in enumerate(tasks):
         after = [number[awaited] for awaited in task.after if awaited in number]
-        sharer = sharers.setdefault((task.module, task.group), len(sharers)) if task.share < 1 else NOBODY
-        built.add(seconds[i], lanes.of(built, task), after, share=task.share, sharer=sharer)
+        share = task.share if task.stream == "compute" else 1.0
+        sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NOBODY
+        built.add(seconds[i], lanes.of(built, task), after, share=share, sharer=sharer)
     return built.done()
 
 

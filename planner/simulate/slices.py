@@ -125,7 +125,7 @@ def described(event: Event, task: Task) -> Record:
 
 def thread(task: Task) -> str:
     """Streams are threads; groups that share a device run beside each other, so each has its own."""
-    return task.stream if task.share == 1 else f"{task.stream} {task.group}"
+    return task.stream if task.share == 1 or task.stream != "compute" else f"{task.stream} {task.group}"
 
 
 def numbered_threads(steps: Iterable[Traced], drawn: Drawn) -> Threads:

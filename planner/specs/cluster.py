@@ -13,7 +13,7 @@ class RankKind(Spec):
     kind: str  # the device's name, a file of profiles/devices
     count: RankCount
     per_node: RankCount
-    dollars_per_hour: Positive | None = None  # of one rank; the cluster's source says who asks that
+    usd_per_hour: Amount | None = None  # of one rank, in place of its device's price; `source` says who asks that
 
 
 class Level(Spec):

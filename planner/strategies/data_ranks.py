@@ -52,7 +52,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 
 def degrees(inputs: Inputs) -> tuple[int, ...]:
-    """The job's; else any number of ranks within a node, and any number of nodes; of what wants whole sequences a single one."""
+    """The job's; else any number of ranks within a node, and of nodes; or one, where no sequence is parted."""
     if inputs.job.degrees or inputs.spec.unparted:
         return allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
     found: set[int] = set()

@@ -17,12 +17,12 @@ def usual_groups(plan: Plan, number: int) -> bool:
     """Whether every group of a step is whole ranks of one pool for all layers, split as a strategy would."""
     ((name, layout),) = plan.layouts.items()
     found = pools(plan.uses.cluster, layout.ranks)
-    used = {(a.group, a.layers) for row in plan.steps[number].micro_batches for a in assignments(plan, row)}
-    for named, layers in used:
+    used = {(a.group, a.layers, a.share) for row in plan.steps[number].micro_batches for a in assignments(plan, row)}
+    for named, layers, share in used:
         group = plan.groups[named]
         within = any(pool.first <= min(group.ranks) and max(group.ranks) < pool.first + pool.ranks for pool in found)
         parts = group.split_in(layout)
-        whole = layers is None and group.share == 1 and len(group.ranks) == parts.degree
+        whole = layers is None and share == 1 and len(group.ranks) == parts.degree
         if not (within and whole and parts == Split(**split(plan.uses.models[name], parts.degree))):
             return False
     return True

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from planner.costs.columns import columns_of
 from planner.costs.memory.allowed import accounting_on, allowed_bytes
 from planner.costs.memory.caps import Held
-from planner.costs.memory.footprint import Footprint, footprint, probability
+from planner.costs.memory.footprint import Footprint, probability
+from planner.costs.memory.resting import resting
 from planner.costs.pricing import Pricing
 from planner.orders.timing import ROUNDING
 from planner.plan.mesh import stage_ranks
@@ -97,8 +97,7 @@ class Holding:
 
     def empty(self, module: str, stage: int, kind: str) -> Footprint:
         accounting = accounting_on(self.plan.uses.devices[kind], self.plan.uses.prices.accounting)
-        at = replace(columns_of(self.plan.layouts[module]), seq=0.0)
-        return footprint(self.plan.uses.models[module], at, accounting, stage)
+        return resting(self.plan.uses.models[module], self.plan.layouts[module], accounting, stage)
 
     def kind(self, rank: int) -> str:
         return kind_of(self.plan.uses.cluster, rank)

@@ -37,13 +37,13 @@ def objective_of(plan: Plan) -> Objective:
 def worth(plan: Plan, seconds: float, numbers: Sequence[int], name: str = "") -> float:
     """What these steps, done in so many seconds, are in the unit of the plan's objective, or of another one."""
     objective = objective_called(name) if name else objective_of(plan)
-    return objective.of(Work(seconds, plan.uses.cluster, tokens(plan, numbers)))
+    return objective.of(Work(seconds, plan.uses.cluster, plan.uses.devices, tokens(plan, numbers)))
 
 
 def mean_worth(plan: Plan, seconds: float) -> float:
     """What the mean step is, done in so many seconds."""
     every = range(len(plan.steps))
-    return objective_of(plan).of(Work(seconds, plan.uses.cluster, tokens(plan, every) / len(every)))
+    return objective_of(plan).of(Work(seconds, plan.uses.cluster, plan.uses.devices, tokens(plan, every) / len(every)))
 
 
 def seconds_of(plan: Plan, value: float, numbers: Sequence[int]) -> float:

@@ -1,6 +1,7 @@
 """What `planner run` is told about training, as people say it."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import typer
@@ -50,6 +51,13 @@ def test_torchrun_takes_the_same_options_in_the_same_words():
 def test_a_warm_up_that_is_longer_than_the_run_is_remarked(plan, steps, says):
     said = runner.invoke(app, ["run", str(plan), "--warmup=100", f"--steps={steps}"], env={"COLUMNS": "200"}).stderr
     assert says in said and bool(says) == bool(said)
+
+
+def test_shares_that_nobody_sees_to_are_remarked(plan):
+    shared = Path(__file__).parents[1] / "golden/by_hand/shared-devices/plan.yaml"
+    said = {path: runner.invoke(app, ["run", str(path)], env={"COLUMNS": "200"}).stderr for path in (shared, plan)}
+    assert said[shared] == "shares of devices are a hint here: each task has its whole device, one after the other\n"
+    assert said[plan] == ""
 
 
 def told(plan, *options):

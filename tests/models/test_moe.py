@@ -17,7 +17,7 @@ from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.deferred import Store, deferring
 from planner.models.dispatch import HERE, Choice, combined
-from planner.models.held import WHOLE_MODULE, Part, expert_names, splits_of
+from planner.models.held import WHOLE_MODULE, ExpertPart, Part, expert_names, splits_of
 from planner.models.moe import Moe, capped, imbalance
 from planner.specs.layers import Decoder
 from planner.specs.parameters import layer_parameters, parameters
@@ -290,7 +290,8 @@ def test_first_weights_of_an_expert_are_those_of_its_number():
     init_weights(whole, 2)
     wanted = dict(whole.named_parameters())
     for ep, etp in itertools.product(range(3), range(2)):
-        held = replace(WHOLE_MODULE, ep=Part(ep, 3), etp=Part(etp, 2))
+        some = ExpertPart(Part(ep, 3), Part(etp, 2))
+        held = replace(WHOLE_MODULE, experts=dict.fromkeys(range(spec.layers), some))
         part = build(spec, held=held)
         init_weights(part, 2)
         splits = splits_of(part)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from planner.plan.catalogue import catalogue
-from planner.plan.mesh import expert_states, groups_over, states
+from planner.plan.catalogue import EXPERT_GROUPS, catalogue
+from planner.plan.mesh import expert_groups_over, expert_states, groups_over, states
+from planner.plan.model import ExpertLayout
 from planner.specs.base import changed
 from planner.specs.parts import Experts
 from tests.meshes import meshed
@@ -15,7 +16,7 @@ MESHES = (
     {"dp": 2, "pp": 2, "tp": 2}, {"tp": 8}, {"replica": 4, "pp": 2},
     {"dp": 2, "cp": 4}, {"cp": 2, "dp": 2, "tp": 2}, {"pp": 2, "replica": 2, "cp": 2},
 )  # fmt: skip
-EXPERTS = ({}, {"ep": 2}, {"ep": 2, "etp": 2})
+EXPERTS = ({}, {"ep": 2}, {"ep": 2, "etp": 2}, {"ep": 2, "experts": {"1": ExpertLayout(ep=1, etp=2)}})
 
 
 @pytest.mark.parametrize("zero", range(4))
@@ -27,7 +28,9 @@ def test_groups_of_states_are_there(mesh, zero, experts):
     layout, found = plan.layouts["llm"], catalogue(plan)
     for rank in range(8):
         wanted = [*states(layout, rank), groups_over(layout, ("tp",))[rank]]
-        wanted += expert_states(layout, rank) if experts is not None else []
+        for layer in range(spec.layers) if experts is not None else ():
+            at = layout.at(layer)
+            wanted += [*expert_states(at, rank), *(expert_groups_over(at, dims)[rank] for dims in EXPERT_GROUPS)]
         assert all(rank in ranks and (len(ranks) == 1 or ranks in found) for ranks in wanted)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.plan.legal import require_legal, violations
-from planner.plan.model import Edge, Group, Layout, Piece, Place, Step
+from planner.plan.model import Edge, Group, Layout, Piece, Place, Shared, Step
 from planner.specs.base import Layers, Ranks, changed
 from planner.specs.cluster import RankKind
 from planner.specs.job import Fix, FixedItem, Limits
@@ -14,14 +14,7 @@ from tests.plans import encoder_plan, sharded_plan, staged_plan
 SHARDED = sharded_plan(4, [[(0, 2), (2, 1), (3, 1)], [(0, 4)]])  # items 0, 1, 2 of 16, 19, 22 tokens, then 3 of 25
 STAGED = staged_plan(2, 3)
 ENCODER = encoder_plan()
-SHARED = changed(  # by groups that have a part of their devices
-    ENCODER,
-    groups={
-        **ENCODER.groups,
-        "v0": Group(ranks=Ranks((0, 1)), share=0.5),
-        "again": Group(ranks=Ranks((0, 1)), share=0.25),
-    },
-)
+AGAIN = changed(ENCODER, groups={**ENCODER.groups, "again": Group(ranks=Ranks((0, 1)))})
 
 
 def step(plan, **fields):
@@ -54,6 +47,10 @@ def tensors(mesh, ranks, **fields):
 def cp(ranks=range(4), **fields):
     """The same, of a layout that spreads items over two ranks."""
     return tensors({"dp": 2, "cp": 2}, ranks, **fields)
+
+
+def part(share, *items):
+    return Shared(items=items, share=share)
 
 
 def fixed(plan, item, degree):
@@ -103,8 +100,6 @@ BROKEN = [
     (layout(STAGED, stages=()), "layouts.llm", "0 stages for pp = 2"),
     (layout(STAGED, stages=(Layers((0, 1)), Layers((3,)))), "layouts.llm", "do not cover layers 0-3 in order"),
     (group(STAGED, "all", (0, 7)), "groups.all", "ranks 0,7 are not among 0-1"),
-    (group(STAGED, "all", (0, 1), share=0.5), "groups.all.share", "share 0.5 of a device is not priced"),
-    (SHARED, "groups.v0.share", "nothing says how two groups on it slow each other"),
     (cp(split={"ulysses": 4}), "groups.g.split", "over 4 ranks, and the layout of `llm` has cp 2"),
     (rows(STAGED, {"all": (0,)}, {"all": (2,)}), "uses.items.llm", "item 1 of `llm` is assigned nowhere"),
     (rows(STAGED, {"all": (0, 1)}, {"all": (2, 1)}), "uses.items.llm", "item 1 of `llm` is assigned 2 times"),
@@ -136,12 +131,18 @@ BROKEN_ROWS = [
     (rows(STAGED, {"llm[0-1]": {"all": (0, 1, 2)}}), "only whole modules can be assigned"),
     (rows(SHARDED, {"g0-1": (0,), "g0-3": (1, 2, 3)}), "rank 0 is held 2 times by groups of `llm`"),
     (
-        rows(SHARED, {"vit": {"v0": (0,)}, "llm": {"all": (0,)}}, {"vit": {"v1": (1,)}, "llm": {"all": (1,)}}),
-        "rank 0 is held 1.5 times by groups of `llm` and `vit`",
+        rows(AGAIN, {"vit": {"v0": part(0.5, 0), "again": part(0.25, 1)}, "llm": {"all": part(0.5, 0, 1)}}),
+        "groups of `llm` and `vit` have shares of rank 0 that add up to 1.25",
     ),
     (
-        rows(SHARED, {"vit": {"v0": (0,), "again": (1,)}, "llm": {"all": (0, 1)}}),
-        "rank 0 is held 1.75 times by groups of `llm` and `vit`",
+        rows(AGAIN, {"vit": {"v0": part(0.5, 0), "again": (1,)}, "llm": {"all": (0, 1)}}),
+        "rank 0 is held 2 times by groups of `vit`",
+    ),
+    (
+        rows(
+            group(SHARDED, "again", (2,)), {"llm": {"g2": part(0.5, 0), "again": part(0.5, 1)}}, {"llm": {"g3": (2, 3)}}
+        ),
+        "rank 2 is held 2 times by groups of `llm`",
     ),
     (uses(SHARDED, limits=Limits(tokens_per_rank=20)), "group g3 holds 22 tokens, its 1 ranks may hold 20"),
     (uses(SHARDED, degrees=(1, 4)), "g0-1 has degree 2"),

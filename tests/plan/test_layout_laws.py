@@ -8,7 +8,7 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Layout, Plan
+from planner.plan.model import ExpertLayout, Layout, Plan
 from planner.plan.words import layout_text
 from planner.specs.base import Ranks, changed
 from planner.specs.job import Fix
@@ -22,11 +22,18 @@ HYBRID = changed(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8)
 RELATIVE = changed(decoder(), positions="relative", buckets=8)
 CROSSING = changed(decoder(), cross=24)
 MOE = changed(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
+LATE = changed(MOE, moe=changed(MOE.moe, dense_layers=2))
+TWO = ExpertLayout(ep=2)
 
 
 def layout(plan: Plan, module=None, **fields) -> Plan:
     plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], **fields)})
     return changed(plan, uses=changed(plan.uses, models={"llm": module})) if module else plan
+
+
+def fixed(plan: Plan, **fields) -> Plan:
+    uses = changed(plan.uses, fix=Fix(layouts={"llm": Parallelism(**fields)}))
+    return changed(plan, uses=uses)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,14 @@ def layout(plan: Plan, module=None, **fields) -> Plan:
         (layout(STAGED, RELATIVE), ".pp", "the table of relative positions is on the first stage alone, and pp = 2"),
         (layout(STAGED, CROSSING), ".pp", "what cross attention reads comes to the first stage alone, and pp = 2"),
         (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of state spaces do not spread over tp = 2"),
+        (layout(SHARDED, experts={"0-3": TWO}), ".experts.0-3", "layers 0-3 have no experts"),
+        (layout(SHARDED, LATE, experts={"0-1": TWO}), ".experts.0-1", "layers 0-1 have no experts"),
+        (layout(SHARDED, MOE, experts={"0-4": TWO}), ".experts", "layer 4 does not exist, there are 4"),
+        (layout(SHARDED, MOE, experts={"0-2": TWO, 2: TWO}), ".experts", "layer 2 is in 2 of the ranges"),
+        (layout(SHARDED, MOE, experts={"3-2": TWO}, gradients="bf16"), ".experts", "the indices in `3-2` do not rise"),
+        (fixed(layout(SHARDED, MOE, ep=4, experts={1: TWO}), ep=4), ".ep", "ep is fixed to 4, and the layout has 2"),
+        (layout(SHARDED, MOE, ep=2, experts={1: ExpertLayout(etp=4)}), ".experts.1", "the experts' mesh holds 8"),
+        (layout(SHARDED, MOE, experts={1: ExpertLayout(ep=3)}), ".experts.1", "do not spread over ep = 3"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
@@ -78,17 +93,13 @@ def test_state_spaces_lie_on_stages():
         layout(SHARDED, recompute={"0,2": "full", 3: "selective"}),
         layout(SHARDED, recompute={}),
         layout(SHARDED, MOE, ep=4, dispatch="all_gather"),
+        layout(SHARDED, LATE, ep=4, experts={"1-2": ExpertLayout(dispatch="all_gather"), 3: ExpertLayout(ep=1, etp=2)}),
     ],
-    ids=["replicas", "gradients", "only replicas", "recompute", "nothing said", "dispatch"],
+    ids=["replicas", "gradients", "only replicas", "recompute", "nothing said", "dispatch", "experts by layer"],
 )
 def test_what_a_plan_can_say(plan):
     assert violations(plan) == []
     assert files.parse(files.dump(plan), Plan, "again") == plan
-
-
-def fixed(plan: Plan, **fields) -> Plan:
-    uses = changed(plan.uses, fix=Fix(layouts={"llm": Parallelism(**fields)}))
-    return changed(plan, uses=uses)
 
 
 ORDERED = staged_plan(2, 4, "gpipe")  # by its step
@@ -218,3 +229,24 @@ def test_a_layout_in_words():
     )
     words = "rank order cp-tp · norms on all of tp · offload 0.5 · micro-batch 2"
     assert layout_text(other) == f"tp 2 · cp 4 · ulysses 2 · dp 1 · zero 0 · recompute none · bf16 · {words}"
+
+
+def test_each_layer_has_the_experts_that_are_said_of_it():
+    """What is not said is as in all layers; parts of the layers are asked for once for each way."""
+    said = layout(SHARDED, MOE, ep=4, experts={1: ExpertLayout(ep=2, etp=2), 2: ExpertLayout(dispatch="all_gather")})
+    said = said.layouts["llm"]
+    each = [said.at(layer) for layer in range(4)]
+    assert [at.placement for at in each] == [
+        (4, 1, "all_to_all"),
+        (2, 2, "all_to_all"),
+        (4, 1, "all_gather"),
+        (4, 1, "all_to_all"),
+    ]
+    assert all(at == said.placed(at.placement) and not at.experts for at in each)
+    assert [(at.placement, own) for at, own in said.by_experts((0, 1, 3))] == [
+        (each[0].placement, (0, 3)),
+        (each[1].placement, (1,)),
+    ]
+    assert layout_text(said).endswith("experts 1 ep 2 etp 2, 2 dispatch all_gather")
+    plain = SHARDED.layouts["llm"]
+    assert plain.by_experts((1, 2)) == [(plain, (1, 2))] and plain.at(3) is plain

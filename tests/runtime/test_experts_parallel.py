@@ -2,6 +2,7 @@
 
 import pytest
 
+from planner.plan.model import ExpertLayout
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
@@ -42,6 +43,11 @@ def blocks(spec, rows=BLOCKS, **layout):
     return spread(4, spec, dp=2, tp=2, rows=rows, **layout)
 
 
+def otherwise(first, last):
+    """What is said of the experts of the first layer, and of the last."""
+    return {"0": ExpertLayout(**first), "1": ExpertLayout(**last)}
+
+
 PLANS = {
     4: {
         "zero 0": data(BIASED, ALONE, ep=4, zero=0),
@@ -57,6 +63,11 @@ PLANS = {
         ),
         "all gather": data(BOTH, FOLDED, ep=4, zero=3, dispatch="all_gather", recompute="full"),
         "all gather, etp first": data(GPT, FOLDED, etp=2, ep=2, dispatch="all_gather"),
+        "ranges, zero 3": data(
+            BOTH, FOLDED, zero=3, recompute="full", experts=otherwise({"ep": 4}, {"etp": 2, "ep": 2})
+        ),
+        "ranges, zero 0": data(GPT, ALONE, ep=2, experts=otherwise({"etp": 4, "ep": 1}, {"dispatch": "all_gather"})),
+        "ranges, tp, stages": spread(4, BOTH, pp=2, tp=2, zero=1, experts=otherwise({}, {"ep": 2})),
         "replicas": spread(4, BALANCED, replica=2, dp=2, rows=ALONE, ep=2, zero=1),
         "stages, zero 3": staged(BOTH, zero=3, recompute="full"),
         "stages, backward in two": staged(BALANCED, zero=1, order="zb_h1"),

@@ -6,7 +6,7 @@ import pytest
 
 from planner import files
 from planner.plan.legal import violations
-from planner.plan.model import Group, Piece, Plan
+from planner.plan.model import Group, Piece, Plan, Shared
 from planner.specs.base import Ranks, changed
 from planner.verify.covered import usual_groups
 from planner.verify.score import score
@@ -68,10 +68,20 @@ def test_groups_across_kinds_of_ranks_are_not():
 
 def test_groups_that_no_step_uses_change_nothing():
     plan = PLANS["sequence_groups/demo"]
-    name, group = next(iter(plan.groups.items()))
-    assert not usual_groups(with_group(plan, name, changed(group, share=0.5)), 0)  # nor is it priced
+    group = next(iter(plan.groups.values()))
     wide = with_group(plan, "spare", changed(group, split={"ring": len(group.ranks)}))
     assert bound_by(wide) != "busiest_rank"
+
+
+def test_a_share_of_devices_is_not():
+    """It takes longer, and less of its devices."""
+    plan = PLANS["by_hand/mixed-groups"]
+    (step,) = plan.steps
+    first, *others = step.micro_batches
+    row = {name: Shared(items=items, share=0.5) for name, items in first.items()}
+    shared = changed(plan, steps=(changed(step, micro_batches=({"llm": row}, *others)),))
+    assert bound_by(shared) == "busiest_rank"
+    assert score(shared).value > score(plan).value
 
 
 def test_offloading_what_a_rank_holds_is_not():

@@ -24,7 +24,7 @@ runner = CliRunner()
 HOURLY = 0.5  # dollars of one of four ranks
 
 
-def job(folder: Path, objective: str, price: str = f", dollars_per_hour: {HOURLY}", strategy: str = "") -> str:
+def job(folder: Path, objective: str, price: str = f", usd_per_hour: {HOURLY}", strategy: str = "") -> str:
     """The small job on a cluster of its own, which says what ranks cost."""
     path = write_job(folder, rows=6)
     text = (shipped() / "clusters" / "cpu-4.yaml").read_text()
@@ -120,7 +120,7 @@ def test_best_takes_what_is_best_by_the_objective(tmp_path):
 def test_dollars_need_what_an_hour_costs(tmp_path):
     with pytest.raises(InputError, match="an hour of a cpu costs") as caught:
         pipeline.solve(job(tmp_path, "dollars", price=""))
-    assert "cluster.yaml (ranks)" in caught.value.where and "dollars_per_hour" in caught.value.fix
+    assert "cluster.yaml (ranks)" in caught.value.where and "usd_per_hour" in caught.value.fix
 
 
 def test_an_unknown_objective_is_refused_and_the_known_ones_listed(tmp_path, solved):

@@ -76,6 +76,11 @@ class Machine:
         """Seconds of what is bound by memory."""
         return work.moved * self.timing.passes / self.bandwidth
 
+    def operands(self, work: Work, element: float) -> Number:
+        """Seconds in which memory would give its products what they multiply, and take what they make."""
+        each = (p.count * (p.m * p.k + p.k * p.n + p.m * p.n) for p in work.matmuls)
+        return element * sum(each) / self.bandwidth
+
     @property
     def bandwidth(self) -> float:
         """Bytes per second of the device's memory, as kernels reach it."""

@@ -15,7 +15,7 @@ from planner.costs.compute.lines import Launched, Line, Ring, Windowed
 from planner.costs.compute.machine import Machine
 from planner.costs.compute.work import Work, head_work, layer_work
 from planner.costs.network.traffic import Places, experts, ring, tensor, ulysses
-from planner.costs.part import Mixed
+from planner.costs.part import Mixed, Part, sent_again
 from planner.costs.step.stage import remade
 from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import LayerKind, blocks
@@ -133,7 +133,7 @@ def head_line(module: Module, at: Columns, machine: Machine, forward: bool) -> L
     return straight(seconds)
 
 
-def gradient_line(module: Module, at: Columns, machine: Machine, layers: int, ends: bool) -> Line:
+def gradient_line(module: Module, at: Columns, machine: Machine, layers: float, ends: bool) -> Line:
     """What of a backward makes gradients of weights (W); the rest (I) makes those of inputs, and waits for others."""
 
     def made(kind: LayerKind, tokens: float) -> Number:
@@ -144,6 +144,22 @@ def gradient_line(module: Module, at: Columns, machine: Machine, layers: int, en
         line += straight(partial(made, kind)) * (layers * count / module.layers)
     behind = straight(lambda tokens: machine.weights(head_work(module, replace(at, seq=tokens)), at.dtype))
     return line + behind if ends else line
+
+
+def memory_line(module: Module, at: Columns, part: Part, seconds: Callable[[Work], Number]) -> Line:
+    """Of a pass, what its kernels take of memory, by what those of a forward do: a backward goes over it twice, and
+    once more where it makes the forward again.
+    """
+
+    def taken(kind: LayerKind, tokens: float) -> Number:
+        return seconds(layer_work(module, kind, replace(at, seq=tokens)))
+
+    times = 1.0 if part.forward else 2.0
+    layers, line = times * sum(count for _, count in part.again) + sent_again(part), Line()
+    for kind, count in sorted(Counter(layer_kinds(module)).items()):
+        line += straight(partial(taken, kind)) * (layers * count / module.layers)
+    behind = straight(lambda tokens: seconds(head_work(module, replace(at, seq=tokens))))
+    return line + behind * times if part.ends else line
 
 
 def pause_line(at: Columns, machine: Machine) -> Line:

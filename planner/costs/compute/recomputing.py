@@ -40,11 +40,11 @@ def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name
         raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
 
 
-def together(parts: Sequence[tuple[Passes, int]]) -> Passes:
+def together(parts: Sequence[tuple[Passes, float]]) -> Passes:
     """So many layers of each kind, one after another."""
     times = [(passes, count / passes.layers) for passes, count in parts]
     return Passes(
-        layers=sum(count for _, count in parts),
+        layers=round(sum(count for _, count in parts)),
         forward=added([(pass_fit(passes, True), each) for passes, each in times]),
         backward=added([(pass_fit(passes, False), each) for passes, each in times]),
         activation_kib_per_token=sum(passes.activation_kib_per_token * each for passes, each in times),

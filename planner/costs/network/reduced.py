@@ -16,25 +16,37 @@ from planner.specs.layers import Module, kind_counts
 from planner.specs.parameters import end_parameters, of_layers
 
 
-def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tuple[Held, Held]:
-    """The dense part and the experts, among the ranks that are farthest from each other."""
+def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tuple[Held, ...]:
+    """The dense part, and the experts by how they lie, among the ranks that are farthest from each other."""
     ends = float(ends_of(task.layers, module, layout))
-    sparse = sum(layer_experts(module, kind) * count for kind, count in kind_counts(module, task.layers).items())
-    calls, tp = len(task.layers) + (1 if ends else 0), layout.tp
+    sparse, tp = sparse_parameters(module, task.layers), layout.tp
+    behind = 1 if ends else 0  # a collective more
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
     shard = farthest(blocks_of(task.ranks, layout, sharing), cluster)
     copies = farthest(blocks_of(task.ranks, layout, copying), cluster)
-    dense = Held((of_layers(module, task.layers) - sparse) / tp + ends, ends, shard, copies, calls)
+    dense = Held((of_layers(module, task.layers) - sparse) / tp + ends, ends, shard, copies, len(task.layers) + behind)
+    experts = (experts_held(task.ranks, own, module, at, cluster) for at, own in layout.by_experts(task.layers))
+    return dense, *(each._replace(calls=each.calls + behind) for each in experts)
+
+
+def sparse_parameters(module: Module, layers: Layers) -> int:
+    """Of the experts of these layers."""
+    return sum(layer_experts(module, kind) * count for kind, count in kind_counts(module, layers).items())
+
+
+def experts_held(ranks: Ranks, layers: Layers, module: Module, layout: Layout, cluster: Cluster) -> Held:
+    """The experts of layers in which they lie alike."""
+    sparse = sparse_parameters(module, layers)
     if not sparse:
-        return dense, Held(0.0, 0.0, Group(1), Group(1), calls)
+        return Held(0.0, 0.0, Group(1), Group(1), len(layers))
     spread = layout.ep * layout.etp
     edp = stage_size(layout) // spread
     over = min(layout.sharding, edp) if layout.zero and layout.replica > 1 else edp
     of_experts = expert_groups_over(layout, ("edp",))
-    same = dict.fromkeys(of_experts[rank] for rank in task.ranks)  # nearest first: as many as share, then their copies
-    shared = farthest([Ranks(ranks[n : n + over]) for ranks in same for n in range(0, edp, over)], cluster)
-    others = farthest([Ranks(ranks[n::over]) for ranks in same for n in range(over)], cluster)
-    return dense, Held(sparse / spread, 0.0, shared, others, calls)
+    same = dict.fromkeys(of_experts[rank] for rank in ranks)  # nearest first: as many as share, then their copies
+    shared = farthest([Ranks(each[n : n + over]) for each in same for n in range(0, edp, over)], cluster)
+    others = farthest([Ranks(each[n::over]) for each in same for n in range(over)], cluster)
+    return Held(sparse / spread, 0.0, shared, others, len(layers))
 
 
 def ends_of(layers: Layers, module: Module, layout: Layout) -> Number:
@@ -43,7 +55,7 @@ def ends_of(layers: Layers, module: Module, layout: Layout) -> Number:
         return end_parameters(module) / layout.tp
     if layers[0] and layers[-1] < module.layers - 1:
         return 0.0
-    return ends_held(module, columns_of(layout), layout.pp - 1 if layers[0] else 0)
+    return ends_held(module, columns_of(layout.placed(layout.placement)), layout.pp - 1 if layers[0] else 0)
 
 
 def farthest(groups: list[Ranks], cluster: Cluster) -> Group:

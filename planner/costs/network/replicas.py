@@ -5,6 +5,7 @@ on parameters are gathered for each micro-batch's forward and backward, and its 
 With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced over its copies.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,7 +119,7 @@ def update(module: Module, at: Columns, machine: Machine) -> Number:
     )
 
 
-def updated(parts: tuple[Held, Held], at: Columns, per_parameter: float) -> Number:
+def updated(parts: Sequence[Held], at: Columns, per_parameter: float) -> Number:
     """Seconds of the pass over what a rank updates."""
     seconds: Number = 0.0
     for part in parts:

@@ -1,0 +1,91 @@
+"""Shares of devices: a whole device with nothing beside it takes what it always took, and less of one no less."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import files
+from planner.costs.compute.contention import GAMMA, KAPPA, SPREAD, Use, beside, slower
+from planner.costs.pricing import pricing_of
+from planner.plan.beside import PASSES
+from planner.plan.expand import expand
+from planner.plan.model import Plan, Shared
+from planner.specs.base import changed
+
+SHARED = files.read(Path(__file__).parents[2] / "golden/by_hand/shared-devices/plan.yaml", Plan)
+SHARES = st.sampled_from((0.1, 0.25, 0.3, 0.5, 0.75, 0.9))
+SECONDS = st.floats(0.0, 10.0)
+USES = st.builds(Use, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
+
+
+def whole(plan: Plan) -> Plan:
+    """The same, in which everything has all of its devices."""
+    (step,) = plan.steps
+    rows = ({module: unshared(groups) for module, groups in row.items()} for row in step.micro_batches)
+    return changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+
+
+def unshared(groups: dict) -> dict:
+    return {group: said.items if isinstance(said, Shared) else said for group, said in groups.items()}
+
+
+@given(USES)
+def test_a_whole_device_takes_what_it_takes(use):
+    assert slower(use._replace(share=1.0), []) == 1.0
+
+
+@given(USES, SHARES)
+def test_less_of_a_device_takes_no_less_and_no_more_than_its_part_of_the_work(use, less):
+    lower, higher = sorted((use.share, less))
+    assert use._replace(share=lower).alone >= use._replace(share=higher).alone >= use.whole
+    assert use.alone <= use.whole / use.share * (1 + 1e-12)
+
+
+def test_memory_is_reached_by_half_of_the_compute():
+    """Worked by hand: 3 s of compute and 1 s of memory on half a device, beside one that streams all the time."""
+    own, other = Use(0.5, 3.0, 1.0, 1.4), Use(0.5, 0.0, 2.0, 2.0)
+    assert KAPPA == 2.0 and own.alone == 7.0 and own.demanded == pytest.approx(0.2)
+    assert slower(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + GAMMA * 0.2))
+
+
+@given(SHARES, st.lists(USES, max_size=5))
+def test_no_others_that_fit_demand_more_than_is_counted(own, others):
+    """Of all sets that fit beside a pass at one time."""
+    room = 1.0 - own
+    for count in range(len(others) + 1):
+        for some in combinations(others, count):
+            if sum(use.share for use in some) <= room:
+                assert sum(use.demanded for use in some) <= beside(room, others) + 1e-9
+
+
+@given(USES, st.lists(USES, max_size=4), USES)
+def test_one_more_beside_it_makes_nothing_quicker(own, others, one):
+    assert slower(own, [*others, one]) >= slower(own, others) * (1 - 1e-12)
+
+
+def test_passes_with_a_share_take_longer_and_others_what_they_took():
+    plan, alone = SHARED, whole(SHARED)
+    price, before = pricing_of(plan).among(expand(plan)), pricing_of(alone).among(expand(alone))
+    for task, same in zip(expand(plan), expand(alone), strict=True):
+        cost, usual = price(task), before(same)
+        if task.phase in PASSES and task.share < 1:
+            assert cost.comm == usual.comm
+            assert usual.value < cost.value <= usual.value / task.share * (1 + GAMMA * (KAPPA - 1.0))
+            assert (cost.source, cost.spread) == ("analytic", usual.spread + SPREAD)
+        elif task.phase not in ("gather", "sync"):  # these have more compute beside them
+            assert cost == usual
+
+
+def test_fits_are_taken_for_compute():
+    """Nothing runs beside it: its fits take four times as long on a quarter."""
+    plan = files.read(Path(__file__).parents[2] / "golden/by_hand/mixed-groups/plan.yaml", Plan)
+    (step,) = plan.steps
+    rows = ({"llm": {name: Shared(items=of, share=0.25) for name, of in row.items()}} for row in step.micro_batches)
+    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+    usual, price = pricing_of(plan), pricing_of(quarter)
+    for task, same in zip(expand(quarter), expand(plan), strict=True):
+        if task.group in ("g2", "g3"):
+            assert price.price(task).value == pytest.approx(4.0 * usual.price(same).value)
