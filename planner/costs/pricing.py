@@ -234,9 +234,9 @@ class Pricing:
 
 def looked_at(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
-    once, on_edge = task.micro_batch is None, ">" in task.group
+    once, reader = task.micro_batch is None, task.group.partition(">")[2]
     return (
-        task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, task.share, once, on_edge,
+        task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, task.share, once, reader,
     )  # fmt: skip
 
 

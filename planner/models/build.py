@@ -57,6 +57,8 @@ def build(
 
 def unsupported(spec: Module) -> str | None:
     """Why this shape can be planned but not run, for a person."""
+    if type(spec) not in NETWORKS:
+        return f"no network of a module of the kind `{type(spec).__struct_config__.tag}` is known"
     if spec.positions == "rope" and rotary_dim(spec) % 2:
         name = "rope_dim" if spec.compressed else "head_dim"
         return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"

@@ -18,7 +18,7 @@ from planner.profiling.journal import Journal
 from planner.profiling.measure import Collector, OnProgress, measure
 from planner.profiling.piece import Piece
 from planner.specs.base import changed
-from planner.specs.layers import Module
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
@@ -116,6 +116,8 @@ def unsupported(spec: Module) -> str | None:
 
     if spec.routed:  # a profile has seconds of one kind of layer, whose tokens stay on their rank
         return "layers with experts cannot be measured yet, only those of dense modules"
+    if len(kind_counts(spec)) > 1:
+        return "its layers are of several kinds, and a profile has seconds of one"
     if spec.crossing or spec.borrows:
         return "it needs another module beside it, to read from or for its words, and is measured alone"
     return build.unsupported(spec)

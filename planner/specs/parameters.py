@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
 from planner.specs.layers.heads import head_dim, kv_heads, norm_width
 from planner.specs.model import Model
 from planner.specs.parts import Latent
@@ -55,7 +55,7 @@ def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
     norm = norm_width(module, module.hidden)
-    return sum(BLOCKS[block](module) + norm for block in blocks(kind))
+    return sum(said_of(block, BLOCKS, "the parameters")(module) + norm for block in blocks(kind))
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:

@@ -4,10 +4,12 @@ import itertools
 
 import pytest
 
+from planner.errors import InputError
 from planner.specs import library
 from planner.specs.layers import Audio, Decoder, Vit, kind_counts, layer_kinds
 from planner.specs.layers.blocks import blocks
 from planner.specs.model import Model
+from planner.specs.parameters import parameters
 from planner.specs.parts import Experts, StateSpace
 
 SHAPE = {"hidden": 16, "heads": 4, "ffn": 32}
@@ -70,3 +72,13 @@ def test_windows() -> None:
     assert [every.window_of(layer) for layer in range(2)] == [5, 5]
     assert [VIT.window_of(layer) for layer in range(4)] == [9, None, 9, None]
     assert DENSE.window_of(0) is AUDIO.window_of(0) is None
+
+
+def test_a_block_that_nothing_is_said_of_is_named():
+    class Convolved(Decoder, tag_field="kind", tag="convolved"):
+        def layer_kind(self, layer: int) -> str:
+            return "convolution+mlp"
+
+    with pytest.raises(InputError, match="nothing says the parameters of a block `convolution`") as caught:
+        parameters(Convolved(**SHAPE, layers=2, vocab=10))
+    assert "one of attention" in caught.value.fix

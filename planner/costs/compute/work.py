@@ -12,7 +12,8 @@ import numpy as np
 
 from planner.costs.columns import Columns, Number
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import LayerKind, blocks
+from planner.specs.layers.blocks import Block as Name
+from planner.specs.layers.blocks import LayerKind, blocks, said_of
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.shapes import end_flops, key_width, query_width
 
@@ -77,7 +78,7 @@ class Block(NamedTuple):
 def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None = None) -> Work:
     """Forward work of one layer on one rank, for one micro-batch."""
     made = blocks(kind)
-    each = [BLOCKS[block](module, at) for block in made]
+    each = [said_of(block, BLOCKS, "the work")(module, at) for block in made]
     spread = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
     around = at.element * at.tokens * module.hidden * 5.0 * len(made) / spread  # a norm in and out, a residual sum
     return Work(
@@ -210,7 +211,7 @@ def state_space_block(module: Module, at: Columns) -> Block:
     return Block(products, moved, 10)
 
 
-BLOCKS: dict[str, Callable[[Module, Columns], Block]] = {
+BLOCKS: dict[Name, Callable[[Module, Columns], Block]] = {
     "attention": attention_block,
     "cross_attention": cross_block,
     "mlp": mlp_block,

@@ -13,7 +13,7 @@ import numpy as np
 from planner.costs.columns import Columns, Number
 from planner.specs.accounting import Accounting
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
 from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 
 SINGLE = 4.0  # bytes of a float32
@@ -60,7 +60,7 @@ def all_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounti
     for block in blocks(kind):
         total = total + input_bytes(module, at) + mask
         if not (block == "mlp" and "mlp" in again):
-            total = total + normed + BLOCKS[block](module, at, accounting, again)
+            total = total + normed + said_of(block, BLOCKS, "the activations")(module, at, accounting, again)
     return total
 
 
@@ -154,7 +154,7 @@ def alternate_bytes(module: Module, kind: LayerKind, ways: Split) -> Number:
     """Where each second product's output is kept, from the first on, and attention's: of q, k, v, output, and of the
     MLP's products, q, v, the gate and the MLP's output.
     """
-    return ways.plain * sum((ALTERNATE[block](module, ways) for block in blocks(kind)), 0.0)
+    return ways.plain * sum((said_of(block, ALTERNATE, "the activations")(module, ways) for block in blocks(kind)), 0.0)
 
 
 def alternate_attention(module: Module, ways: Split) -> Number:

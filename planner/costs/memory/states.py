@@ -12,7 +12,7 @@ import numpy as np
 from planner.costs.columns import Columns, Number
 from planner.specs.accounting import Accounting
 from planner.specs.layers import Module, kind_counts, layer_kinds
-from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
 from planner.specs.layers.ends import End
 from planner.specs.layers.heads import head_dim, norm_width
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
@@ -69,7 +69,7 @@ def replicated(module: Module, kind: LayerKind) -> int:
     and biases of what is summed over these ranks.
     """
     norm = norm_width(module, module.hidden)
-    return sum(WHOLE[block](module) + norm for block in blocks(kind))
+    return sum(said_of(block, WHOLE, "what each rank of tp has whole")(module) + norm for block in blocks(kind))
 
 
 def whole_attention(module: Module) -> int:
