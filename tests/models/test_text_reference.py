@@ -16,6 +16,7 @@ from planner.hf.texts import bert, t5
 from planner.models.batch import Memory
 from planner.models.build import build
 from planner.models.data import packed_batch
+from planner.models.pretrained import load_weights, require_weights
 from planner.models.relative import FARTHEST, buckets
 from tests.models.test_pretrained import varied
 from tests.models.test_state_space_reference import Wide
@@ -64,6 +65,19 @@ def assert_alike(ours, theirs, names, unseen=()):
         else:
             wanted = want[names[name]]
             assert (gradient - wanted).norm() <= 1e-10 * max(wanted.norm(), floor), name
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining"])
+def test_a_checkpoint_of_bert_is_read(kind, tmp_path):
+    from transformers import BertConfig
+
+    config = BertConfig(**BERT, max_position_embeddings=9)
+    spec, theirs = bert(Config(config.to_dict() | {"architectures": [kind]}, "config.json")), theirs_of(kind, config)
+    theirs.save_pretrained(tmp_path)
+    require_weights(spec, tmp_path)
+    model, want = build(spec, dtype=torch.float64), dict(theirs.named_parameters())
+    load_weights(model, spec, tmp_path)
+    assert all(torch.equal(values, want[stored_names(name, spec)[0]]) for name, values in model.named_parameters())
 
 
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining"])
