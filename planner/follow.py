@@ -26,6 +26,7 @@ from planner.plan.shares import partners, runs_on, tokens_on
 from planner.plan.task import Task
 from planner.plan.work import module_work
 from planner.specs.base import Layers, Ranks
+from planner.specs.items import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Share:
 
     items: tuple[int, ...]  # of the group, in the order in which they are packed
     sizes: tuple[int, ...]  # tokens of each
+    lengths: tuple[int, ...]  # tokens of each document, which attends to itself alone: an item, or each of its parts
     ranks: Ranks  # that share these items out among each other, this one with them; a rank of tp has its own
     split: Split  # how: heads within sub-groups of consecutive ranks, tokens around rings of these
     tokens: tuple[Tokens, ...]  # of this rank, in the order in which it has them; the same on all ranks of tp
@@ -135,9 +137,10 @@ class Followed:
         return Share(
             items=task.items,
             sizes=task.sizes,
+            lengths=task.lengths,
             ranks=partners(layout, task.ranks, rank),
             split=task.split,
-            tokens=tuple(Tokens(task.items[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
+            tokens=tuple(within(task.documents[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
             rows=tuple(Tokens(run.item, run.first, run.last) for run in runs_on(spec, layout, task, rank)),
         )
 
@@ -179,6 +182,11 @@ def everyones(plan: Plan, step: int) -> tuple[Task, ...]:
     """The tasks of all ranks."""
     require("step", step, len(plan.steps))
     return tuple(expand(plan, step))
+
+
+def within(document: Document, first: int, last: int) -> Tokens:
+    """Tokens of a document, as those of its item."""
+    return Tokens(document.item, document.begin + first, document.begin + last)
 
 
 def require(what: str, number: int, count: int) -> None:

@@ -34,6 +34,7 @@ from planner.strategies.static.fitting import Fits, fitting
 from planner.strategies.static.fitting import of_plan as fitting_plan
 from planner.strategies.static.predicted import Predicted, predicted
 from planner.strategies.static.predicted import of_plan as predicted_plan
+from planner.strategies.static.together import unlaid
 from planner.verify.score import Score, require_memory, score
 from planner.why import StaticPlan, WhyGroup, WhyItem, WhyNot, WhyPlan, why_group, why_item, why_plan
 from planner.why import static as best_static
@@ -140,10 +141,11 @@ def plan_at(reference: str) -> Plan | None:
 
 
 def static_inputs(job: str, options: Options) -> Inputs:
-    """A job that one static layout can be of."""
+    """A job that one static layout can be of; or of several modules, one of each."""
     inputs = load(job, options)
     deciding.require_objective(inputs)
-    reason = strategy("parallel_search").supports(inputs)
+    of_several = len(inputs.model.modules) > 1
+    reason = unlaid(inputs) if of_several else strategy("parallel_search").supports(inputs)
     if reason:
         message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
         raise InputError(message, where=job, fix=fix or "another job")

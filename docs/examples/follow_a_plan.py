@@ -22,7 +22,6 @@ from planner.follow import Followed, Share, follow
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.specs.layers import experts_of
 
 DONE = {"F", "B", "send", "recv", "gather", "sync", "update"}  # phases
 VOCAB, HIDDEN, HEADS, RATE = 64, 32, 8, 0.01
@@ -37,7 +36,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, group: "Sequences") -> Tensor:
         """x [t, HIDDEN]: this rank's tokens; between the two exchanges a rank has all tokens, and some heads."""
         q, k, v = group.to_heads(self.qkv(x).unflatten(1, (HEADS, -1))).chunk(3, -1)  # [T, heads, HIDDEN / HEADS]
-        documents = [x.split(group.share.sizes) for x in (q, k, v)]
+        documents = [x.split(group.share.lengths) for x in (q, k, v)]
         attended = [
             F.scaled_dot_product_attention(*(y.transpose(0, 1) for y in qkv), is_causal=True).transpose(0, 1)
             for qkv in zip(*documents, strict=True)
@@ -162,7 +161,7 @@ def unfit(plan: Plan) -> str:
     (layout,) = plan.layouts.values()
     if layout.tp > 1:
         return "it has no tensor parallelism"
-    if layout.ep * layout.etp > 1 or experts_of(plan.uses.models[next(iter(plan.layouts))]):
+    if layout.ep * layout.etp > 1 or plan.uses.models[next(iter(plan.layouts))].routed:
         return "its layers have no experts"
     ring = [name for name, group in plan.groups.items() if group.split_in(layout).ring > 1]
     if ring:

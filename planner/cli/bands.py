@@ -13,6 +13,7 @@ from rich.text import Text
 
 from planner.cli.canvas import COLOURS, NOTHING, Canvas, Cell, line
 from planner.plan.model import Assignment, Plan, assignments
+from planner.plan.words import items_text
 from planner.specs.base import Ranks
 from planner.units import duration
 from planner.verify.score import Score
@@ -71,8 +72,7 @@ def composition(shown: Plan, placed: Sequence[Assignment]) -> str:
         degrees[degree] = degrees.get(degree, 0) + 1
     groups = ", ".join(f"{d}×{count}" if count > 1 else str(d) for d, count in sorted(degrees.items(), reverse=True))
     items = [(a.module, item) for a in placed for item in a.items]
-    tokens = sum(shown.uses.items[module][item] for module, item in items)
-    return f"⟨{groups}⟩  {len(items)} sequences, {tokens:,} tokens"
+    return f"⟨{groups}⟩  {items_text(shown, items, 'sequence' if len(shown.layouts) == 1 else 'item')}"
 
 
 def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> RenderableType:

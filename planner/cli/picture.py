@@ -28,7 +28,7 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:
             yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
-        if shown.steps[number].sync == "step" or staged(shown):
+        if shown.steps[number].sync == "step" or overlapping(shown):
             yield lanes(score.timeline, canvas)
         else:
             yield from micro_batches(shown, number, score, canvas)
@@ -38,9 +38,9 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
     yield from prediction_lines(shown)
 
 
-def staged(shown: Plan) -> bool:
-    """Ranks go from micro-batch to micro-batch without each other, on the stages of a pipeline."""
-    return any(layout.pp > 1 for layout in shown.layouts.values())
+def overlapping(shown: Plan) -> bool:
+    """Whether micro-batches lie beside each other: on the stages of a pipeline, and of several modules on one rank."""
+    return len(shown.layouts) > 1 or any(layout.pp > 1 for layout in shown.layouts.values())
 
 
 def edited(shown: Plan, scores: Sequence[Score]) -> Iterator[Text]:

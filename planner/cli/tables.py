@@ -18,7 +18,7 @@ from planner.ledger import Used
 from planner.ledger.memory import holds_most, parts
 from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
-from planner.plan.words import layout_text, way_text
+from planner.plan.words import layout_text, way_text, work_text
 from planner.specs.catalogue import ModelRow
 from planner.specs.cluster import kind_of
 from planner.specs.kinds import kinds
@@ -92,6 +92,8 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("rests on", rests_on(plan))
     for note in rests_notes(plan):
         rows.add_row("", note)
+    if len(plan.layouts) > 1:
+        rows.add_row("works on", work_text(plan))
     for name, layout in plan.layouts.items():
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for other in plan.instead:
@@ -101,6 +103,9 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("instead", f"{how}: {what}{why}")
     if plan.uses.dropped:
         rows.add_row("dropped", f"{len(plan.uses.dropped)} rows longer than the job allows (uses.dropped names them)")
+    for name, items in plan.uses.left_out.items():
+        why = "whose readers were dropped, or had no room (uses.left_out names them)"
+        rows.add_row("left out", f"{plural(len(items), 'item')} of {name}, {why}")
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "
         rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")

@@ -83,11 +83,11 @@ class Pricing:
             return FREE
         part = self.part_of(task)
         part = part if ends else part._replace(ends=False)
-        whole = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
+        whole = {kind: self.passed(part, kind, task.lengths) for kind in self.kinds(task.ranks)}
         kind = max(whole, key=lambda each: whole[each].value)
         if task.phase in ("F", "B"):
             return whole[kind]
-        weights = self.basis(task.module, kind).weights(part).seconds(task.sizes)
+        weights = self.basis(task.module, kind).weights(part).seconds(task.lengths)
         if task.phase == "W":
             return Cost(weights, "analytic", whole[kind].spread)
         return Cost(whole[kind].value - weights, "analytic", whole[kind].spread, whole[kind].comm)
@@ -103,12 +103,12 @@ class Pricing:
     def use(self, task: Task) -> Use:
         """What a pass, of a backward in two the whole of it, asks of its devices; of several kinds, of the slowest."""
         part = self.part_of(task)
-        each = {kind: self.passed(part, kind, task.sizes) for kind in self.kinds(task.ranks)}
+        each = {kind: self.passed(part, kind, task.lengths) for kind in self.kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)
         seconds, memory = each[kind].value - each[kind].comm, self.basis(task.module, kind).memory(part)
         if memory is None:
             return Use(task.share, seconds, 0.0)
-        moved, streamed = (line.seconds(task.sizes) for line in memory)
+        moved, streamed = (line.seconds(task.lengths) for line in memory)
         return Use(task.share, max(0.0, seconds - moved), min(moved, seconds), streamed)
 
     def part_of(self, task: Task) -> Part:
@@ -118,11 +118,11 @@ class Pricing:
         ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
         return Part(task.module, len(layers), ends, task.ranks, task.split, forward, again, spread)
 
-    def passed(self, part: Part, kind: str, sizes: Sequence[int]) -> Cost:
-        """Items of these sizes through a part of a module, on ranks of one kind."""
+    def passed(self, part: Part, kind: str, lengths: Sequence[int]) -> Cost:
+        """Documents of these lengths through a part of a module, on ranks of one kind."""
         line, source = self.part(part, kind)
-        comm, basis = line.comm(sizes), self.basis(part.module, kind)
-        worked = basis.worked(line.seconds(sizes) - comm)
+        comm, basis = line.comm(lengths), self.basis(part.module, kind)
+        worked = basis.worked(line.seconds(lengths) - comm)
         return summed(worked, Cost(comm, source.source, source.spread, comm))
 
     def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
@@ -235,9 +235,8 @@ class Pricing:
 def looked_at(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
     once, reader = task.micro_batch is None, task.group.partition(">")[2]
-    return (
-        task.module, task.phase, task.layers, task.ranks, task.sizes, task.split, task.peers, task.share, once, reader,
-    )  # fmt: skip
+    where = task.ranks, task.split, task.peers, task.share
+    return task.module, task.phase, task.layers, task.lengths, where, once, reader
 
 
 def pricing_of(plan: Plan) -> Pricing:
@@ -262,7 +261,9 @@ def mean_reads(plan: Plan) -> dict[str, float]:
     read = fed_tokens(plan, "cross_attention")
     named = [name for name in plan.layouts if plan.uses.models[name].crossing]
     rows = {name: sum(count for (module, _), count in read.items() if module == name) for name in named}
-    return {name: rows[name] / max(1, sum(plan.uses.items[name].values())) for name in named}
+    return {
+        name: rows[name] / max(1, sum(plan.uses.tokens(name, item) for item in plan.uses.items[name])) for name in named
+    }
 
 
 def require_read_alone(spec: Module, module: str) -> None:

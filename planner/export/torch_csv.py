@@ -59,9 +59,12 @@ def pipeline_of(plan: Plan, step: Step, where: str) -> Work:
 
 def uneven(plan: Plan, step: Step, work: Work) -> Iterator[tuple[str, str]]:
     """Where micro-batches differ in who works on them, or in how many tokens: torch infers shapes once."""
-    sizes = plan.uses.items[work.module]
     tokens = [
-        {a.group: sum(sizes[item] for item in a.items) for a in assignments(plan, row) if a.entries}
+        {
+            a.group: sum(plan.uses.tokens(work.module, item) for item in a.items)
+            for a in assignments(plan, row)
+            if a.entries
+        }
         for row in step.micro_batches
     ]
     for number, of_row in enumerate(tokens):

@@ -17,9 +17,8 @@ from planner.models.held import WHOLE_MODULE, Held
 from planner.models.linear import linear
 from planner.models.norms import norm
 from planner.specs.layers import Audio
-from planner.specs.layers.audio import CONVOLUTION
+from planner.specs.layers.audio import CONVOLUTION, STRIDE
 
-STRIDE = 2  # frames a token
 SEEN = CONVOLUTION + 2 * (CONVOLUTION // 2)  # frames that a token sees: two more than the second convolution's three
 LONGEST_WAVE = 10000.0  # over 2 pi, in tokens, of the sinusoidal table
 

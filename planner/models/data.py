@@ -11,26 +11,29 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.models.audio import SEEN, STRIDE, within_clip
+from planner.models.audio import SEEN, within_clip
 from planner.models.batch import Batch
 from planner.models.exchange import WHOLE, Exchange
 from planner.models.seeding import generator_for
 from planner.models.vit import patch_width
 from planner.specs.dealing import Span
+from planner.specs.items import Document
 from planner.specs.layers import Audio, Module, Vit
+from planner.specs.layers.audio import STRIDE
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
 SKEW = 3.0  # tokens are vocab * u^3: skewed like text, so that a model has something to learn
 IGNORED = -100  # the target of a token after which none comes; torch's cross entropy passes over it
 
-Documents = Sequence[tuple[int, int]]  # (item, its tokens), in the order of a group's batch
+Items = Sequence[tuple[int, int]]  # (item, its tokens)
+Documents = Sequence[tuple[int, int] | Document]  # whole items or parts of them, in the order of a group's batch
 
 
 class Source(Protocol):
     """Where the contents of items come from."""
 
-    def check(self, spec: Module, documents: Documents) -> None:
+    def check(self, spec: Module, items: Items) -> None:
         """Raises InputError where an item is not there, or is not as long as the plan says."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -46,7 +49,7 @@ class Synthetic:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def check(self, spec: Module, documents: Documents) -> None:
+    def check(self, spec: Module, items: Items) -> None:
         """Whatever a plan asks for is there."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -67,12 +70,13 @@ def batch_from(
     source: Source, spec: Module, documents: Documents, *, exchange: Exchange = WHOLE, device: torch.device = CPU
 ) -> Batch:
     """This rank's shard of the packed documents. None of them: an idle rank's batch."""
-    source.check(spec, documents)
-    lengths = [length for _, length in documents]
+    packed = [Document(*each) for each in documents]
+    source.check(spec, [(document.item, document.tokens) for document in packed])
+    lengths = [document.tokens for document in packed]
     ends = list(accumulate(lengths, initial=0))
     held = exchange.held(lengths)
-    check_batch(spec, documents, held)
-    spans = [(documents[document], (first, last)) for document, first, last in held] or [((0, 0), (0, 0))]
+    check_batch(spec, packed, held)
+    spans = [(packed[document], (first, last)) for document, first, last in held] or [(Document(0, 0), (0, 0))]
     parts = [contents(source, spec, *span) for span in spans]
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
@@ -83,17 +87,17 @@ def batch_from(
     )
 
 
-def contents(source: Source, spec: Module, document: tuple[int, int], span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Inputs and targets of part of a document."""
-    item, tokens = document
-    inputs, targets = source.item(spec, item, span)
+    item, tokens, begin = document
+    inputs, targets = source.item(spec, item, (begin + span[0], begin + span[1]))
     return (within_clip(inputs, span, tokens) if spec.reads == "frames" else inputs), targets
 
 
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
     """Refuse what the model would get wrong or fail on without a word."""
     unit = spec.merged
-    for item, length in documents:
+    for item, length, *_ in documents:
         if length < 1 or length % unit:
             raise InputError(f"item {item} has {length} tokens", fix=f"give it a positive multiple of {unit}")
         if spec.longest is not None and length > spec.longest:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from planner.models.data import IGNORED, Documents, Source
+from planner.models.data import IGNORED, Items, Source
 from planner.specs.layers import Module
 
 
@@ -16,8 +16,8 @@ class Fed:
     source: Source
     tokens: Mapping[int, int]
 
-    def check(self, spec: Module, documents: Documents) -> None:
-        self.source.check(spec, documents)
+    def check(self, spec: Module, items: Items) -> None:
+        self.source.check(spec, items)
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
         inputs, targets = self.source.item(spec, item, span)

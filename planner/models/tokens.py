@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.models.data import IGNORED, Documents, Source, Synthetic
+from planner.models.data import IGNORED, Items, Source, Synthetic
 from planner.specs.layers import Module
 from planner.specs.token_rows import OFFSETS, TOKENS, open_offsets, open_tokens, require_row
 
@@ -28,7 +28,7 @@ class TokenFolder:
         self.tokens, self.offsets = open_tokens(path), open_offsets(path)
         self.others = Synthetic(seed)  # for modules that predict no next word
 
-    def check(self, spec: Module, documents: Documents) -> None:
+    def check(self, spec: Module, items: Items) -> None:
         """Each item's row is there, and so long that rounding it up may give the item. Reads no tokens.
 
         Whatever lengths were rounded up to divides all of them: an item is longer than its row by less than that.
@@ -38,8 +38,8 @@ class TokenFolder:
             raise InputError(message, where=str(self.path), fix="leave --data out: its items are drawn")
         if not spec.causal:
             return
-        unit = math.gcd(*(tokens for _, tokens in documents))
-        for item, tokens in documents:
+        unit = math.gcd(*(tokens for _, tokens in items))
+        for item, tokens in items:
             length = self.length(item)
             if not tokens - unit < length <= tokens:
                 raise InputError(
@@ -48,16 +48,16 @@ class TokenFolder:
                     fix=f"plan a job with lengths: {{from: tokens, path: {self.path}}}, or give the plan's own folder",
                 )
 
-    def check_vocab(self, spec: Module, documents: Documents) -> None:
+    def check_vocab(self, spec: Module, items: Items) -> None:
         """No token of these rows is beyond the vocabulary: each is read once. Of very many it is found on the way."""
         if not spec.causal:
             return
-        count = sum(tokens for _, tokens in documents)
+        count = sum(tokens for _, tokens in items)
         if count > CHECKED:
             what = "%s: %d tokens are not looked through before training; one beyond the vocabulary ends the run"
             logging.getLogger(__name__).warning(what, self.path, count)
             return
-        for item, _ in documents:
+        for item, _ in items:
             begin, end = self.span(item)
             row = self.tokens[begin:end]
             if int(row.min()) < 0 or int(row.max()) >= spec.vocabulary:

@@ -17,6 +17,7 @@ from planner.plan.mesh import stage_stride
 from planner.plan.model import Layout, Plan, assignments
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
+from planner.specs.items import lengths_of
 
 WHOLE = 64  # ranks up to which each is simulated and drawn by itself; of more, groups that are alike have one's events
 
@@ -57,10 +58,12 @@ def alike_groups(plan: Plan, number: int) -> Alike:
 
 def worked(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
     """Of each group in a step: its micro-batches, with sizes, offloads and share of devices there."""
-    sizes, layout, found = plan.uses.items[module], plan.layouts[module], dict[str, list[Hashable]]()
+    layout, found = plan.layouts[module], dict[str, list[Hashable]]()
+    lengths = {item: lengths_of(size) for item, size in plan.uses.items[module].items()}
     for row, placed in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, placed):
-            found.setdefault(a.group, []).append((row, tuple(sizes[i] for i in a.items), a.offload_in(layout), a.share))
+            of_items = tuple(lengths[item] for item in a.items)
+            found.setdefault(a.group, []).append((row, of_items, a.offload_in(layout), a.share))
     return found
 
 

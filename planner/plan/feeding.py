@@ -36,13 +36,13 @@ def feeding(plan: Plan) -> dict[Item, list[Fed]]:
     taken: dict[tuple[Item, By], int] = defaultdict(int)
     found: dict[Item, list[Fed]] = defaultdict(list)
     for edge in plan.edges:
-        sizes, unit = plan.uses.items[edge.source], plan.uses.models[edge.source].merged
+        unit = plan.uses.models[edge.source].merged
         for item, readers in sorted(plan.feeds_of(edge).items()):
+            outputs = plan.uses.tokens(edge.source, item) // unit
             for reader in readers:
                 target = (edge.target, reader)
-                rows = sizes[item] // unit
-                found[edge.source, item].append(Fed(target, taken[target, edge.by], rows, edge.by))
-                taken[target, edge.by] += rows
+                found[edge.source, item].append(Fed(target, taken[target, edge.by], outputs, edge.by))
+                taken[target, edge.by] += outputs
     return found
 
 
@@ -62,7 +62,7 @@ def feed_laws(plan: Plan) -> Iterator[Violation]:
         yield from (Violation(f"edges[{at}]", *wrong) for wrong in reshard_laws(plan, edge))
     yield from crossing_laws(plan)
     for (module, item), tokens in fed_tokens(plan).items():
-        size = plan.uses.items[module][item]
+        size = plan.uses.tokens(module, item)
         if tokens > size:
             message = f"item {item} of `{module}` has {size} tokens, and {tokens} outputs of encoders stand for them"
             yield Violation("uses.feeds", message, "count them into its tokens, or feed another item")

@@ -20,6 +20,7 @@ from planner.plan.names import Violation, names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
 from planner.specs.cluster import kind_of
+from planner.specs.items import size_faults
 from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
 
@@ -31,7 +32,7 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # what follows looks names up
         return found
-    found, spread = [*item_laws(plan), *feed_laws(plan)], Spread(plan)
+    found, spread = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -76,6 +77,14 @@ def item_laws(plan: Plan) -> Iterator[Violation]:
             yield Violation(
                 where, f"item {twice[0]} of `{module}` is assigned {counts[twice[0]]} times", "assign it once"
             )
+
+
+def size_laws(plan: Plan) -> Iterator[Violation]:
+    """Sizes are in the unit of what their module reads, and whole multiples of what it merges."""
+    for module in plan.layouts:
+        spec = plan.uses.models[module]
+        for item, size in plan.uses.items[module].items():
+            yield from (Violation(f"uses.items.{module}.{item}", *wrong) for wrong in size_faults(spec, module, size))
 
 
 def step_laws(plan: Plan, step: Step, spread: Spread, where: str) -> Iterator[Violation]:
@@ -149,8 +158,10 @@ def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Vi
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
     ways = group.split_in(layout).degree * layout.tp
-    sizes, offload = plan.uses.items[a.module], ratios(a, layout)
-    tokens = sum(sizes[item] * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items)
+    offload = ratios(a, layout)
+    tokens = sum(
+        plan.uses.tokens(a.module, item) * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items
+    )
     if tokens > cap * ways:
         message = f"group {a.group} holds {ceil(tokens)} tokens, its {ways} ranks may hold {cap * ways}"
         yield Violation(where, message, "move items to another group or micro-batch")

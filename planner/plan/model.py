@@ -17,6 +17,7 @@ from planner.plan.reference import TaskName, TaskRef, parsed
 from planner.specs.accounting import BUNDLED, Accounting
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
+from planner.specs.items import Size, tokens_of
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Module
 from planner.specs.model import By
@@ -84,12 +85,17 @@ class Uses(Spec, kw_only=True):
     # By edge, `vit>llm`, or `vit` where that has no other: item of the one → item, or items, of the other that read it
     feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}
     dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # per module: items that only dropped ones read, or none had room for
     degrees: tuple[RankCount, ...] = ()  # the set that the bound holds for
     limits: Limits = Limits()
     fix: Fix = Fix()
     prices: Prices
     sources: dict[str, SourceFile] = {}
-    items: dict[str, dict[Index, Count]]  # per module: item (data row) → tokens, after rounding
+    items: dict[str, dict[Index, Size]]  # per module: item (data row) → its size, after rounding
+
+    def tokens(self, module: str, item: int) -> int:
+        """Of an item, in the layers of its module."""
+        return tokens_of(self.items[module][item])
 
 
 class Outcome(Spec, kw_only=True):

@@ -74,4 +74,6 @@ def part(c: Cell, kept: Sequence[int]) -> Cell:
     if len(kept) == len(c.items):
         return c
     items, sizes = (tuple(each[at] for at in kept) for each in (c.items, c.sizes))
-    return replace(c, items=items, sizes=sizes, offload=tuple(c.offload[at] for at in kept) if c.offload else ())
+    offload = tuple(c.offload[at] for at in kept) if c.offload else ()
+    parts = tuple(c.parts[at] for at in kept) if c.parts else ()
+    return replace(c, items=items, sizes=sizes, offload=offload, parts=parts)

@@ -27,19 +27,20 @@ def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
 
 
 def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
-    at, unit, tp = 0, spec.merged, layout.tp
+    at, unit, tp, documents = 0, spec.merged, layout.tp, task.documents
     spans = tokens_on(spec, layout, task, rank)
     if tp > 1:
         spans = share(spans, tp, coordinates(layout, rank)["tp"], unit)
     for document, first, last in spans:
-        yield Run(rank, task.items[document], first, last, at)
+        item, _, begin = documents[document]
+        yield Run(rank, item, begin + first, begin + last, at)
         at += last - first
 
 
 def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
-    """What a rank, and with it its whole block of tp, works on."""
+    """What a rank, and with it its whole block of tp, works on: of the task's documents."""
     ranks = partners(layout, task.ranks, rank)
-    return dealt(task.sizes, task.split, ranks.index(rank), spec.merged)
+    return dealt(task.lengths, task.split, ranks.index(rank), spec.merged)
 
 
 def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:

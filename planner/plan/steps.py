@@ -13,7 +13,8 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan, Step
-from planner.specs.base import Amount, Count, Index, Spec, changed
+from planner.specs.base import Amount, Index, Spec, changed
+from planner.specs.items import Size
 
 STEP, SPENT = "step.yaml", "spent.yaml"  # the files of a slot
 PLANNER_LOCK, RUN_LOCK = "planner.lock", "run.lock"  # of the folder: held as long as the one and the other live
@@ -33,7 +34,7 @@ class StepFile(Spec, kw_only=True):
     effort: Effort
     step: Step  # with its outcome and prediction
     dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
-    items: dict[str, dict[Index, Count]]  # per module: item (data row) → tokens, after rounding
+    items: dict[str, dict[Index, Size]]  # per module: item (data row) → its size, after rounding
 
 
 class Spent(Spec, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Literal
 
 from planner.plan.model import Split
 from planner.specs.base import Layers, Ranks
+from planner.specs.items import Document, documents_of
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
 STREAMS: dict[Phase, str] = {
@@ -43,6 +44,7 @@ class Task:
     of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)
     peers: Ranks = NOBODY  # of a send or recv: the ranks on the other side
     after: tuple[str, ...] = ()  # ids of tasks that must have ended
+    parts: tuple[tuple[int, ...], ...] = ()  # tokens of each item's parts; empty: no item has several
     known_id: str = field(default="", init=False, repr=False, compare=False)  # spelled once: everything asks for it
 
     @property
@@ -66,6 +68,16 @@ class Task:
     def tokens(self) -> int:
         return sum(self.sizes)
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each document: what attends to itself alone, which is an item, or each of its parts."""
+        return tuple(length for item in self.parts for length in item) if self.parts else self.sizes
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Of all items, in their order."""
+        return documents_of(self.items, self.parts or [(size,) for size in self.sizes])
+
     def waiting_for(self, *ids: str) -> "Task":
         """The same task, waiting for more."""
         return self.transferring(
@@ -76,5 +88,5 @@ class Task:
         """The same work in another phase: its send or recv. (Quicker than `dataclasses.replace`, by far.)"""
         return Task(
             self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,
-            self.degree, self.share, self.ring, self.offload, of, peers, after,
+            self.degree, self.share, self.ring, self.offload, of, peers, after, self.parts,
         )  # fmt: skip

@@ -1,10 +1,12 @@
-"""How a module is laid out: as a person says it, and as a job would fix it."""
+"""How modules are laid out, and what they work on: as a person says it, and as a job would fix it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from planner.plan.model import ExpertLayout, Instead, Layout
+from planner.plan.model import ExpertLayout, Instead, Layout, Plan
 from planner.specs.base import Ranks
+from planner.specs.items import UNITS
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
+from planner.units import plural
 
 ALWAYS = ("dp", "zero", "recompute", "micro_batch")  # said of every layout: a job that leaves them out means others
 
@@ -69,3 +71,27 @@ def recompute_text(layout: Parallelism) -> str:
     if not isinstance(layout.recompute, dict):
         return layout.recompute or "none"
     return ", ".join(f"{how} {layers}" for layers, how in layout.recompute.items()) or "none"
+
+
+def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item") -> str:
+    """`3 items, 4,096 tokens`; of several modules `llm 3 items, 4,096 tokens; vit 1 item, 1,024 patches`: what one of
+    them reads is not to be added to what another does.
+    """
+    of_module: dict[str, list[int]] = {}
+    for module, item in items:
+        of_module.setdefault(module, []).append(plan.uses.tokens(module, item))
+    each = {
+        module: f"{plural(len(sizes), word)}, {read_text(plan, module, sizes)}" for module, sizes in of_module.items()
+    }
+    return "; ".join(f"{module} {text}" if len(plan.layouts) > 1 else text for module, text in each.items())
+
+
+def work_text(plan: Plan) -> str:
+    """All that a plan works on."""
+    return items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
+
+
+def read_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:
+    """Items of these tokens in the unit of what their module reads."""
+    unit = plan.uses.models[module].reads
+    return f"{UNITS[unit] * sum(sizes):,} {unit}"

@@ -19,6 +19,7 @@ from planner.plan.schedules import CHUNKED, ONE_BY_ONE, Slot
 from planner.plan.schedules.explicit import slots_of
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
+from planner.specs.items import Size, lengths_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Cell:
     share: float
     ring: int = 1
     offload: tuple[float, ...] = ()
+    parts: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +95,20 @@ def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()
     return Work(module, layout, stages, tuple(rows), met, reduces(layout, spec))
 
 
-def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: dict[int, int]) -> Cell:
+def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: dict[int, Size]) -> Cell:
     items, split, offload = assignment.items, group.split_in(layout), assignment.offload_in(layout)
+    parts = tuple(lengths_of(sizes[i]) for i in items)
     return Cell(
         row,
         assignment.group,
         group.ranks,
         items,
-        tuple(sizes[i] for i in items),
+        tuple(map(sum, parts)),
         split.degree,
         assignment.share,
         split.ring,
         offload if any(offload) else (),
+        parts if any(len(of_item) > 1 for of_item in parts) else (),
     )
 
 
@@ -183,6 +187,7 @@ def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
         c.share,
         c.ring,
         c.offload,
+        parts=c.parts,
     )
 
 

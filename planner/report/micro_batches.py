@@ -68,7 +68,7 @@ def slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple
 
 def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) -> Block:
     ranks = plan.groups[a.group].ranks
-    sizes = [plan.uses.items[a.module][item] for item in a.items]
+    sizes = [plan.uses.tokens(a.module, item) for item in a.items]
     return Block(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
 
 

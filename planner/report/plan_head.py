@@ -4,22 +4,21 @@ from collections.abc import Sequence
 
 from planner.costs.objective import STEP_SECONDS
 from planner.plan.model import Plan
+from planner.plan.words import work_text
 from planner.report.page import Figure
 from planner.report.shown import Shown, tasks_of
 from planner.report.words import above
 from planner.units import GIB, duration, percent, plural, size
 from planner.verify.bounds import same_work
 from planner.verify.score import CLOSED, Score, tightest
-from planner.verify.worth import mean_worth, objective_of
+from planner.verify.worth import mean_worth, objective_of, samples, tokens
 
 
 def subtitle(plan: Plan) -> str:
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in plan.ranks)
     rows = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
     steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
-    items = sum(len(sizes) for sizes in plan.uses.items.values())
-    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
-    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {plural(items, 'item')}, {tokens:,} tokens"
+    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {work_text(plan)}"
 
 
 def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
@@ -29,7 +28,6 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     spread = max(score.timeline.spread for score in scores)
     full = tightest(scores)
     cap = full.holding.allowed(full.fullest)
-    tokens = sum(sum(sizes.values()) for sizes in plan.uses.items.values())
     gap = above(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > CLOSED else "0 %"
     of_order = any(same_work(score.bound.by) for score in scores)
@@ -42,13 +40,15 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     allowed = f"of {size(cap)} allowed on rank {full.fullest}, simulated" + (
         f"; the job's limit: {limit:,} tokens" if limit else ""
     )
+    of = f"of {' and '.join(samples(plan))}, " if len(plan.layouts) > 1 else ""
+    pace = f"{of}{plural(plan.size, 'rank')}, simulated"
     return (
         Figure(
             "Mean step" if count > 1 else "Step", duration(mean), f"{also}{over}± {percent(spread)} (80 %), simulated"
         ),
         Figure(f"Above the best {'order' if of_order else 'possible'}", distance, f"bound {least}, by {by}"),
         Figure("Fullest rank", size(full.peak), allowed),
-        Figure("Tokens a second", f"{tokens / (sum(values) or 1.0):,.0f}", f"{plural(plan.size, 'rank')}, simulated"),
+        Figure("Tokens a second", f"{tokens(plan, range(count)) / (sum(values) or 1.0):,.0f}", pace),
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from planner.ledger.explain import explain
 from planner.plan.expand import expand
-from planner.plan.model import Plan
+from planner.plan.model import Assignment, Plan, assignments
+from planner.plan.words import read_text
 from planner.report.beside import beside_section
 from planner.report.columns import Book
 from planner.report.in_time import in_time
@@ -78,40 +79,54 @@ def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
     longest = max(score.value for score in scores)
     drawn: list[Content] = []
     for number, score in enumerate(scores):
-        found = bands(plan, number, score)
-        if plan.steps[number].sync == "micro_batch":
+        if to_scale(plan, number):
+            found = bands(plan, number, score)
             say = tag("p", "Point at a group, or touch it.", class_="note say live", aria_live="polite")
             drawn.append(join(legend(found), picture(plan.size, found, longest), say, numbers(found)))
         else:
             drawn.append(by_group(plan, number, score))
-    to_scale = any(step.sync == "micro_batch" for step in plan.steps)
+    any_drawn = any(to_scale(plan, number) for number in range(len(plan.steps)))
     lead = (
         "Ranks from left to right, time from top to bottom, both to scale. A block is a group of ranks that share its "
         "sequences; the number says how many."
-        if to_scale
+        if any_drawn
         else "Ranks go from micro-batch to micro-batch without each other, and meet once a step."
+        if all(step.sync == "step" for step in plan.steps)
+        else "Ranks of a module that ZeRO-3 shards meet in each of its micro-batches."
     )
-    return section("groups", "Groups by micro-batch" if to_scale else "Who works on what", stepwise(drawn), lead=lead)
+    return section("groups", "Groups by micro-batch" if any_drawn else "Who works on what", stepwise(drawn), lead=lead)
+
+
+def to_scale(plan: Plan, number: int) -> bool:
+    """Where ranks meet in every micro-batch, each in one group of the only module."""
+    return plan.steps[number].sync == "micro_batch" and len(plan.layouts) == 1
 
 
 def by_group(plan: Plan, number: int, score: Score) -> Markup:
-    busy: dict[str, float] = {}
-    for (_, group), seconds in score.timeline.group_seconds().items():
-        busy[group] = busy.get(group, 0.0) + seconds
-    found: dict[str, list[int]] = {}
-    for band in bands(plan, number, score):
-        for block in band.blocks:
-            counts = found.setdefault(block.group, [block.ranks, 0, 0, 0])
-            counts[1:] = [counts[1] + 1, counts[2] + block.items, counts[3] + block.tokens]
-    rows = [
-        (name, str(plan.groups[name].ranks), *(f"{n:,}" for n in counts[1:]), f"{busy.get(name, 0.0):.4f}")
-        for name, counts in found.items()
-    ]
-    return table(
-        ("group", "ranks", ">micro-batches", ">items", ">tokens", ">seconds of its tasks"),
-        rows,
-        f"Step {number}, simulated",
-    )
+    """Of each module by itself: patches are not to be added to words."""
+    busy = seconds_by_group(score)
+    found: dict[tuple[str, str], list[Assignment]] = {}
+    for row in plan.steps[number].micro_batches:
+        for a in assignments(plan, row):
+            found.setdefault((a.module, a.group), []).append(a)
+    several = len(plan.layouts) > 1
+    rows = []
+    for (module, name), placed in found.items():
+        items = [item for a in placed for item in a.items]
+        sizes = read_text(plan, module, (plan.uses.tokens(module, item) for item in items))
+        counts = f"{len(placed):,}", f"{len(items):,}", sizes if several else sizes.split()[0]
+        cells = name, str(plan.groups[name].ranks), *counts, f"{busy.get((module, name), 0.0):.4f}"
+        rows.append((module, *cells) if several else cells)
+    heads = ("group", "ranks", ">micro-batches", ">items", ">of" if several else ">tokens", ">seconds of its tasks")
+    return table(("module", *heads) if several else heads, rows, f"Step {number}, simulated")
+
+
+def seconds_by_group(score: Score) -> dict[tuple[str, str], float]:
+    """Of the passes of each module on each group, in all micro-batches."""
+    busy: dict[tuple[str, str], float] = {}
+    for (module, _, group), seconds in score.timeline.module_seconds().items():
+        busy[module, group] = busy.get((module, group), 0.0) + seconds
+    return busy
 
 
 def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Markup:

@@ -56,7 +56,7 @@ def held(plan: Plan, number: int) -> tuple[Held, ...]:
     found = []
     for at, row in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, row):
-            sizes = tuple(plan.uses.items[a.module][item] for item in a.items)
+            sizes = tuple(plan.uses.tokens(a.module, item) for item in a.items)
             module = a.module if a.layers is None else f"{a.module}[{a.layers}]"
             found.append(Held(module, at, a.group, a.items, sizes))
     return tuple(found)

@@ -33,9 +33,8 @@ class Loader:
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Of a forward; without items, that of an idle rank."""
         ranks, unit = partners(self.layout, task.ranks, self.groups.rank), self.spec.merged
-        exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.sizes, unit), self.meter)
-        documents = [*zip(task.items, task.sizes, strict=True)]
-        batch = batch_from(self.source, self.spec, documents, exchange=exchange, device=device)
+        exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.lengths, unit), self.meter)
+        batch = batch_from(self.source, self.spec, task.documents, exchange=exchange, device=device)
         block = groups_over(self.layout, ("tp",))[self.groups.rank]
         tensor = block_of(self.groups, block, len(batch.positions), unit, self.meter)
         return replace(batch, tensor=tensor, dispatch=self.dispatch)

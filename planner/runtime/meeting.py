@@ -66,8 +66,8 @@ def misfits(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequen
         send = sends.get(recv.after[0])
         if send is None:
             yield f"rank {recv.ranks[0]} would wait for ever in {recv.id}: nobody sends"
-        elif (send.items, send.sizes, *sorted((send.ranks, send.peers))) != (
-            recv.items, recv.sizes, *sorted((recv.ranks, recv.peers)),
+        elif (send.items, send.lengths, *sorted((send.ranks, send.peers))) != (
+            recv.items, recv.lengths, *sorted((recv.ranks, recv.peers)),
         ):  # fmt: skip
             yield f"rank {recv.ranks[0]} expects another message in {recv.id} than {send.id} sends"
     yield from uneven(plan, tasks, sends)

@@ -4,6 +4,7 @@ where its tokens meet: in the balance of experts, or in the capacity that an exp
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -12,11 +13,12 @@ from torch import Tensor
 from planner.plan.model import Layout
 from planner.plan.shares import runs_on
 from planner.plan.task import Task
+from planner.specs.items import Document
 from planner.specs.layers import Module
 
 
 class Pack(NamedTuple):
-    items: tuple[tuple[int, int], ...]  # (item, its tokens)
+    documents: tuple[Document, ...]  # of its items, one after the other
     slices: tuple[Tensor, ...] = ()  # its rows that lie on one rank each, in their order there; (): one has them all
 
 
@@ -25,7 +27,7 @@ def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pa
     moe = spec.routed
     if moe is None or not (moe.balance or moe.capacity):
         for task in forwards:
-            yield from (Pack((item,)) for item in zip(task.items, task.sizes, strict=True))
+            yield from (Pack(tuple(of_item)) for _, of_item in groupby(task.documents, itemgetter(0)))
         return
     for _, tasks in groupby(sorted(forwards, key=micro_batch), micro_batch):
         yield micro_batch_pack(spec, layout, [task for task in tasks if task.items])
@@ -43,7 +45,7 @@ def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> Pac
                 for run in runs_on(spec, layout, task, rank)
             ]
             slices += [torch.cat(own)] if own else []
-    return Pack(tuple(items), tuple(slices))
+    return Pack(tuple(document for task in tasks for document in task.documents), tuple(slices))
 
 
 def micro_batch(task: Task) -> int:

@@ -26,6 +26,7 @@ from planner.runtime.options import RunOptions
 from planner.runtime.packs import Pack, packs
 from planner.runtime.result import Verified
 from planner.runtime.resuming import first_of
+from planner.specs.items import documents_of, lengths_of
 from planner.specs.model import By
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
@@ -104,7 +105,7 @@ class Reference:
     def batch(self, module: str, pack: Pack, scale: float) -> Batch:
         """Items with the outputs of all encoder items that feed them."""
         spec, device = self.models[module].spec, self.local.worker.device
-        batch = batch_from(self.local.sources[module], spec, pack.items, device=device)
+        batch = batch_from(self.local.sources[module], spec, pack.documents, device=device)
         slices = tuple(rows.to(device) for rows in pack.slices)
         features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
         return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=features, memory=memory)
@@ -112,8 +113,8 @@ class Reference:
     def features(self, module: str, pack: Pack, scale: float) -> Features | None:
         """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
         rows, values, start = [], [], 0
-        for item, tokens in pack.items:
-            for first, source in self.fed.get(((module, item), "tokens"), ()):
+        for item, tokens, begin in pack.documents:
+            for first, source in () if begin else self.fed.get(((module, item), "tokens"), ()):
                 values.append(self.outputs(source, scale))
                 rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
             start += tokens
@@ -121,7 +122,7 @@ class Reference:
 
     def memory(self, module: str, pack: Pack, scale: float) -> Memory | None:
         """Outputs of the encoder items that cross attention reads for the items of a pack."""
-        sources = [self.fed.get(((module, item), "cross_attention"), ()) for item, _ in pack.items]
+        sources = [self.fed.get(((module, item), "cross_attention"), ()) for item, _, _ in pack.documents]
         values = [[self.outputs(source, scale) for _, source in of_item] for of_item in sources]
         if not any(values):
             return None
@@ -132,7 +133,7 @@ class Reference:
     def outputs(self, source: Item, scale: float) -> Tensor:
         """Of one encoder item."""
         module, item = source
-        pack = Pack(((item, self.local.plan.uses.items[module][item]),))
+        pack = Pack(documents_of((item,), (lengths_of(self.local.plan.uses.items[module][item]),)))
         return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
 
 

@@ -18,6 +18,7 @@ from planner.runtime.going_on import require_place, require_same_run
 from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
+from planner.specs.items import documents_of, lengths_of, tokens_of
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
@@ -121,11 +122,12 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     source = source_of(options.data, options.seed)
     for module, spec in plan.uses.models.items():
         reason = unsupported(spec) if module in plan.layouts else None
-        items = [*plan.uses.items.get(module, {}).items()]
+        sizes = plan.uses.items.get(module, {})
+        items = [(item, tokens_of(size)) for item, size in sizes.items()]
         with located(name, f"uses.models.{module}"):
             if reason:
                 raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
-            check_batch(spec, items)
+            check_batch(spec, documents_of([*sizes], [*map(lengths_of, sizes.values())]))
         source.check(spec, items)
         if isinstance(source, TokenFolder):
             source.check_vocab(spec, items)

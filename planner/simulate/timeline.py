@@ -98,14 +98,21 @@ class Timeline:
     def group_seconds(self) -> dict[tuple[int, str], float]:
         """Forward and backward seconds of each group in each micro-batch."""
         busy: dict[tuple[int, str], float] = {}
+        for (_, row, group), seconds in self.module_seconds().items():
+            busy[row, group] = busy.get((row, group), 0.0) + seconds
+        return busy
+
+    def module_seconds(self) -> dict[tuple[str, int, str], float]:
+        """The same of each module by itself."""
+        busy: dict[tuple[str, int, str], float] = {}
         for event in self.events:
             if event.phase in ("F", "B", "I", "W"):
-                _, _, row, group = event.id.rsplit("/", 3)
-                busy[int(row), group] = busy.get((int(row), group), 0.0) + event.seconds
-        if self.groups:
-            rows = {row for row, _ in busy}
-            others = [(row, group, of) for group, of in self.groups.items() for row in rows if (row, of) in busy]
-            busy.update({(row, group): busy[row, of] for row, group, of in others})
+                layers, _, row, group = event.id.rsplit("/", 3)
+                key = layers.rpartition("[")[0], int(row), group
+                busy[key] = busy.get(key, 0.0) + event.seconds
+        first = [(key, seconds) for key, seconds in busy.items() if self.groups]
+        for group, of in self.groups.items():
+            busy.update({(module, row, group): seconds for (module, row, name), seconds in first if name == of})
         return busy
 
     def breakdown(self) -> Breakdown:

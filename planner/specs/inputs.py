@@ -17,9 +17,10 @@ from planner.specs.priced import find_profile
 from planner.specs.profile import Device, Profile
 from planner.specs.rates import Rates
 from planner.specs.software import Software
+from planner.specs.streams import Places, with_streams
 from planner.specs.timing import Timing
 from planner.specs.token_rows import OFFSETS
-from planner.specs.workload import LengthsFile, TokensFolder, Workload
+from planner.specs.workload import LengthsFile, StreamFile, TokensFolder, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,20 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
         sources["lengths"] = base / workload.lengths.path
     if isinstance(workload.lengths, TokensFolder):
         sources["lengths"] = base / workload.lengths.path / OFFSETS
+    module = choose_module(job, model, path)
+    samples = batches(workload, options.batches, options.first_row, options.seed, base)
+    where = Places(path, model_path, base)
+    sources |= {
+        f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
+    }
     return Inputs(
         job=job,
         model=model,
-        module=choose_module(job, model, path),
+        module=module,
         cluster=cluster,
         devices=devices,
         profile=profile,
-        batches=tuple(batches(workload, options.batches, options.first_row, options.seed, base)),
+        batches=tuple(with_streams(samples, workload, model, module, options.seed, where)),
         sources=sources,
         seed=options.seed,
         effort=options.effort,

@@ -5,11 +5,13 @@ import gzip
 import io
 import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs.distributions import sample, sample_mix
+from planner.specs.items import Size
 from planner.specs.token_rows import open_offsets, row_lengths
 from planner.specs.workload import Distribution, LengthsFile, TokensFolder, Workload
 
@@ -18,12 +20,20 @@ MAX_ROWS = 2**24  # of the data: all rows up to the last one asked for are drawn
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
+Readers = dict[int, tuple[int, ...]]  # item → items of the next module
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The next rows of the data: what the plan must place, and what was too long for the job."""
 
     items: dict[int, int]  # row → tokens, after rounding
     dropped: tuple[int, ...]
+    streams: Mapping[str, dict[int, Size]] = field(default_factory=dict)  # of each other module: item → size
+    feeds: Mapping[str, dict[str, Readers]] = field(default_factory=dict)  # module → module that reads it → who reads
+    left_out: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # items of other modules that nobody is left to read
 
 
 def batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[Batch]:

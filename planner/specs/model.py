@@ -39,6 +39,26 @@ class Model(Spec):
         read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
         for name in (name for name, module in self.modules.items() if module.crossing and name not in read):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
+        circle = self.circle()
+        if circle:
+            raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")
+
+    def targets(self, module: str) -> tuple[str, ...]:
+        """The modules that read its outputs."""
+        return tuple(dict.fromkeys(edge.target for edge in self.edges if edge.source == module))
+
+    def circle(self) -> list[str]:
+        """Modules of which each reads the one before, and the first the last; none where edges lead to an end."""
+        left = [*self.modules]
+        while left:
+            ends = [name for name in left if not set(self.targets(name)) & set(left)]
+            if not ends:
+                path = [left[0]]
+                while path[-1] not in path[:-1]:
+                    path.append(next(name for name in self.targets(path[-1]) if name in left))
+                return path[path.index(path[-1]) :]
+            left = [name for name in left if name not in ends]
+        return []
 
 
 def misread(edge: ModelEdge, source: Module, target: Module) -> str:

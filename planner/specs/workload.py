@@ -1,13 +1,14 @@
 """Where the lengths come from: a file, a folder of tokens, a named distribution, or a mix.
 
-A batch is the next `batch_rows` rows.
+A batch is the next `batch_rows` rows, which are samples of the module that ends in a loss. Other modules have streams
+of items beside it, such as images, which say who reads them.
 """
 
 from typing import Annotated
 
 import msgspec
 
-from planner.specs.base import Amount, Count, RowCount, Spec
+from planner.specs.base import Amount, Count, Name, RowCount, Spec
 
 
 class LengthsFile(Spec, tag_field="from", tag="file"):
@@ -43,9 +44,37 @@ class Mix(Spec, tag_field="from", tag="mix"):
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
 
 
+class StreamFile(Spec, tag_field="from", tag="file"):
+    """A CSV of items, one a line, counted from 0: their sizes in the unit of what their module reads, and the items of
+    the next module that read them, a sample by its row. `1024+256` is an item of two images, `3+4` has two readers.
+    """
+
+    path: str
+    column: str = "tokens"
+    reads: str | dict[Name, str] = "reads"  # column of the readers; where several modules read, of each its own
+
+
+class StreamDistribution(Spec, tag_field="from", tag="distribution"):
+    """Sizes of a shipped distribution, as many items for each item of the module that reads them."""
+
+    name: str
+    each: RowCount = 1
+
+
+class StreamMix(Spec, tag_field="from", tag="mix"):
+    """The same of a mixture of log-normals."""
+
+    parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
+    each: RowCount = 1
+
+
+Stream = StreamFile | StreamDistribution | StreamMix
+
+
 class Workload(Spec):
     lengths: LengthsFile | TokensFolder | Distribution | Mix
     batch_rows: RowCount
     max_tokens: Count  # longer rows are dropped from their batch, and the plan names them
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the rows are; the only module of the model when empty
+    streams: dict[Name, Stream] = {}  # items of every other module, where there are several

@@ -1,6 +1,7 @@
 """What strategies share: a module spread over all ranks, and decisions as a plan that says what it used."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from planner.plan.model import (
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
+from planner.specs.items import Size
 from planner.specs.layers import Module
+from planner.specs.lengths import Batch
 from planner.specs.parallelism import said
 
 STATES = ("zero", "recompute", "dtype", "gradients")  # what a job says of layouts whose groups change
@@ -47,13 +50,19 @@ def unplannable(inputs: Inputs, name: str) -> str | None:
     that groups cannot keep; None where they can.
     """
     if len(inputs.model.modules) > 1:
-        others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
-        what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
-        return f"{what} | plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
+        return left_out(inputs, name)
     if not inputs.job.fix.layouts:
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
     return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
+
+
+def left_out(inputs: Inputs, name: str) -> str:
+    """Why a strategy of one module is none for a model of several."""
+    others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
+    what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
+    fix = f"plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
+    return f"{what} | {fix}; planner predict prices a layout of each under fix.layouts"
 
 
 def data_parallel(inputs: Inputs) -> dict[str, Layout]:
@@ -66,19 +75,36 @@ def data_parallel(inputs: Inputs) -> dict[str, Layout]:
 
 def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
     """Everything the plan needs to be read, priced and built by itself."""
-    sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
+    items: dict[str, dict[int, Size]] = {name: {} for name in layouts}
+    for batch in inputs.batches:
+        for name in layouts:
+            items[name] |= batch.items if name == inputs.module else batch.streams[name]
     return Uses(
         models={name: inputs.model.modules[name] for name in layouts},
         cluster=inputs.cluster,
         devices=inputs.devices,
-        items={inputs.module: sizes},
+        items=items,
+        feeds={name: read for batch in inputs.batches for name, read in feeds(batch, layouts)},
         dropped=tuple(row for batch in inputs.batches for row in batch.dropped),
+        left_out={
+            name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
+            for name in layouts
+            if any(batch.left_out.get(name) for batch in inputs.batches)
+        },
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
         prices=price_table(inputs, layouts),
         sources={role: source(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
+
+
+def feeds(batch: Batch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:
+    """Who reads the items of the modules that have layouts: by module; of one that feeds several, by edge."""
+    for name in (name for name in batch.feeds if name in layouts):
+        for target, readers in batch.feeds[name].items():
+            key = name if len(batch.feeds[name]) == 1 else f"{name}>{target}"
+            yield key, {item: of if len(of) > 1 else of[0] for item, of in readers.items()}
 
 
 def source(path: Path, job: Path) -> SourceFile:

@@ -29,7 +29,7 @@ SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of m
 
 def supports(inputs: Inputs) -> str | None:
     """Ranks that meet once a step, and no layout that is fixed for all micro-batches."""
-    if inputs.job.sync != "step" or inputs.job.zero == 3:
+    if len(inputs.model.modules) == 1 and (inputs.job.sync != "step" or inputs.job.zero == 3):
         return "data_ranks lets ranks meet once a step: it needs sync: step, and zero: 0, 1 or 2"
     return unplannable(inputs, "data_ranks")
 

@@ -18,6 +18,7 @@ from planner.plan.model import Plan
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.kinds import kinds
+from planner.strategies.base import left_out
 from planner.strategies.static.best import best_of, instead
 from planner.strategies.static.change import nothing_fits
 from planner.strategies.static.screen import fixed_of, problem_of, settled, timed
@@ -30,7 +31,7 @@ SUMMARY = "one static layout: tensor, context, pipeline, expert and data paralle
 def supports(inputs: Inputs) -> str | None:
     """One module on ranks of one kind, one batch."""
     if len(inputs.model.modules) > 1:
-        return "parallel_search spreads one module, and the model has several"
+        return left_out(inputs, "parallel_search")
     if len(kinds(inputs.cluster)) > 1:
         return "parallel_search spreads a module over ranks of one kind"
     if len(inputs.batches) > 1:

@@ -35,6 +35,7 @@ from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
+from planner.strategies.base import left_out
 from planner.strategies.static.screen import settled
 from planner.units import percent
 from planner.verify.pipelined import Replica, parts, pipelines
@@ -48,7 +49,7 @@ HAND_MADE = ("1f1b", "zb_h1", "zb_h2", "gpipe")
 def supports(inputs: Inputs) -> str | None:
     """A pipeline whose ranks have one chunk of layers each."""
     if len(inputs.model.modules) > 1:
-        return "pipeline_order orders the stages of one module, and the model has several"
+        return left_out(inputs, "pipeline_order")
     fixed = inputs.job.fix.layouts.get(inputs.module, Parallelism())
     if (fixed.pp or 1) < 2:
         return f"pipeline_order orders the stages of a pipeline: it needs fix.layouts.{inputs.module}.pp of 2 or more"

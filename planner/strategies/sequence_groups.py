@@ -28,7 +28,7 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 def supports(inputs: Inputs) -> str | None:
     """Ranks that meet in every micro-batch, and no layout that is fixed for all of them."""
-    if inputs.job.sync != "micro_batch" or inputs.job.zero != 3:
+    if len(inputs.model.modules) == 1 and (inputs.job.sync != "micro_batch" or inputs.job.zero != 3):
         return "sequence_groups lets all ranks meet in every micro-batch: it needs sync: micro_batch and zero: 3"
     return unplannable(inputs, "sequence_groups")
 

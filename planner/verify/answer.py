@@ -15,7 +15,7 @@ from planner.specs.shapes import step_flops
 from planner.units import GIB
 from planner.verify.bounds import same_work
 from planner.verify.score import Score, tightest
-from planner.verify.worth import mean_worth, objective_of, seconds_of, sizes_of, tokens
+from planner.verify.worth import lengths_in, mean_worth, objective_of, seconds_of, tokens
 
 Answer = dict[str, Any]
 
@@ -67,9 +67,8 @@ def alternative(plan: Plan, tried: Instead) -> Answer:
 
 def flops(plan: Plan) -> float:
     """Of all steps and modules, without what is computed again."""
-    return sum(
-        step_flops(plan.uses.models[name], tuple(sizes_of(plan, name, range(len(plan.steps))))) for name in plan.layouts
-    )
+    every = range(len(plan.steps))
+    return sum(step_flops(plan.uses.models[name], lengths_in(plan, name, every)) for name in plan.layouts)
 
 
 def peak(plan: Plan) -> float:

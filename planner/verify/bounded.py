@@ -9,7 +9,7 @@ from planner.costs.step.sequences import Sequences, sequences
 from planner.plan.model import Plan, assignments
 from planner.plan.task import Task
 from planner.simulate import Timeline
-from planner.verify.covered import usual_groups, usual_offload, usual_order
+from planner.verify.covered import usual_groups, usual_offload, usual_order, whole_items
 from planner.verify.streams import stream_seconds
 
 
@@ -48,7 +48,8 @@ class Bounded:
         plan, step = self.plan, self.plan.steps[self.number]
         if len(plan.layouts) > 1 or plan.layouts[self.module].stages or not plan.uses.degrees:
             return None
-        if not (usual_order(plan, step, self.module) and usual_groups(plan, self.number)):
+        usual = usual_order(plan, step, self.module) and usual_groups(plan, self.number)
+        if not (usual and whole_items(self.tasks)):
             return None
         found = sequences(self.pricing, self.module, plan.uses, step_sizes(plan, self.number, self.module), step.sync)
         return found if usual_offload(found, self.tasks) else None
@@ -84,4 +85,4 @@ def kept(bound: Callable[..., float], problem: Sequences, value: float, *more: i
 def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
     """Item → tokens of what one step works on."""
     items = (i for row in plan.steps[number].micro_batches for a in assignments(plan, row) for i in a.items)
-    return {item: plan.uses.items[module][item] for item in items}
+    return {item: plan.uses.tokens(module, item) for item in items}

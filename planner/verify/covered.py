@@ -34,6 +34,11 @@ def usual_order(plan: Plan, step: Step, module: str) -> bool:
     return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)
 
 
+def whole_items(tasks: Sequence[Task]) -> bool:
+    """Whether attention sees all of an item: one of several parts costs less than a sequence of its tokens."""
+    return not any(task.parts for task in tasks)
+
+
 def usual_offload(problem: Sequences, tasks: Sequence[Task]) -> bool:
     """Whether nothing is offloaded but of what no rank holds alone."""
     return not any(

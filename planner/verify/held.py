@@ -53,7 +53,7 @@ class Holding:
         """On each kind of a task's ranks."""
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.basis(task.module, kind) for kind in self.pricing.kinds(task.ranks))
-        return [basis.held(task.layers, ends, task.split, task.sizes) for basis in each]
+        return [basis.held(task.layers, ends, task.split, task.lengths) for basis in each]
 
     def share(self, task: Task) -> float:
         """With what the allocator reserves and cannot use."""

@@ -6,6 +6,7 @@ from planner.costs.objective import STEP_SECONDS, Objective, Work, objective_cal
 from planner.plan.join import tidy
 from planner.plan.model import Outcome, Plan, assignments
 from planner.specs.base import changed
+from planner.specs.items import lengths_of
 
 
 def in_objective(plan: Plan, name: str) -> Plan:
@@ -53,12 +54,18 @@ def seconds_of(plan: Plan, value: float, numbers: Sequence[int]) -> float:
 
 
 def tokens(plan: Plan, numbers: Sequence[int]) -> int:
-    """Of these steps, of modules that feed no other."""
+    """Of these steps, in their samples."""
+    return sum(sum(lengths_in(plan, name, numbers)) for name in samples(plan))
+
+
+def samples(plan: Plan) -> list[str]:
+    """Modules whose items are samples: they feed no other, and end in a loss."""
     feeding = {edge.source for edge in plan.edges}
-    return sum(sum(sizes_of(plan, name, numbers)) for name in plan.layouts if name not in feeding)
+    return [name for name in plan.layouts if name not in feeding]
 
 
-def sizes_of(plan: Plan, module: str, numbers: Sequence[int]) -> list[int]:
-    """Tokens of the items that these steps work on."""
+def lengths_in(plan: Plan, module: str, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Tokens of the items, or of their parts, that these steps work on."""
     placed = (a for number in numbers for row in plan.steps[number].micro_batches for a in assignments(plan, row))
-    return [plan.uses.items[module][item] for a in placed if a.module == module for item in a.items]
+    items = (plan.uses.items[module][item] for a in placed if a.module == module for item in a.items)
+    return tuple(length for size in items for length in lengths_of(size))

@@ -25,12 +25,12 @@ def why_group(plan: Plan, number: int, name: str) -> WhyGroup:
         raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=f"one of {names}")
     scored = score(step)
     found = tuple(load for load in loads(step, scored) if load.group == name)
-    (items,) = step.uses.items.values()
+    (module,) = step.uses.items
     return WhyGroup(
         plan=plan.name,
         step=number,
         group=name,
         value=scored.value,
-        sizes={item: items[item] for load in found for item in load.items},
+        sizes={item: step.uses.tokens(module, item) for load in found for item in load.items},
         loads=found,
     )

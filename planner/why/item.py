@@ -64,7 +64,7 @@ def why_item(plan: Plan, number: int, item: int, resolve: Resolve) -> WhyItem:
         plan=plan.name,
         step=number,
         item=item,
-        tokens=sizes[item],
+        tokens=step.uses.tokens(module, item),
         value=scored.value,
         load=load,
         choices=tuple(with_steps(step, item, load, scored.value, resolve)),
@@ -125,7 +125,7 @@ def ranks_of(plan: Plan, item: int) -> Ranks:
 def choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> Choice:
     """A degree for the item alone, on these ranks."""
     module, _ = only_module(step)
-    size, room, degree = step.uses.items[module][item], rank_room(step, ranks), len(ranks)
+    size, room, degree = step.uses.tokens(module, item), rank_room(step, ranks), len(ranks)
     return Choice(
         degree=degree,
         kind=kind_of(step.uses.cluster, ranks[0]),

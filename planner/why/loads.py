@@ -62,7 +62,7 @@ def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: Pace) -> Loa
         degree=degree,
         crosses_nodes=crosses(plan.uses.cluster, group.ranks),
         items=a.items,
-        tokens=sum(plan.uses.items[a.module][item] for item in a.items),
+        tokens=sum(plan.uses.tokens(a.module, item) for item in a.items),
         held=held_tokens(plan, a),
         room=degree * rank_room(plan, group.ranks),
         seconds=seconds,
@@ -78,7 +78,7 @@ def held_tokens(plan: Plan, a: Assignment) -> int:
     layers = plan.uses.models[a.module].layers
     total = 0.0
     for item, offload in zip(a.items, a.offload_in(plan.layouts[a.module]), strict=True):
-        total += plan.uses.items[a.module][item] * resident_layers(layers, offload) / layers
+        total += plan.uses.tokens(a.module, item) * resident_layers(layers, offload) / layers
     return ceil(total)
 
 

@@ -6,6 +6,7 @@ from planner.plan.model import Layout, Plan, assignments
 from planner.plan.words import layout_text
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
+from planner.specs.items import lengths_of
 from planner.specs.job import FixedItem, Job
 from planner.specs.lengths import Batch
 from planner.specs.model import Model
@@ -17,11 +18,17 @@ from planner.specs.workload import LengthsFile, Workload
 def only_module(plan: Plan) -> tuple[str, Layout]:
     """The module of a plan that spreads a single one over all its ranks. Raises InputError for any other."""
     name, layout = next(iter(plan.layouts.items()))
-    if len(plan.layouts) > 1 or layout.stages or layout.dp < plan.size:
-        what = ", ".join(plan.layouts)
+    if len(plan.layouts) > 1:
+        raise InputError(
+            f"the plan has {len(plan.layouts)} modules, and no strategy decides several: it cannot be solved again",
+            where=f"layouts ({', '.join(plan.layouts)})",
+            fix="ask about a plan of one module; `planner show` says where the time of this one goes, and "
+            "`planner check` compares it with one that you changed",
+        )
+    if layout.stages or layout.dp < plan.size:
         raise InputError(
             "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
-            where=f"layouts ({what})",
+            where=f"layouts ({name})",
             fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
             "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
         )
@@ -30,6 +37,13 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
             f"no job asks for this layout ({layout_text(layout)}), so it cannot be re-solved",
             where=f"layouts.{name}",
             fix="let all layers recompute the same, and leave `gradients` out",
+        )
+    parted = [item for item, size in plan.uses.items[name].items() if len(lengths_of(size)) > 1]
+    if parted:
+        raise InputError(
+            f"item {parted[0]} is of several parts, and strategies place whole sequences: it cannot be solved again",
+            where=f"uses.items.{name}.{parted[0]}",
+            fix="ask about a plan whose items have one part each",
         )
     return name, layout
 
@@ -73,7 +87,7 @@ def inputs_of(plan: Plan) -> Inputs:
     pricing_of(plan)
     uses = plan.uses
     cluster = changed(uses.cluster, ranks=plan.ranks)
-    batch = Batch(dict(uses.items[module]), uses.dropped)
+    batch = Batch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
     return Inputs(
         job=job_of(plan, layout, batch),
         model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),

@@ -6,7 +6,8 @@ import torch
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.held import Held
-from planner.specs.layers import Decoder, TextEncoder, Vit
+from planner.specs.items import documents_of
+from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 
 DOCUMENTS = [(3, 8), (0, 4), (7, 20)]
 SHAPES = {
@@ -41,6 +42,16 @@ def assert_same(left, right, rtol=1e-12):
     floor = 1e-3 * max(gradient.norm() for gradient in right[1].values())  # that of a key's bias is zero, but for noise
     for name, gradient in left[1].items():
         assert (gradient - right[1][name]).norm() <= rtol * max(right[1][name].norm(), floor), name
+
+
+@pytest.mark.parametrize("spec", [SHAPES["vit"], Audio(layers=2, hidden=16, heads=4, ffn=24, mels=3, pool=2, out=6)])
+def test_parts_of_an_item_do_not_see_each_other(spec):
+    """Of an item of several parts a network has the loss and the gradients of each alone."""
+    model, parts = network(spec), documents_of((3,), ((8, 4),))
+    together = loss_and_gradients(model, [packed_batch(spec, parts, seed=4)])
+    assert_same(together, loss_and_gradients(model, [packed_batch(spec, [part], seed=4) for part in parts]))
+    whole, _ = loss_and_gradients(model, [packed_batch(spec, [(3, 12)], seed=4)])
+    assert abs(whole - together[0]) > 1e-6 * whole
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)

@@ -23,8 +23,8 @@ def packed(spec):
 def test_items_that_do_not_meet_come_one_by_one():
     for spec in (DECODER, changed(DECODER, moe=MOE)):
         plan, _, found = packed(spec)
-        assert [len(pack.items) for pack in found] == [1] * len(plan.uses.items["llm"])
-        assert dict(pack.items[0] for pack in found) == plan.uses.items["llm"]
+        assert [len(pack.documents) for pack in found] == [1] * len(plan.uses.items["llm"])
+        assert {item: size for pack in found for item, size, _ in pack.documents} == plan.uses.items["llm"]
         assert not any(pack.slices for pack in found)
 
 
@@ -33,11 +33,11 @@ def test_a_micro_batch_whose_tokens_meet_is_one_pack():
         plan, forwards, found = packed(changed(DECODER, moe=changed(MOE, **kind)))
         for number, pack in enumerate(found):
             tasks = [task for task in forwards if task.micro_batch == number and task.items]
-            assert pack.items == tuple(item for task in tasks for item in zip(task.items, task.sizes, strict=True))
+            assert pack.documents == tuple(document for task in tasks for document in task.documents)
             assert len(pack.slices) == sum(len(task.ranks) for task in tasks)
-            tokens = sum(size for _, size in pack.items)
+            tokens = sum(size for _, size, _ in pack.documents)
             assert torch.equal(torch.cat(pack.slices).sort().values, torch.arange(tokens))
-        assert dict(item for pack in found for item in pack.items) == plan.uses.items["llm"]
+        assert {item: size for pack in found for item, size, _ in pack.documents} == plan.uses.items["llm"]
 
 
 def test_slices_are_even_shares():

@@ -7,6 +7,7 @@ import pytest
 from planner.plan.model import Place
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Training
+from planner.specs.items import ItemSize
 from tests.meshes import meshed
 from tests.runtime.modules import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process
 from tests.runtime.worlds import run_all
@@ -127,6 +128,17 @@ PLANS = {
     ),
     "two encoders": joined({**DP4, "ear": layout("ear", dp=4, zero=0)}, SENSES, **TWO_SENSES),
     "texts of outputs alone": joined(DP4, TWO_ROWS, items={"llm": {**TEXTS, 1: 6, 3: 7}, "vit": IMAGES}),
+    "several images in an item": joined(
+        {**DP4, "ear": layout("ear", dp=4, zero=0)},
+        SENSES,
+        items={
+            "llm": TEXTS,
+            "vit": {0: ItemSize(patches=(4, 12)), 1: 8, 2: ItemSize(patches=(12, 8, 4)), 3: ItemSize(patches=28)},
+            "ear": {0: 6, 1: ItemSize(frames=(8, 12)), 2: ItemSize(frames=4)},
+        },
+        feeds=TWO_SENSES["feeds"],
+        splits={("vit", HIGH): {"ring": 2}},
+    ),
     "recompute": joined({name: layout(name, dp=4, zero=2, recompute="full") for name in DP4}, TWO_ROWS),
 }
 

@@ -8,6 +8,7 @@ from planner.specs.layers.heads import check_heads, norm_width
 from planner.specs.layers.stack import Bias, Norm, Reads, Stack
 
 CONVOLUTION = 3  # frames that each of the two convolutions sees (arXiv 2212.04356, §2.2)
+STRIDE = 2  # frames a token: steps of the second one
 
 
 class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from planner.costs.memory.footprint import Footprint
-from planner.plan.mesh import stage_ranks
 from planner.plan.model import Plan
 from planner.specs.cluster import kind_of
 from planner.specs.inputs import Inputs
@@ -11,6 +10,7 @@ from planner.strategies.static.change import Change, fields_of, smallest
 from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import problem_of
+from planner.strategies.static.together import laid_together
 from planner.units import GIB
 from planner.verify.held import exceeds
 from planner.verify.score import Score, score
@@ -19,9 +19,10 @@ from planner.verify.worth import in_objective
 
 @dataclass(frozen=True, slots=True)
 class StageUse:
-    """The fullest rank of a pipeline stage at its fullest."""
+    """The fullest rank of a pipeline stage at its fullest; of several modules, of a stage of each."""
 
     stage: int
+    holds: dict[str, int]  # module → its stage
     rank: int
     taken: Footprint
     allowed: float  # bytes
@@ -49,7 +50,10 @@ class Fits:
 
 
 def fitting(inputs: Inputs) -> Fits:
-    """Of the layout that the job fixes. Raises InputError."""
+    """Of the layouts that the job fixes. Raises InputError."""
+    if len(inputs.model.modules) > 1:
+        plan = laid_together(inputs, runs=False)
+        return of_plan(plan, (score(plan),))
     problem, layout = problem_of(inputs), fixed_layout(inputs, runs=False)
     plan = in_objective(laid(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)
@@ -66,12 +70,17 @@ def of_plan(plan: Plan, scores: tuple[Score, ...], change: Change | None = None)
 
 
 def stage_uses(plan: Plan, found: Score) -> tuple[StageUse, ...]:
-    """Of each pipeline stage of the module with most of them."""
-    layout = max(plan.layouts.values(), key=lambda each: each.pp)
+    """Of each pipeline stage; of several modules, of ranks that hold the same stages of all of them."""
     holding, peaks = found.holding, found.memory.peaks
+    alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks
+    for rank in range(plan.size):
+        held = tuple(stages.get(rank, -1) for stages in holding.stage_of.values())
+        if any(stage >= 0 for stage in held):
+            alike.setdefault(held, []).append(rank)
     uses = []
-    for stage in range(layout.pp):
-        rank = max(stage_ranks(layout, stage), key=lambda each: (peaks[each] / holding.allowed(each), -each))
-        taken = holding.taken(rank, peaks[rank], found.tasks)
-        uses.append(StageUse(stage, rank, taken, holding.allowed(rank), holding.chance(rank, peaks[rank])))
+    for number, held in enumerate(sorted(alike)):
+        rank = max(alike[held], key=lambda each: (peaks[each] / holding.allowed(each), -each))
+        taken, names = holding.taken(rank, peaks[rank], found.tasks), zip(holding.stage_of, held, strict=True)
+        stages = {name: stage for name, stage in names if stage >= 0}
+        uses.append(StageUse(number, stages, rank, taken, holding.allowed(rank), holding.chance(rank, peaks[rank])))
     return tuple(uses)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from math import ceil
 
+from planner.costs.compute.lines import Line
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
@@ -35,17 +36,22 @@ def shared_out(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Traine
     """Longest first, each item to the replica that has least to do and room for one more, and there likewise to a
     micro-batch: first ones hold the longest.
     """
-    ranks = Ranks(range(layout.tp * layout.cp))
-    whole = changed(layout, rank_order=RANK_ORDER)  # where the ranks of a replica lie changes little of its shares
-    near = Pricing(pricing.models, {inputs.module: whole}, pricing.cluster, pricing.prices, pricing.devices)
-    forward, backward = (near.line(inputs.module, ranks, layout.split, first)[0] for first in (True, False))
-    line, count = forward + backward, micro_batches(layout, trained)
+    line, count = alone(pricing, inputs.module, layout), micro_batches(layout, trained)
     sizes = inputs.batches[0].items
     seconds = {size: line.of(size) for size in set(sizes.values())}
     order = sorted(sizes, key=lambda item: (-sizes[item], item))
     loads = {item: seconds[sizes[item]] for item in order}
     dealt = deal(order, loads, layout.dp * layout.replica, count * layout.micro_batch)
     return [[tuple(row) for row in deal(items, loads, count, layout.micro_batch)] for items in dealt]
+
+
+def alone(pricing: Pricing, module: str, layout: Layout) -> Line:
+    """Both passes of an item through a whole module, on one replica."""
+    ranks = Ranks(range(layout.tp * layout.cp))
+    whole = changed(layout, rank_order=RANK_ORDER)  # where the ranks of a replica lie changes little of its shares
+    near = Pricing(pricing.models, {module: whole}, pricing.cluster, pricing.prices, pricing.devices)
+    forward, backward = (near.line(module, ranks, layout.split, first)[0] for first in (True, False))
+    return forward + backward
 
 
 def deal(items: Sequence[int], loads: dict[int, float], hands: int, room: int) -> list[list[int]]:

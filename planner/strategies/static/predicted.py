@@ -8,6 +8,7 @@ from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed import fixed_layout
 from planner.strategies.static.laid import laid
 from planner.strategies.static.screen import parts_of, problem_of
+from planner.strategies.static.together import laid_together
 from planner.verify.score import Score, outcome, prediction, score
 from planner.verify.worth import in_objective
 
@@ -24,7 +25,11 @@ class Predicted:
 
 
 def predicted(inputs: Inputs) -> Predicted:
-    """Of the layout that the job fixes, whether it fits or not. Raises InputError."""
+    """Of the layouts that the job fixes, whether they fit or not. Raises InputError."""
+    if len(inputs.model.modules) > 1:
+        plan = laid_together(inputs)
+        found = score(plan)
+        return of_plan(changed(plan, outcome=outcome(found, ""), prediction=prediction(found)), (found,))
     problem, layout = problem_of(inputs), fixed_layout(inputs)
     plan = laid(inputs, problem, layout)
     found = score(plan)

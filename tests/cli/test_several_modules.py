@@ -1,0 +1,144 @@
+"""Verbs on plans and jobs of several modules: each is named, and what one reads is not added to what another does."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import files, pipeline
+from planner.cli.app import app
+from planner.errors import InputError
+from planner.plan.legal import violations
+from planner.plan.model import Plan, assignments
+from planner.specs.base import Ranks, changed
+from planner.specs.inputs import Options, load
+from planner.strategies import STRATEGIES
+from planner.strategies.static.together import laid_together
+from planner.verify.score import score
+from tests.specs.test_streams import FILES
+
+BUBBLES = Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml"
+FIXED = "fix: {layouts: {llm: {pp: 2}, vit: {tp: 2}, ear: {zero: 0}}}\nlayout: {dtype: float32, zero: 1}\n"
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Writes a job of three modules. `other`: lines in place of its layouts."""
+
+    def write(other: str = FIXED) -> str:
+        for name, text in FILES.items():
+            (tmp_path / name).write_text(text)
+        text = FILES["job.yaml"].replace("batch_rows: 4", "batch_rows: 8")
+        (tmp_path / "job.yaml").write_text(text + other)
+        return str(tmp_path / "job.yaml")
+
+    return write
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*words: str) -> InputError:
+    error = CliRunner().invoke(app, list(words)).exception
+    assert isinstance(error, InputError) and error.where and error.fix
+    return error
+
+
+def test_tables_name_modules_and_add_nothing_unlike():
+    plan = str(BUBBLES)
+    work = "llm 4 items, 32,768 tokens; vit 3 items, 16,384 patches"
+    predicted, fitting = said("predict", plan), said("fits", plan)
+    assert work in predicted and work in said("show", plan)
+    assert "12,471 tokens/s of llm" in predicted and "49,152" not in predicted
+    assert "llm 0, vit 0" in fitting and "llm 3, vit 1" in fitting
+    told = json.loads(said("predict", plan, "--json"))
+    assert told["tokens_per_second"] == pytest.approx(32768 / told["step_seconds"])
+
+
+def test_a_page_has_each_module_by_itself(tmp_path):
+    page = tmp_path / "page.html"
+    said("report", str(BUBBLES), "-o", str(page))
+    text = page.read_text()
+    assert "vit 3 items, 16,384 patches" in text and "49,152" not in text
+    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Who works on what") :]))
+    for row in ("vit v0 0-3 1 2 8,192 patches", "vit v1 4-7 1 1 8,192 patches", "llm all 0-7 4 4 32,768 tokens"):
+        assert row in rows
+
+
+def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
+    """A module on ranks of its own that holds too much: the plan does not fit, though the other module's ranks do."""
+    plan = files.read(BUBBLES, Plan)
+    (kind,) = plan.ranks
+    (level,) = plan.uses.cluster.levels
+    wider = (changed(kind, count=16, per_node=16),)
+    cluster = changed(plan.uses.cluster, ranks=wider, levels=(changed(level, ranks=16),))
+    far = {"v0": plan.groups["v0"], "v1": plan.groups["v1"]}
+    groups = {**plan.groups, **{name: changed(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()}}
+    models = {**plan.uses.models, "vit": changed(plan.uses.models["vit"], ffn=30 * 12288)}
+    layouts = {**plan.layouts, "vit": changed(plan.layouts["vit"], ranks=Ranks(range(8, 16)))}
+    steps = tuple(changed(step, order={"llm": "1f1b"}) for step in plan.steps)
+    uses = changed(plan.uses, cluster=cluster, models=models)
+    apart = changed(plan, ranks=wider, groups=groups, layouts=layouts, steps=steps, uses=uses)
+    assert not violations(apart)
+    found = pipeline.fitting_plan(apart, (score(apart),))
+    assert not found.yes and "llm" not in found.fullest.holds
+    assert [use.holds for use in found.stages if "llm" in use.holds] == [{"llm": stage} for stage in range(4)]
+
+
+def test_a_job_that_fixes_all_layouts_is_a_plan(job):
+    """Every item once, in the first micro-batch in which somebody reads it."""
+    inputs = load(job(), Options())
+    plan = laid_together(inputs)
+    assert not violations(plan)
+    assert plan.uses.dropped == (2,) and plan.uses.left_out == {"vit": (2,)}
+    row_of = {
+        (a.module, i): at
+        for at, row in enumerate(plan.steps[0].micro_batches)
+        for a in assignments(plan, row)
+        for i in a.items
+    }
+    (batch,) = inputs.batches
+    assert {item for module, item in row_of if module == "llm"} == {*batch.items}
+    for module, items in batch.streams.items():
+        for item in items:
+            assert row_of[module, item] == min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
+    text = said("predict", job())
+    assert "vit 5 items, 64 patches; ear 2 items, 24 frames" in text and "1 item of vit left out" in text
+    assert "fits into cpu" in said("fits", job())
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES, "best"])
+def test_strategies_of_one_module_say_so(job, name):
+    error = refused("solve", job(f"strategy: {name}\n"), "-o", "-")
+    assert "plans one module, and `vit` and `ear` would be left out" in error.message and "(strategy)" in error.where
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("fix: {layouts: {llm: {pp: 2}, ear: {zero: 0}}}\n", "the job fixes no layout of `vit`"),
+        ("fix: {layouts: {llm: {pp: 2}, vit: {tp: 3}, ear: {}}}\n", "tp · cp · pp = 3 does not divide 4 ranks"),
+    ],
+)
+def test_a_job_that_cannot_be_laid_out(job, other, message):
+    for verb in ("predict", "fits"):
+        assert message in refused(verb, job(other)).message
+
+
+def test_a_job_without_streams_is_asked_for_them(tmp_path):
+    text = FILES["job.yaml"]
+    (tmp_path / "rows.txt").write_text(FILES["rows.txt"])
+    (tmp_path / "model.yaml").write_text(FILES["model.yaml"])
+    (tmp_path / "job.yaml").write_text(text[: text.index("  streams:")])
+    error = refused("predict", str(tmp_path / "job.yaml"))
+    assert "the items of `vit` and `ear`" in error.message and "workload.streams" in error.fix
+
+
+def test_what_cannot_be_asked_of_several_modules():
+    error = refused("why", str(BUBBLES))
+    assert "the plan has 2 modules" in error.message and "planner show" in error.fix
