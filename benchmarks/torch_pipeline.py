@@ -91,7 +91,7 @@ def chunk(rank: int, plan: Plan) -> Any:
             batch = replace(self.shaped, inputs=x)
             if self.network.first:
                 x = self.network.start(batch)
-            rotary = self.network.rotary(x, batch)
+            rotary = self.network.places(x, batch)
             for layer in self.network.layers.values():
                 x = layer(x, rotary, batch)
             return x

@@ -10,7 +10,7 @@ from planner.plan.model import Layout, Place
 from planner.plan.reference import TaskName, TaskRef
 from planner.specs.base import Indices, Layers
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import DIMS, Parallelism
 from planner.specs.parts import Experts, StateSpace
@@ -82,7 +82,7 @@ def unchecked(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
     return plain(msgspec.inspect.type_info(kind), **given)
 
 
-def modules(kind: type) -> st.SearchStrategy:
+def modules(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
     """Heads that divide what they have to."""
     return st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([None, 1]), st.sampled_from([None, 8])).flatmap(
         lambda heads: unchecked(
@@ -92,13 +92,15 @@ def modules(kind: type) -> st.SearchStrategy:
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
             **(decoder_parts(hybrid=heads[2] is not None) if kind is Decoder else {}),
+            **given,
         )
     )
 
 
 def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
     """Positions to learn, and windows that full attention interrupts; or state spaces, and half of each head turns."""
-    usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100)}
+    usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100), "buckets": st.just(0)}
+    usual |= {"cross": st.none(), "positions": st.sampled_from(["rope", "learned", "none"])}
     if not hybrid:
         return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
     return usual | {
@@ -141,13 +143,22 @@ def clusters() -> st.SearchStrategy:
 
 
 def models() -> st.SearchStrategy:
-    """Edges between modules that there are."""
+    """Edges between modules that there are, of one width."""
     edge = st.builds(ModelEdge, source=st.just("a"), target=st.just("b"))
-    return unchecked(
-        Model,
-        modules=st.fixed_dictionaries({"a": modules(Vit), "b": modules(Decoder)}),
-        edges=st.lists(edge, max_size=1).map(tuple),
+    return modules(Decoder).flatmap(
+        lambda reader: unchecked(
+            Model,
+            modules=st.fixed_dictionaries({"a": modules(Vit, out=st.just(reader.hidden)), "b": st.just(reader)}),
+            edges=st.lists(edge, max_size=1).map(tuple),
+        )
     )
+
+
+def texts() -> st.SearchStrategy:
+    """With a table of positions, and one of words."""
+    rows = st.integers(1, 100)
+    places = {"positions": st.just("learned"), "max_positions": rows, "buckets": st.just(0)}
+    return modules(TextEncoder, shared_words=st.just(False), **places)
 
 
 def passes() -> st.SearchStrategy:
@@ -195,6 +206,7 @@ CHECKED = {
     Decoder: lambda: modules(Decoder),
     Vit: lambda: modules(Vit),
     Audio: lambda: modules(Audio),
+    TextEncoder: texts,
     Experts: experts,
     Parallelism: lambda: layouts(Parallelism),
     Layout: lambda: layouts(Layout),

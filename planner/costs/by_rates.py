@@ -37,6 +37,7 @@ class ByRates:
     cluster: Cluster
     machine: Machine
     spread: float  # of a step's seconds
+    reads: float = 0.0  # tokens that cross attention reads, for each token of a sequence, in the mean of all items
     found: dict[Key, Line] = field(default_factory=dict)  # lines of parts whose ranks lie alike
     tokens: dict[Key, Held] = field(default_factory=dict)  # what one token leaves
 
@@ -89,7 +90,7 @@ class ByRates:
     @property
     def plain(self) -> Columns:
         """The layout as it is for layers that no range of `experts` names."""
-        return columns_of(self.layout.placed(self.layout.placement))
+        return replace(columns_of(self.layout.placed(self.layout.placement)), reads=self.reads)
 
     def columns(self, part: Part) -> Columns:
         """The same as a group has it that shares out its items so."""
@@ -127,7 +128,7 @@ class ByRates:
     def layer_lines(self) -> list[Line]:
         """Of one layer on a rank alone, forward and backward, as most layers are."""
         most, _ = max(self.layout.by_experts(range(self.spec.layers)), key=lambda each: len(each[1]))
-        at = replace(columns_of(most), cp=1, ulysses=1, full=0.0, parts=frozenset())
+        at = replace(columns_of(most), reads=self.reads, cp=1, ulysses=1, full=0.0, parts=frozenset())
         layers = mixed(self.layout, range(self.spec.layers))
         how = max(layers, key=lambda each: each[1])[0]
         there = Places(group(self.layout.tp), group(1), group(1))

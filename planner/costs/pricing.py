@@ -23,6 +23,7 @@ from planner.costs.network.replicas import exposed
 from planner.costs.part import Part, mixed, spread_over
 from planner.errors import InputError
 from planner.plan.beside import PASSES, Beside, Row
+from planner.plan.feeding import fed_tokens
 from planner.plan.model import Layout, Plan, Prices, Split
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
@@ -44,6 +45,8 @@ class Pricing:
     cluster: Cluster
     prices: Prices
     devices: dict[str, Device]
+    reads: dict[str, float] = field(default_factory=dict)  # by module, as in Columns
+    copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all of an item's outputs
     bases: dict[tuple[str, str], Basis] = field(default_factory=dict)
     lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # by all of a task that costs look at
@@ -186,7 +189,8 @@ class Pricing:
         module = self.models[task.module]
         if not module.gives or ">" not in task.group:
             return float(module.hidden)
-        return module.gives / module.merged
+        edge = f"{task.module}>{task.group.partition('>')[2]}"
+        return module.gives / module.merged * self.copies.get(edge, 1)
 
     def kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The kinds of these ranks, each once."""
@@ -211,7 +215,8 @@ class Pricing:
             message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
             raise InputError(message, where="uses.prices.modules", fix=fix)
         spread = spread_of(self.prices.spread, self.prices.rates[kind])
-        return ByRates(self.models[module], self.layouts[module], self.cluster, machine, spread)
+        reads = self.reads.get(module, 0.0)
+        return ByRates(self.models[module], self.layouts[module], self.cluster, machine, spread, reads)
 
     def machine(self, kind: str) -> Machine:
         """Ranks of a kind, and what was measured of the network between them."""
@@ -229,24 +234,43 @@ class Pricing:
 
 def looked_at(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
-    once, on_edge = task.micro_batch is None, ">" in task.group
+    once, reader = task.micro_batch is None, task.group.partition(">")[2]
     where = task.ranks, task.split, task.peers, task.share
-    return task.module, task.phase, task.layers, task.lengths, where, once, on_edge
+    return task.module, task.phase, task.layers, task.lengths, where, once, reader
 
 
 def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError when it does not price all that it lays out, as it does."""
     uses = plan.uses
-    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices)
+    copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
+    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_reads(plan), copies)
     fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.kinds(layout.ranks):
             basis, layers = pricing.basis(module, kind), range(uses.models[module].layers)
             if isinstance(basis, ByModule):
+                require_read_alone(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
+
+
+def mean_reads(plan: Plan) -> dict[str, float]:
+    """By module with cross attention, what it reads for each of its tokens, over all of the plan's items."""
+    read = fed_tokens(plan, "cross_attention")
+    named = [name for name in plan.layouts if plan.uses.models[name].crossing]
+    rows = {name: sum(count for (module, _), count in read.items() if module == name) for name in named}
+    return {
+        name: rows[name] / max(1, sum(plan.uses.tokens(name, item) for item in plan.uses.items[name])) for name in named
+    }
+
+
+def require_read_alone(spec: Module, module: str) -> None:
+    """Raises InputError where seconds were measured of a module whose cross attention reads what no fit knows."""
+    if spec.crossing:
+        message = f"fits of `{module}` do not say what its cross attention reads"
+        raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
 
 
 def require_one_placement(layout: Layout, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.hf.written import family
-from planner.specs.layers import Decoder, Module
+from planner.specs.layers import Decoder, Module, TextEncoder
 
 ATTENTION = {
     "query": "q_proj",
@@ -37,6 +37,7 @@ class Names(NamedTuple):
     router: dict[str, str] = {}
     experts: str = ""  # which there are so many of: the zoo has them in one parameter
     expert: dict[str, str] = MLP
+    parts: dict[str, dict[str, str]] = {}  # of blocks, where they have other names than usual
 
 
 LLAMA = Names(
@@ -76,11 +77,38 @@ NEMOTRON_H = Names(
     router={"weight": "mixer.gate.weight", "bias": "mixer.gate.e_score_correction_bias"},
     experts="mixer.experts",
 )
+BERT = Names(
+    blocks={
+        "attention": "attention",
+        "attention_norm": "attention.output.LayerNorm",
+        "mlp": "",  # whose parts are beside those of attention
+        "mlp_norm": "output.LayerNorm",
+    },
+    ends={
+        "embedding": "bert.embeddings.word_embeddings",
+        "position": "bert.embeddings.position_embeddings",
+        "segment": "bert.embeddings.token_type_embeddings",
+        "input_norm": "bert.embeddings.LayerNorm",
+        "transform": "cls.predictions.transform.dense",
+        "transform_norm": "cls.predictions.transform.LayerNorm",
+        "head": "cls.predictions",
+        "pooler": "bert.pooler.dense",
+        "classes": "cls.seq_relationship",
+    },
+    layers="bert.encoder.layer",
+    parts={
+        "attention": {"query": "self.query", "key": "self.key", "value": "self.value", "output": "output.dense"},
+        "mlp": {"up": "intermediate.dense", "down": "output.dense"},
+    },
+)
 NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
-    "bamba": BAMBA, "nemotron_h": NEMOTRON_H,
+    "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
 }  # fmt: skip
-KINDS: dict[type, Callable[[Any], str | None]] = {Decoder: family}
+KINDS: dict[type, Callable[[Any], str | None]] = {
+    Decoder: family,
+    TextEncoder: lambda spec: "bert" if spec.input_norm and spec.post_norm and not spec.gated else None,
+}
 PARTS = {"attention": ATTENTION, "mlp": MLP | {"shared": "shared_experts"}, "state_space": STATE_SPACE}
 
 
@@ -89,7 +117,7 @@ def kind_of(spec: Module) -> str:
     named = KINDS.get(type(spec))
     kind = named(spec) if named else None
     if kind not in NAMES:
-        fix = f"a decoder as one of {', '.join(NAMES)}, or leave the weights out"
+        fix = f"a module as one of {', '.join(NAMES)}, or leave the weights out"
         where = type(spec).__name__.lower()
         raise InputError("no names are known for the weights of such a module", where=where, fix=fix)
     return kind
@@ -111,5 +139,5 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     if router:
         return (f"{prefix}.{names.router[router[1]]}",)
     block, *parts = rest.split(".")
-    known = PARTS.get(block, {})
-    return (".".join([prefix, names.blocks[block], *(known.get(part, part) for part in parts)]),)
+    known = (names.parts or PARTS).get(block, {})
+    return (".".join(filter(None, [prefix, names.blocks[block], *(known.get(part, part) for part in parts)])),)

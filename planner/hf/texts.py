@@ -7,7 +7,7 @@ from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Decoder, Module, TextEncoder
 
 HEADS = {"BertForMaskedLM": (True, False, 0), "BertForPreTraining": (True, True, 2), "BertModel": (False, True, 0)}
-FORWARD = {"relu": (False, "relu"), "gated-gelu": (True, "gelu")}  # T5's words for an MLP: gated, and its activation
+FORWARD = {"relu": (False, "relu"), "gated-gelu": (True, "gelu_tanh")}  # whether it is gated, and its activation
 
 
 def bert(config: Config) -> TextEncoder:
@@ -44,7 +44,8 @@ def t5(config: Config) -> dict[str, Module]:
     config.assume(vocab_size=32128, d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8)
     config.assume(num_decoder_layers=None, relative_attention_num_buckets=32, relative_attention_max_distance=128)
     config.assume(layer_norm_epsilon=1e-6, feed_forward_proj="relu", tie_word_embeddings=True)
-    config.asked |= {"relative_attention_max_distance", "dense_act_fn", "is_gated_act", "scale_decoder_outputs"}
+    config.expect("relative_attention_max_distance", (128,))
+    config.asked |= {"dense_act_fn", "is_gated_act", "scale_decoder_outputs"}
     said = config.word("feed_forward_proj")
     if said not in FORWARD:
         raise config.refused("feed_forward_proj", f"`{said}` is not known", f"one of {', '.join(FORWARD)}")
@@ -62,6 +63,7 @@ def t5(config: Config) -> dict[str, Module]:
             layers=config.count_or_none("num_decoder_layers") or layers,
             cross=hidden,
             tied=config.flag("tie_word_embeddings"),
+            scaled_head=config.flag("tie_word_embeddings"),
             **shape,
         ),
     }

@@ -79,7 +79,8 @@ def family(module: Decoder) -> str | None:
 
 def says_how(module: Decoder) -> bool:
     """GPT's style of layers, or Llama's; experts that are plain."""
-    if module.positions == "none" or module.activation or module.rotary_share < 1:
+    others = module.positions in ("none", "relative") or module.cross or module.scaled_head
+    if others or module.activation or module.rotary_share < 1:
         return False
     learned = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)
     style = module.gated, module.norm, module.bias, module.qk_norm

@@ -5,6 +5,7 @@ a window hides most of the keys or heads have sinks, and the variable-length fla
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,17 @@ from torch import Tensor
 
 from planner.models.blockwise import Staying, blockwise
 from planner.models.pieces import Masking
+from planner.models.recompute import whole
+from planner.models.relative import of_pairs
 from planner.models.varlen import suits, varlen_kernel
+
+
+class Scores(NamedTuple):
+    """What becomes of the products of queries and keys."""
+
+    causal: bool
+    scale: float | None = None  # None: 1 / sqrt(D)
+    distances: Tensor | None = None  # [H, 2 * longest - 1], added by the distance between them
 
 
 def packed_attention(
@@ -22,9 +33,8 @@ def packed_attention(
 
     `cu_seqlens` [documents + 1], best in host memory; `sinks` [H], a logit beside each of a head's scores.
     """
-    if not len(q):  # an idle rank: nothing to do, but every gradient exists and is zero
-        nothing = q.sum() + k.sum() + v.sum() + (0 if sinks is None else 0 * sinks.sum())
-        return nothing.expand(0, q.shape[1], v.shape[2])
+    if not len(q):
+        return nothing(q, k, v, sinks)
     if masking.window is not None and not masking.causal:
         cu_seqlens, masking = in_blocks(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:
@@ -34,19 +44,46 @@ def packed_attention(
         return kernel(q, k, v, cu_seqlens, masking)
     if masking.window is not None:
         return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking)
-    return per_document(q, k, v, cu_seqlens, masking.causal)
+    return per_document(q, k, v, (cu_seqlens, cu_seqlens), Scores(masking.causal))
 
 
-def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, causal: bool) -> Tensor:
-    """One dense attention per document: work grows with the sum of squares, not with the square of the sum."""
-    lengths = cu_seqlens.diff().tolist()
-    grouped = q.shape[1] != k.shape[1]
-    outputs = []
-    for parts in zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True):
-        query, key, value = (part.transpose(0, 1)[None] for part in parts)  # [1, H, n, D]
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
-        outputs.append(out[0].transpose(0, 1))
-    return torch.cat(outputs)
+def per_document(q: Tensor, k: Tensor, v: Tensor, ends: tuple[Tensor, Tensor], scores: Scores) -> Tensor:
+    """One dense attention per document: work grows with the sum of squares, not with the square of the sum.
+
+    `ends`: where documents start among queries, and where among keys, as `cu_seqlens`.
+    """
+    if not len(q):
+        return nothing(q, k, v, scores.distances)
+    queries, keys = (each.diff().tolist() for each in ends)
+    parts = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
+    if scores.distances is None:
+        return torch.cat([attended(*part, scores) for part in parts])
+    return torch.cat([whole(attended, *part, scores) for part in parts])  # no matrix of a document is kept
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+    """One document's."""
+    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # [1, H, n, D]
+    added = None if scores.distances is None else masked(of_pairs(scores.distances, len(q)), scores.causal)
+    causal, grouped = scores.causal and added is None, q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(
+        query, key, value, added, is_causal=causal, scale=scores.scale, enable_gqa=grouped
+    )
+    return out[0].transpose(0, 1)
+
+
+def masked(added: Tensor, causal: bool) -> Tensor:
+    """Numbers [H, n, n] that are added to scores; of keys behind their query alone, where attention is causal."""
+    if not causal:
+        return added
+    later = torch.ones(added.shape[1:], dtype=torch.bool, device=added.device).triu(1)
+    return added.masked_fill(later, -torch.inf)
+
+
+def nothing(q: Tensor, k: Tensor, v: Tensor, more: Tensor | None) -> Tensor:
+    """Of an idle rank: nothing to do, but every gradient exists and is zero."""
+    zero = q.sum() + 0 * k.sum() + 0 * v.sum() + (0 if more is None else 0 * more.sum())
+    return zero.expand(0, q.shape[1], v.shape[2])
 
 
 def in_blocks(cu_seqlens: Tensor, window: int) -> Tensor:

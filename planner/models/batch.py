@@ -25,6 +25,14 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Outputs of another module that cross attention reads: all that these documents read, one after the other."""
+
+    values: Tensor  # [m, width]
+    cu_seqlens: Tensor  # [documents + 1] int32 in host memory
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """t tokens on this rank, of T in its group. Documents are packed one after the other, without padding."""
 
@@ -35,6 +43,7 @@ class Batch:
     exchange: Exchange = WHOLE  # over the ranks that share the documents
     tensor: Tensors = ALONE  # over those that share the matrices: each has these t tokens, and works on some of them
     features: Features | None = None
+    memory: Memory | None = None
     # By layer, over the ranks that have its experts together; of others all are here.
     dispatch: Mapping[int, Dispatch] = field(default_factory=dict)
     slices: tuple[Tensor, ...] = ()  # parts of the rows, in each of which experts have a capacity; (): all are one

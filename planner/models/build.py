@@ -24,8 +24,9 @@ from planner.models.held import (
 from planner.models.network import Network
 from planner.models.rotary import rotary_dim
 from planner.models.seeding import generator_for
+from planner.models.text import TextEncoderNetwork
 from planner.models.vit import VitNetwork
-from planner.specs.layers import Audio, Decoder, Module, Vit
+from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
 STATE_SPACES: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1)
@@ -36,6 +37,7 @@ NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
     Decoder: DecoderNetwork,
     Vit: VitNetwork,
     Audio: AudioNetwork,
+    TextEncoder: TextEncoderNetwork,
 }
 
 

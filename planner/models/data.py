@@ -120,10 +120,15 @@ def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tupl
     first, last = span
     if spec.reads == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (spec.vocabulary * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below it
-        return tokens[:-1], tokens[1:]
-    inputs, unit = DRAWN[spec.reads](spec, item, first, last, seed), spec.merged
-    return 2 * inputs - 1, uniform_rows(("targets", seed, item), first // unit, last // unit, spec.gives)
+        tokens = (spec.words * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below it
+        return tokens[:-1], tokens[1:] if spec.vocabulary else vectors(spec, item, span, seed)
+    return 2 * DRAWN[spec.reads](spec, item, first, last, seed) - 1, vectors(spec, item, span, seed)
+
+
+def vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
+    """Targets of what gives vectors, one for each output."""
+    first, last = (end // spec.merged for end in span)
+    return uniform_rows(("targets", seed, item), first, last, spec.gives)
 
 
 def drawn_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:

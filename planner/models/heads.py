@@ -7,14 +7,17 @@ values, each has the matrices of these whole, and uses of them what its query he
 import torch
 from torch import Tensor, nn
 
+from planner.models.attention import Scores, per_document
 from planner.models.batch import Batch
 from planner.models.held import Held, Split
 from planner.models.key_heads import key_heads, key_projection
 from planner.models.linear import column, row
 from planner.models.norms import norm
 from planner.models.pieces import Masking
+from planner.models.places import Places
 from planner.models.recompute import follow
-from planner.models.rotary import Rotary, rotate
+from planner.models.relative import UNSCALED
+from planner.models.rotary import rotate
 from planner.specs.layers import Module
 from planner.specs.layers.heads import head_dim, kv_heads
 
@@ -39,7 +42,7 @@ class Attention(nn.Module):
         self.sinks = sinks(spec, dtype, self.heads)
         self.splits = {} if self.sinks is None else {"sinks": (Split(0, part, "tp"),)}
 
-    def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, places: Places | None, batch: Batch) -> Tensor:
         tensor = batch.among(self.part)
         x = follow(tensor.gather, x)
         tokens = len(x)
@@ -48,9 +51,13 @@ class Attention(nn.Module):
         v = self.value(x).view(tokens, self.kv_heads, self.head_dim)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
-        if rotary is not None:
-            q, k = rotate(q, rotary), rotate(k, rotary)
-        out = batch.exchange.attend(q, k, v, batch.cu_seqlens, self.masking, self.sinks)
+        if isinstance(places, Tensor):
+            ends, own = (batch.cu_seqlens, batch.cu_seqlens), places[slice(*self.part.span(len(places)))]
+            out = per_document(q, k, v, ends, Scores(self.masking.causal, UNSCALED, own.to(q.dtype)))
+        else:
+            if places is not None:
+                q, k = rotate(q, places), rotate(k, places)
+            out = batch.exchange.attend(q, k, v, batch.cu_seqlens, self.masking, self.sinks)
         return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
 
 

@@ -22,20 +22,21 @@ def key_heads(heads: int, shared: int, part: Part) -> tuple[int, ...]:
     return tuple(head * shared // heads for head in range(*part.span(heads), alike))
 
 
-def key_projection(spec: Module, bias: bool, dtype: torch.dtype, part: Part) -> nn.Linear:
-    """x [t, hidden] to this rank's keys, or values, [t, its key heads x head_dim]."""
-    shared = kv_heads(spec)
+def key_projection(spec: Module, bias: bool, dtype: torch.dtype, part: Part, width: int | None = None) -> nn.Linear:
+    """x [t, width] to this rank's keys, or values, [t, its key heads x head_dim]; None: as wide as the module."""
+    shared, width = kv_heads(spec), width or spec.hidden
     if shared % part.of == 0:
-        return column(spec.hidden, shared * head_dim(spec), bias, dtype, part)
-    return SomeHeads(spec, bias, dtype, key_heads(spec.heads, shared, part))
+        return column(width, shared * head_dim(spec), bias, dtype, part)
+    return SomeHeads(spec, bias, dtype, key_heads(spec.heads, shared, part), width)
 
 
 class SomeHeads(nn.Linear):
     """A matrix that every rank has whole, of which it uses what its heads need."""
 
-    def __init__(self, spec: Module, bias: bool, dtype: torch.dtype, wanted: tuple[int, ...]) -> None:
+    def __init__(self, spec: Module, bias: bool, dtype: torch.dtype, wanted: tuple[int, ...], read: int) -> None:
+        """`read`: the width of x."""
         self.width, self.wanted = head_dim(spec), wanted
-        super().__init__(spec.hidden, kv_heads(spec) * self.width, bias=bias, dtype=dtype)
+        super().__init__(read, kv_heads(spec) * self.width, bias=bias, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         first, last = self.wanted[0], self.wanted[-1] + 1

@@ -1,6 +1,7 @@
 """The MLP of a dense layer, token by token, its width parted over the ranks of a tensor-parallel block."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from planner.specs.layers.stack import Activation
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
     "relu2": lambda x: F.relu(x).square(),
 }

@@ -10,7 +10,7 @@ from planner.models.batch import Batch
 from planner.models.held import WHOLE_MODULE, Held
 from planner.models.layer import Layer
 from planner.models.offload import through
-from planner.models.rotary import Rotary, rotary_dim, rotary_table
+from planner.models.places import Places, places_of, tensors
 from planner.specs.base import Layers
 from planner.specs.layers import Module
 
@@ -28,6 +28,8 @@ class Network(nn.Module, ABC):
         self.spec, self.held = spec, held
         mine = [layer for layer in range(spec.layers) if held.holds(layer)]
         self.first, self.last = held.holds(0), held.holds(spec.layers - 1)
+        buckets = spec.relative_buckets if self.first else 0
+        self.relative = nn.Embedding(buckets, spec.heads, dtype=dtype) if buckets else None
         self.layers = nn.ModuleDict({str(layer): Layer(spec, layer, dtype, held) for layer in mine})
 
     @abstractmethod
@@ -38,11 +40,9 @@ class Network(nn.Module, ABC):
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
         """From the output of the last layer to the summed loss, or to what another module reads."""
 
-    def rotary(self, x: Tensor, batch: Batch) -> Rotary | None:
+    def places(self, x: Tensor, batch: Batch) -> Places | None:
         """What every layer needs to know about positions."""
-        if self.spec.positions != "rope":
-            return None
-        return rotary_table(batch.positions, rotary_dim(self.spec), x.dtype, self.spec.rotary_base)
+        return places_of(self.spec, batch, None if self.relative is None else self.relative.weight, x.dtype)
 
     def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
         """From the input of `layers` (None: of all that are held), which the first layer makes itself, to their output,
@@ -51,8 +51,8 @@ class Network(nn.Module, ABC):
         """
         if x is None:
             x = self.start(batch)
-        rotary = self.rotary(x, batch)
+        places = self.places(x, batch)
         numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
-        x = through([self.layers[number] for number in numbers], x, rotary or (), rotary, batch)
+        x = through([self.layers[number] for number in numbers], x, tensors(places), places, batch)
         ends = self.last and (layers is None or layers[-1] == self.spec.layers - 1)
         return self.finish(x, batch) if ends else x

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf.names import stored_names
+from planner.hf.names import kind_of, stored_names
 from planner.models.build import build, init_weights
 from planner.models.held import splits_of
 from planner.models.named import fill, load_named
@@ -18,7 +18,8 @@ from planner.specs.layers import Module
 
 CONFIG = "config.json"
 META = torch.device("meta")
-UNUSED = ("rotary_emb.inv_freq",)  # that older checkpoints hold, and everybody computes
+UNUSED = ("rotary_emb.inv_freq", "embeddings.position_ids")  # that older checkpoints hold, and everybody computes
+TWINS = {"lm_head.weight", *(f"cls.predictions.decoder.{leaf}" for leaf in ("weight", "bias"))}  # that some repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
 
 def require_weights(spec: Module, folder: Path) -> None:
     """The checkpoint has the parameters of the whole model, so shaped, and no others. Raises InputError."""
-    stored_names("norm.weight", spec)  # of a kind that is stored
+    kind_of(spec)  # of a kind that is stored
     checkpoint = Checkpoint(folder)
     used: set[str] = set()
     for name, parameter in build(spec, device=META).named_parameters():
@@ -66,8 +67,8 @@ def require_weights(spec: Module, folder: Path) -> None:
                 what = f"`{one}` is {[*checkpoint.shape(one)]}, the model has {[*each]}"
                 raise InputError(what, where=str(folder), fix="give the weights of this very model")
         used.update(stored)
-    twin = {"lm_head.weight"} if spec.ties else set()  # which some checkpoints repeat
-    more = sorted(name for name in checkpoint.entries.keys() - used - twin if not name.endswith(UNUSED))
+    twins = TWINS if spec.ties else set[str]()
+    more = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(UNUSED))
     if more:
         what = f"the checkpoint has {len(more)} tensors that the model has not, such as `{more[0]}`"
         raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
@@ -102,7 +103,7 @@ def apart(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
 def require_saveable(spec: Module) -> None:
     """Raises InputError where no checkpoint is written of such a module."""
     hf.to_config(spec)
-    stored_names("norm.weight", spec)
+    kind_of(spec)
 
 
 def saveable(spec: Module) -> bool:

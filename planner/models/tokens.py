@@ -1,4 +1,4 @@
-"""Items from files: row i of a folder of tokens (specs/token_rows.py) is item i of every decoder.
+"""Items from files: row i of a folder of tokens (specs/token_rows.py) is item i of every decoder; others are drawn.
 
 A plan's item may be longer than its row, since a job rounds lengths up: what is added at the end has token 0 and no
 target, and no token before it sees it. The last token of a row has no target either, so a row of n tokens has n - 1.
@@ -26,14 +26,17 @@ class TokenFolder:
     def __init__(self, path: Path, seed: int = 0) -> None:
         self.path = path
         self.tokens, self.offsets = open_tokens(path), open_offsets(path)
-        self.others = Synthetic(seed)  # for modules that read no tokens
+        self.others = Synthetic(seed)  # for modules that predict no next word
 
     def check(self, spec: Module, items: Items) -> None:
         """Each item's row is there, and so long that rounding it up may give the item. Reads no tokens.
 
         Whatever lengths were rounded up to divides all of them: an item is longer than its row by less than that.
         """
-        if spec.reads != "tokens":
+        if spec.vocabulary and not spec.causal:
+            message = "rows of tokens say the next word, and this module predicts words that are hidden from it"
+            raise InputError(message, where=str(self.path), fix="leave --data out: its items are drawn")
+        if not spec.causal:
             return
         unit = math.gcd(*(tokens for _, tokens in items))
         for item, tokens in items:
@@ -47,7 +50,7 @@ class TokenFolder:
 
     def check_vocab(self, spec: Module, items: Items) -> None:
         """No token of these rows is beyond the vocabulary: each is read once. Of very many it is found on the way."""
-        if spec.reads != "tokens":
+        if not spec.causal:
             return
         count = sum(tokens for _, tokens in items)
         if count > CHECKED:
@@ -73,12 +76,12 @@ class TokenFolder:
         return begin, end
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        if spec.reads != "tokens":
+        if not spec.causal:
             return self.others.item(spec, item, span)
         return self.rows(item, *span, vocab=spec.vocabulary)
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
-        return self.length(item) - 1 if spec.reads == "tokens" else self.others.targets(spec, item, tokens)
+        return self.length(item) - 1 if spec.causal else self.others.targets(spec, item, tokens)
 
     def rows(self, row: int, first: int, last: int, *, vocab: int) -> tuple[Tensor, Tensor]:
         """Inputs and next-token targets [last - first], int64, of part of an item. Raises InputError."""

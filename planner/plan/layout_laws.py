@@ -47,7 +47,7 @@ def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[V
     if broken:  # what follows asks how experts of each layer lie
         yield from broken
         return
-    for laws in (stage_laws, split_of_module_laws, scan_laws, expert_laws, exchange_laws, recompute_laws):
+    for laws in (stage_laws, split_of_module_laws, whole_laws, expert_laws, exchange_laws, recompute_laws):
         yield from laws(layout, module, where)
     yield from fixed_laws(plan, name, layout)
 
@@ -73,12 +73,13 @@ def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]
         yield Violation(where, message, "let ep x etp divide them")
 
 
-def scan_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """State spaces scan whole documents; groups of their heads are shared out over tp."""
+def whole_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
+    """Some modules want whole documents, or all layers, on a rank; state spaces share out groups of heads over tp."""
     space = module.recurrent
-    if space and layout.cp > 1:
-        message = f"state spaces scan whole documents, and cp = {layout.cp} parts them"
-        yield Violation(f"{where}.cp", message, "cp: 1")
+    if module.unparted and layout.cp > 1:
+        yield Violation(f"{where}.cp", f"{module.unparted}, and cp = {layout.cp} parts them", "cp: 1")
+    if module.unstaged and layout.pp > 1:
+        yield Violation(f"{where}.pp", f"{module.unstaged}, and pp = {layout.pp}", "pp: 1")
     if space and space.groups % layout.tp:
         message = f"{space.groups} groups of state spaces do not spread over tp = {layout.tp}"
         yield Violation(f"{where}.tp", message, "a tp that divides the groups")

@@ -129,11 +129,11 @@ def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> I
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
     """Ulysses exchanges tokens for heads: its degree divides the query heads that tensor parallelism leaves a rank (few
-    key/value heads are repeated). State spaces exchange nothing.
+    key/value heads are repeated). Some modules exchange nothing.
     """
     tp, split = layout.tp, group.split_in(layout)
-    if module.recurrent and split.degree > 1 and layout.cp == 1:
-        message = f"state spaces scan whole documents, and the group parts them over {split.degree} ranks"
+    if module.unparted and split.degree > 1 and layout.cp == 1:
+        message = f"{module.unparted}, and the group parts them over {split.degree} ranks"
         yield Violation(f"{where}.split", message, "groups of one rank on each stage")
     degree = split.ulysses
     if module.heads // tp % degree:

@@ -20,6 +20,7 @@ from planner.specs.cluster import Cluster, RankKind
 from planner.specs.items import Size, tokens_of
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Module
+from planner.specs.model import By
 from planner.specs.parallelism import (
     RANK_ORDER,
     Dispatch,
@@ -295,7 +296,8 @@ Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...] | Shared]]
 
 class Edge(Spec):
     """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder: they stand in place of the
-    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens.
+    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens. Or they
+    are beside the tokens of these items, and cross attention in every layer reads them.
 
     Where rows lie follows from the groups' splits on both sides; `reshard` says what comes of it: zig-zag where any of
     the reader's groups is a ring.
@@ -303,6 +305,7 @@ class Edge(Spec):
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
+    by: By = "tokens"
     reshard: Literal["contiguous", "zigzag"] = "contiguous"
 
     @property

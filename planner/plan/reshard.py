@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from planner.plan.feeding import Fed, Item, feeding
-from planner.plan.model import Plan
+from planner.plan.feeding import Fed, Item, fed_tokens, feeding
+from planner.plan.model import Edge, Plan
 from planner.plan.shares import Run, runs
 from planner.plan.task import Task
 
@@ -66,9 +66,27 @@ def carried(
     held = [*outputs(runs(spec, plan.layouts[send.module], made), spec.merged)]
     own = [(item, place) for item in send.items for place in fed[send.module, item] if place.target[0] == reader]
     found = {task.id: task for _, place in own if (task := reading.get(place.target))}
+    aside = edge_of(plan, send).by == "cross_attention"
+    rows = fed_tokens(plan, "cross_attention") if aside else {}
     for task in found.values():
-        read = runs(plan.uses.models[task.module], plan.layouts[task.module], task)
+        spec, layout = plan.uses.models[task.module], plan.layouts[task.module]
+        read = [*whole_runs(task, rows)] if aside else runs(spec, layout, task)
         yield from ((task, route) for route in routes(held, readings(read, task.module, own)))
+
+
+def edge_of(plan: Plan, transfer: Task) -> Edge:
+    """Over which a task between modules goes."""
+    name = f"{transfer.module}>{transfer.group.partition('>')[2]}"
+    return next(edge for edge in plan.edges if edge.name == name)
+
+
+def whole_runs(task: Task, rows: Mapping[Item, int]) -> Iterator[Run]:
+    """What cross attention of a pass reads: all that its items read, one behind the other, on each of its ranks."""
+    for rank in task.ranks:
+        at = 0
+        for item in task.items:
+            yield Run(rank, item, 0, rows[task.module, item], at)
+            at += rows[task.module, item]
 
 
 def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
+from planner.models.places import tensors
 from planner.models.saved import saving
 from planner.profiling.grid import DEPTH
 from planner.profiling.piece import AGAIN
@@ -36,12 +37,12 @@ def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.de
     for model in (stack, ends):
         init_weights(model, 0)
     x = torch.randn(len(batch.positions), spec.hidden, dtype=dtype, device=device, requires_grad=True)
-    rotary = ends.rotary(x, batch)
-    table = rotary or ()  # shared by all layers
+    places = ends.places(x, batch)
+    table = tensors(places)  # shared by all layers
 
     def layer(how: Recompute) -> float:
         stack.make_again(how)
-        return kept_bytes(lambda: stack(x, rotary, batch), [*stack.parameters(), *table]) / DEPTH
+        return kept_bytes(lambda: stack(x, places, batch), [*stack.parameters(), *table]) / DEPTH
 
     outside = kept_bytes(lambda: ends(batch), ends.parameters())
     return Kept(layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in AGAIN))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.rotary import Rotary
+from planner.models.places import Places
 from planner.profiling.activations import module_kept
 from planner.profiling.grid import DEPTH
 from planner.profiling.piece import AGAIN, SPREAD, Piece, Span
@@ -73,13 +73,13 @@ class ModuleBench:
 
     def passes(self, model: nn.Module, ends: bool, batch: Batch, repeats: int) -> list[Span]:
         """Forward and backward in turns, as micro-batches come."""
-        x, rotary = self.inputs(batch)
+        x, places = self.inputs(batch)
         ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
         output = ones
 
         def forward() -> None:
             nonlocal output
-            output = model(batch) if ends else model(x, rotary, batch)
+            output = model(batch) if ends else model(x, places, batch)
 
         def backward() -> None:
             output.backward(ones.to(output.dtype))  # type: ignore[no-untyped-call]
@@ -88,12 +88,12 @@ class ModuleBench:
         model.zero_grad()
         return spans
 
-    def inputs(self, batch: Batch) -> tuple[Tensor, Rotary | None]:
+    def inputs(self, batch: Batch) -> tuple[Tensor, Places | None]:
         """A stand-in for what the first layer is given."""
         generator = torch.Generator(self.device).manual_seed(0)
         shape = len(batch.positions), self.spec.hidden
         x = torch.randn(shape, generator=generator, dtype=COMPUTED[self.dtype], device=self.device)
-        return x.requires_grad_(), self.ends.rotary(x, batch)
+        return x.requires_grad_(), self.ends.places(x, batch)
 
     def update(self, repeats: int) -> Span:
         """Steps of AdamW on this rank's parts of layers and ends, seconds per parameter."""

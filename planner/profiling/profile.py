@@ -118,8 +118,8 @@ def unsupported(spec: Module) -> str | None:
         return "layers with experts cannot be measured yet, only those of dense modules"
     if len(kind_counts(spec)) > 1:
         return "its layers are of several kinds, and a profile has seconds of one"
-    if spec.crossing:
-        return "cross attention cannot be measured yet: a profile has no other module's outputs to attend to"
+    if spec.crossing or spec.borrows:
+        return "it needs another module beside it, to read from or for its words, and is measured alone"
     return build.unsupported(spec)
 
 

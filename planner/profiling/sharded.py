@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from planner.models.batch import Batch
 from planner.models.build import build
 from planner.models.layer import Layer
-from planner.models.rotary import Rotary
+from planner.models.places import Places
 from planner.specs.base import changed
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute
@@ -40,9 +40,9 @@ class Stack(nn.Module):
             assert isinstance(layer, Layer)
             layer.recompute = how
 
-    def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, places: Places | None, batch: Batch) -> Tensor:
         for layer in self.layers.values():
-            x = layer(x, rotary, batch)
+            x = layer(x, places, batch)
         return x
 
 

@@ -9,17 +9,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from planner.launch.channels import Channels
 from planner.launch.meter import Meter
-from planner.models.batch import Features
+from planner.models.batch import Features, Memory
+from planner.plan.feeding import fed_tokens
 from planner.plan.model import Plan
 from planner.plan.reshard import Crossing, crossing
 from planner.plan.task import Task
-from planner.runtime.flight import Flight, Key
+from planner.runtime.flight import Flight, Key, key_of
 from planner.runtime.wires import Wire, messages, wires
 
 
@@ -30,7 +32,8 @@ class Edges:
         self.plan, self.channels, self.meter, self.computed = plan, channels, meter, computed
         self.rank, self.device = channels.rank, channels.device
         self.wires: dict[Crossing, list[Wire]] = {}
-        self.slots: dict[Wire, int] = {}  # row of the features that its reader has on this rank
+        self.slots: dict[Wire, int] = {}  # row of what its reader has on this rank
+        self.read = fed_tokens(plan, "cross_attention")
         self.flights: Mapping[Key, Flight] = {}
         self.due: Counter[Key] = Counter()  # gradients of features that this rank has yet to send, by who reads them
 
@@ -43,19 +46,35 @@ class Edges:
                 reading[wire.reader].append(wire)
         self.due = Counter({key: len(of_flight) for key, of_flight in reading.items()})
         for key, of_flight in reading.items():
-            flights[key].batch = replace(flights[key].batch, features=self.room(key, of_flight))
+            by_tokens = [wire for wire in of_flight if wire.by == "tokens"]
+            flights[key].batch = replace(flights[key].batch, features=self.room(key, by_tokens))
+            self.slots |= {wire: wire.route.to for wire in of_flight if wire.by == "cross_attention"}
+        for task in tasks:
+            attends = task.phase == "F" and self.plan.uses.models[task.module].crossing
+            if attends and self.rank in task.ranks:
+                key = key_of(task, 0)
+                flights[key].batch = replace(flights[key].batch, memory=self.memory(task))
 
-    def room(self, key: Key, reading: Sequence[Wire]) -> Features:
-        """For all that one micro-batch reads on this rank."""
+    def memory(self, task: Task) -> Memory:
+        """Room for what cross attention of a pass reads."""
+        lengths = [self.read[task.module, item] for item in task.items]
+        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+        width = self.plan.uses.models[task.module].crossing
+        return Memory(self.zeros(sum(lengths), width, self.computed[task.module]), ends)
+
+    def room(self, key: Key, reading: Sequence[Wire]) -> Features | None:
+        """For all that stands for tokens of one micro-batch on this rank."""
+        if not reading:
+            return None
         rows: list[int] = []
         for wire in reading:
             self.slots[wire] = len(rows)
             rows += range(wire.route.to, wire.route.to + wire.route.rows)
-        return Features(torch.tensor(rows, device=self.device), self.zeros(key[0], len(rows), self.computed[key[0]]))
+        values = self.zeros(len(rows), self.plan.uses.models[key[0]].hidden, self.computed[key[0]])
+        return Features(torch.tensor(rows, device=self.device), values)
 
-    def zeros(self, reader: str, rows: int, dtype: torch.dtype) -> Tensor:
-        """[rows, hidden] of what reads."""
-        return torch.zeros(rows, self.plan.uses.models[reader].hidden, dtype=dtype, device=self.device)
+    def zeros(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(rows, width, dtype=dtype, device=self.device)
 
     def coming(self, send: Task) -> Iterator[tuple[int, Callable[[], Tensor]]]:
         """From whom this rank gets a message, and what makes memory for it."""
@@ -63,7 +82,8 @@ class Edges:
             if target == self.rank != source:
                 reader = carried[0].reader[0]
                 dtype = self.computed[send.module if send.of == "F" else reader]
-                yield source, partial(self.zeros, reader, sum(wire.route.rows for wire in carried), dtype)
+                rows, width = sum(wire.route.rows for wire in carried), self.plan.uses.models[send.module].gives
+                yield source, partial(self.zeros, rows, width, dtype)
 
     def send(self, task: Task) -> None:
         for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():
@@ -83,7 +103,7 @@ class Edges:
         for key, count in Counter(wire.reader for wire in carried).items():
             self.due[key] -= count
             if not self.due[key]:
-                self.flights[key].batch = replace(self.flights[key].batch, features=None)
+                self.flights[key].batch = replace(self.flights[key].batch, features=None, memory=None)
 
     def receive(self, task: Task) -> None:
         for (source, target), carried in messages(self.wires[crossing(task)], task.of).items():
@@ -113,9 +133,10 @@ class Edges:
                 self.gradient(wire)[wire.route.at : wire.route.at + len(part)] += part
 
     def values(self, wire: Wire) -> Tensor:
-        features = self.flights[wire.reader].batch.features
-        assert features is not None, "there is room where it is read"
-        return features.values
+        batch = self.flights[wire.reader].batch
+        room = batch.features if wire.by == "tokens" else batch.memory
+        assert room is not None, "there is room where it is read"
+        return room.values
 
     def gradient(self, wire: Wire) -> Tensor:
         flight = self.flights[wire.writer]

@@ -34,8 +34,9 @@ class Flight:
 
     def begin(self) -> None:
         """What came from another module has a gradient, for which that module waits."""
-        if self.batch.features is not None:
-            self.batch.features.values.requires_grad_()
+        for came in (self.batch.features, self.batch.memory):
+            if came is not None:
+                came.values.requires_grad_()
 
     def expect(self, task: Task, mover: Mover) -> None:
         """One of the passes that it will make."""

@@ -14,7 +14,7 @@ from planner.plan.feeding import feeding
 from planner.plan.meets import meeting
 from planner.plan.mesh import coordinates
 from planner.plan.model import Layout, Plan
-from planner.plan.reshard import Crossing, crossing, on_edge
+from planner.plan.reshard import Crossing, crossing, edge_of, on_edge
 from planner.plan.task import Task
 from planner.runtime.executed import apart, executed
 from planner.runtime.rehearsal import Lists, Rehearsal
@@ -112,6 +112,12 @@ def lost(plan: Plan, tasks: Sequence[Task], carried: Mapping[Crossing, Sequence[
             for item in send.items:
                 places = [place for place in fed[send.module, item] if place.target[0] == reader]
                 came = [row for r in routes if r.item == item for row in range(r.first, r.last)]
-                due = [row for place in places for row in range(place.rows)]
+                due = copies(plan, send) * [row for place in places for row in range(place.rows)]
                 if sorted(came) != sorted(due):
                     yield f"{send.id} brings {len(came)} of {len(due)} outputs of item {item} to those that read them"
+
+
+def copies(plan: Plan, send: Task) -> int:
+    """Ranks that each read all outputs of an item: those of a block of tp, by cross attention."""
+    edge = edge_of(plan, send)
+    return plan.layouts[edge.target].tp if edge.by == "cross_attention" else 1

@@ -4,13 +4,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from planner.errors import RunFailed
 from planner.models.auxiliary import Auxiliary
-from planner.models.batch import Batch, Features
+from planner.models.batch import Batch, Features, Memory
 from planner.models.build import build
 from planner.models.data import batch_from
 from planner.models.network import Network
@@ -26,6 +27,7 @@ from planner.runtime.packs import Pack, packs
 from planner.runtime.result import Verified
 from planner.runtime.resuming import first_of
 from planner.specs.items import documents_of, lengths_of
+from planner.specs.model import By
 
 FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
 
@@ -38,10 +40,10 @@ class Reference:
         self.begun = False
         self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
-        self.fed: dict[Item, list[tuple[int, Item]]] = defaultdict(list)  # by reader: from which token on, what
+        self.fed: dict[tuple[Item, By], list[tuple[int, Item]]] = defaultdict(list)  # by reader: from where on, what
         for item, places in feeding(local.plan).items():
             for place in places:
-                self.fed[place.target].append((place.first, item))
+                self.fed[place.target, place.by].append((place.first, item))
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
@@ -105,19 +107,34 @@ class Reference:
         spec, device = self.models[module].spec, self.local.worker.device
         batch = batch_from(self.local.sources[module], spec, pack.documents, device=device)
         slices = tuple(rows.to(device) for rows in pack.slices)
-        return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=self.features(module, pack, scale))
+        features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
+        return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=features, memory=memory)
 
     def features(self, module: str, pack: Pack, scale: float) -> Features | None:
         """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
         rows, values, start = [], [], 0
         for item, tokens, begin in pack.documents:
-            for first, (name, number) in () if begin else self.fed.get((module, item), ()):
-                parts = lengths_of(self.local.plan.uses.items[name][number])
-                made = Pack(documents_of((number,), (parts,)))
-                values.append(self.models[name](self.batch(name, made, scale)))
+            for first, source in () if begin else self.fed.get(((module, item), "tokens"), ()):
+                values.append(self.outputs(source, scale))
                 rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
             start += tokens
         return Features(torch.cat(rows), torch.cat(values)) if values else None
+
+    def memory(self, module: str, pack: Pack, scale: float) -> Memory | None:
+        """Outputs of the encoder items that cross attention reads for the items of a pack."""
+        sources = [self.fed.get(((module, item), "cross_attention"), ()) for item, _, _ in pack.documents]
+        values = [[self.outputs(source, scale) for _, source in of_item] for of_item in sources]
+        if not any(values):
+            return None
+        lengths = [sum(len(value) for value in of_item) for of_item in values]
+        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+        return Memory(torch.cat([value for of_item in values for value in of_item]), ends)
+
+    def outputs(self, source: Item, scale: float) -> Tensor:
+        """Of one encoder item."""
+        module, item = source
+        pack = Pack(documents_of((item,), (lengths_of(self.local.plan.uses.items[module][item]),)))
+        return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
 
 
 def worst_error(gradients: dict[str, Tensor], want: dict[str, Tensor]) -> tuple[float, str]:

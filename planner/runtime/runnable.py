@@ -91,6 +91,9 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if not layout.sequence_parallel and layout.tp > 1:
             message = "norms and residuals of all tokens on every rank of tp cannot be run yet"
             yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
+        if plan.uses.models[name].borrows:
+            message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
+            yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
         if layout.overlap:
             message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
             yield message, f"layouts.{name}.overlap", "leave `overlap` out"

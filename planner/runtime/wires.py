@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from planner.launch.channels import Pair
 from planner.plan.model import Plan
-from planner.plan.reshard import Crossing, Route, crossing, crossings
+from planner.plan.reshard import Crossing, Route, crossing, crossings, edge_of
 from planner.plan.task import Task
 from planner.runtime.flight import Key, key_of
+from planner.specs.model import By
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Wire:
     route: Route
     writer: Key
     reader: Key
+    by: By
 
     def pair(self, of: str) -> Pair:
         """From and to: outputs go forwards, their gradients back."""
@@ -38,7 +40,9 @@ def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
     if not plan.edges:
         return {}
     return {
-        crossing(send): [Wire(route, writer(send), key_of(reader, 0)) for reader, route in carried]
+        crossing(send): [
+            Wire(route, writer(send), key_of(reader, 0), edge_of(plan, send).by) for reader, route in carried
+        ]
         for send, carried in crossings(plan, tasks)
     }
 

@@ -36,6 +36,9 @@ class Model(Spec):
             wrong = misread(edge, self.modules[edge.source], self.modules[edge.target])
             if wrong:
                 raise ValueError(wrong)
+        read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
+        for name in (name for name, module in self.modules.items() if module.crossing and name not in read):
+            raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
         circle = self.circle()
         if circle:
             raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")

@@ -52,8 +52,8 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 
 def degrees(inputs: Inputs) -> tuple[int, ...]:
-    """The job's; else any number of ranks within a node, and any number of nodes; of state spaces a single one."""
-    if inputs.job.degrees or inputs.spec.recurrent:
+    """The job's; else any number of ranks within a node, and of nodes; or one, where no sequence is parted."""
+    if inputs.job.degrees or inputs.spec.unparted:
         return allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
     found: set[int] = set()
     for pool in pools(inputs.cluster, data_parallel(inputs)[inputs.module].ranks):

@@ -113,7 +113,7 @@ def check_layer_bytes(groups):
     tensor = block(groups, tokens)
     model, batch = parted(tensor, [(0, tokens)])
     x = drawn(tensor.sizes[dist.get_rank()], SPEC.hidden).requires_grad_()
-    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    y = model.layers["0"](x, model.places(x, batch), batch)
     forward = tensor.meter.cut().bytes
     y.sum().backward()
     want = 2 * 2 * tokens * SPEC.hidden * 3 / 4 * 8

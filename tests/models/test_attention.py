@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from planner.models.attention import in_blocks, packed_attention, per_document
+from planner.models.attention import Scores, in_blocks, packed_attention, per_document
 from planner.models.pieces import Masking, hidden, pairs, pieces
 from planner.models.varlen import adapt_varlen, varlen_kernel
 from planner.specs.shapes import attended_pairs
@@ -193,4 +193,4 @@ def test_the_flash_kernel_is_close(kv_heads, masking):
 
 def test_dense_attention_per_document():
     qkv = leaves(2)
-    assert_same(per_document(*qkv, CU_SEQLENS, True), reference(*qkv, CAUSAL), qkv)
+    assert_same(per_document(*qkv, (CU_SEQLENS, CU_SEQLENS), Scores(causal=True)), reference(*qkv, CAUSAL), qkv)

@@ -115,7 +115,7 @@ def test_every_token_hears_all_of_its_clip_and_no_other():
     model = model_of()
     batch = packed_batch(SPEC, DOCUMENTS, seed=4)
     x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    y = model.layers["0"](x, model.places(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[12].sum(), x)
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == list(range(10, 24))
 

@@ -8,7 +8,7 @@ import torch
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
 from planner.specs import library
-from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.model import Model
 from planner.specs.parameters import layer_parameters, parameters
 from planner.specs.parts import Latent
@@ -47,6 +47,15 @@ def attentions():
     yield Vit(**VIT, bias="attention", window=4)
 
 
+def texts():
+    for norm, bias, predicts, post_norm in itertools.product(("rms", "layer"), ("none", "all"), BOTH, BOTH):
+        shape = {**DECODER, "norm": norm, "bias": bias, "predicts": predicts, "post_norm": post_norm}
+        yield TextEncoder(**shape, positions="relative", buckets=6, shared_words=not predicts)
+        yield TextEncoder(**shape, max_positions=7, segments=2, input_norm=True, pooled=True, classes=predicts * 3)
+        yield Decoder(**DECODER, norm=norm, bias=bias, cross=10, kv_heads=2)
+        yield Decoder(**DECODER, norm=norm, bias=bias, cross=24, positions="relative", buckets=6, tied=predicts)
+
+
 def audios():
     for gated, norm, pool in itertools.product(BOTH, ("rms", "layer"), (1, 3)):
         for bias in ("none", "qkv", "attention", "all", "all_but_key"):
@@ -56,7 +65,7 @@ def audios():
 
 
 def test_parameters_are_counted_exactly():
-    for spec in [*decoders(), *vits(), *attentions(), *audios()]:
+    for spec in [*decoders(), *vits(), *attentions(), *audios(), *texts()]:
         model = build(spec, device=META)
         assert count(model) == parameters(spec).total, spec
         assert count(model.layers["0"]) == layer_parameters(spec), spec

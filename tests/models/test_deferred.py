@@ -12,10 +12,8 @@ from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_
 
 def matrices(model):
     """Names of the weights that are multiplied: the table of a tied model is, and has gradients in I besides."""
-    return {name for name, parameter in model.named_parameters() if parameter.dim() > 1} - {
-        "embedding.weight",
-        "position.weight",
-    }
+    tables = {f"{name}.weight" for name in ("embedding", "position", "segment", "relative", "pooler", "classes")}
+    return {name for name, parameter in model.named_parameters() if parameter.dim() > 1} - tables
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -68,7 +68,7 @@ def test_equals_the_definition(spec):
     batch = packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch).detach()
     attention = model.layers["0"].attention
-    got = attention(x, model.rotary(x, batch), batch)
+    got = attention(x, model.places(x, batch), batch)
     lengths = [length for _, length in DOCUMENTS]
     want = torch.cat([by_definition(attention, spec.latent, part, spec.window) for part in x.split(lengths)])
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)

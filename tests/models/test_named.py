@@ -43,7 +43,9 @@ def test_every_part_has_its_own(tmp_path, name, of):
     for index in range(of):
         part = Part(index, of)
         for layer in range(2):
-            model = build(spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, experts={layer: ExpertPart(part)}))
+            model = build(
+                spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, experts={layer: ExpertPart(part)})
+            )
             load_named(model, file)
             splits = splits_of(model)
             for parameter, values in model.named_parameters():

@@ -7,13 +7,19 @@ from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
 from planner.models.held import Held
 from planner.specs.items import documents_of
-from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 
 DOCUMENTS = [(3, 8), (0, 4), (7, 20)]
 SHAPES = {
     "llama": Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=50),
     "gpt": Decoder(layers=2, hidden=32, heads=4, ffn=48, vocab=50, gated=False, norm="layer", bias="all",
                    positions="learned", max_positions=20, tied=True),
+    "relative": Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=50, positions="relative", buckets=8,
+                        scaled_head=True, activation="relu", gated=False),
+    "bert": TextEncoder(layers=2, hidden=32, heads=4, ffn=48, vocab=50, max_positions=20, segments=2, input_norm=True,
+                        post_norm=True, predicts=True, pooled=True, classes=2),
+    "text": TextEncoder(layers=2, hidden=32, heads=4, ffn=48, vocab=50, positions="relative", buckets=6, norm="rms",
+                        bias="none", gated=True),
     "vit": Vit(layers=2, hidden=32, heads=4, ffn=48, patch=2, merge=2, out=6),
 }  # fmt: skip
 
@@ -89,7 +95,7 @@ def test_no_token_sees_a_later_one_or_another_document():
     model = network(spec)
     batch = packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    y = model.layers["0"](x, model.places(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[9].sum(), x)  # the second token of the second document
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
 

@@ -66,7 +66,7 @@ def test_a_share_of_the_middle_layers_moves(how, ratio):
     spec, mover = DEEP["llama"], Watched()
     model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch)
-    rotary = model.rotary(x, batch)
+    rotary = model.places(x, batch)
     with Kept(stay=rotary) as kept:
         for layer in model.layers.values():
             x = layer(x, rotary, batch)
@@ -96,8 +96,8 @@ def test_whole_pieces_of_memory_go_and_the_others_are_not_copied():
 def test_neither_parameters_nor_what_layers_share_moves():
     spec, mover = DEEP["llama"], Watched()
     model, batch = network(spec), packed_batch(spec, DOCUMENTS, seed=4)
-    rotary, made = model.rotary, []
-    model.rotary = lambda *args: made.append(rotary(*args)) or made[-1]
+    places, made = model.places, []
+    model.places = lambda *args: made.append(places(*args)) or made[-1]
     with offloading(Offload(1.0, mover)):
         model(batch)
     stay = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}

@@ -65,7 +65,7 @@ def kept_elements(spec, how):
     """Per token, by a layer that is given x by the one before."""
     model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
     x = torch.randn(TOKENS, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
-    rotary = model.rotary(x, batch)
+    rotary = model.places(x, batch)
     with Kept(stay=rotary) as kept:
         model.layers["1"](x, rotary, batch)
     return kept.bytes / FLOAT64 / TOKENS

@@ -86,7 +86,7 @@ def test_a_token_sees_all_before_it_in_its_document_and_no_other() -> None:
     model = network(spec)
     batch = packed_batch(spec, DOCUMENTS, seed=4)  # 8, 4 and 20 tokens
     x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.rotary(x, batch), batch)
+    y = model.layers["0"](x, model.places(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[27].sum(), x)
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [*range(12, 28)]
 

@@ -17,12 +17,16 @@ WIDE = changed(EAR, hidden=32)  # as wide as what it reads
 INTO_LLM, CHAIN = ("vit>llm", "ear>llm"), ("vit>ear", "ear>llm")
 
 
-def plan_with(items, feeds, specs=None, edges=INTO_LLM):
+def plan_with(items, feeds, specs=None, edges=INTO_LLM, by=()):
+    """`by`: edges over which cross attention reads."""
     specs = {"llm": decoder(), "vit": changed(vit(), merge=2), "ear": EAR, **(specs or {})}
     ranks = Ranks((0,))
     layouts = {name: Layout(ranks=ranks, dp=1) for name in specs}
     row = {name: {"g": tuple(of_module)} for name, of_module in items.items()}
-    between = tuple(Edge(source=source, target=target) for source, target in (name.split(">") for name in edges))
+    between = tuple(
+        Edge(source=source, target=target, by="cross_attention" if f"{source}>{target}" in by else "tokens")
+        for source, target in (name.split(">") for name in edges)
+    )
     return plan_of(1, uses(1, specs, items, feeds), layouts, {"g": Group(ranks=ranks)}, Step(
         sync="step", micro_batches=(row,)), between)  # fmt: skip
 
@@ -99,6 +103,32 @@ def test_what_is_read_may_be_read_on():
     plan = plan_with({**ITEMS, "ear": {0: 8, 4: 2}}, feeds, {"ear": WIDE}, CHAIN)
     assert not violations(plan)
     assert fed_tokens(plan) == {("ear", 0): 7, ("ear", 4): 1, ("llm", 7): 4, ("llm", 8): 5}
+
+
+def test_what_cross_attention_reads_is_beside_the_tokens():
+    specs, by = {"llm": changed(decoder(), cross=32)}, ("vit>llm",)
+    plan = plan_with({**ITEMS, "llm": {7: 3, 8: 1}}, FEEDS, specs, by=by)  # three tokens, all of them outputs of `ear`
+    assert not violations(plan)
+    assert fed_tokens(plan) == {("llm", 7): 3, ("llm", 8): 1}
+    assert fed_tokens(plan, "cross_attention") == {("llm", 7): 6, ("llm", 8): 1}
+    assert [fed.first for fed in feeding(plan)["vit", 3]] == [4] and feeding(plan)["ear", 0][0].first == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "feeds", "says"),
+    [
+        (decoder(), FEEDS, "`llm` has no cross attention"),
+        (changed(decoder(), cross=31), FEEDS, "are 32 wide, cross attention of `llm` reads 31"),
+        (
+            changed(decoder(), cross=32),
+            {**FEEDS, "vit": {3: 7, 1: 7, 2: 7}},
+            "cross attention of `llm` has nothing to read for item 8",
+        ),
+    ],
+)
+def test_cross_attention_has_something_to_read_that_fits(spec, feeds, says):
+    (found,) = violations(plan_with(ITEMS, feeds, {"llm": spec}, by=("vit>llm",)))
+    assert says in found.message and found.fix
 
 
 @pytest.mark.parametrize("under", ["vit", "vit>ear"])

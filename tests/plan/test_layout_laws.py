@@ -19,6 +19,8 @@ from tests.plans import decoder, encoder_plan, sharded_plan, staged_plan, stages
 SHARDED = sharded_plan(4, [[(0, 2), (2, 2)], [(0, 4)]])
 STAGED = staged_plan(2, 3)  # four layers, no replicas
 HYBRID = changed(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8), pattern="M *- M- -")
+RELATIVE = changed(decoder(), positions="relative", buckets=8)
+CROSSING = changed(decoder(), cross=24)
 MOE = changed(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
 LATE = changed(MOE, moe=changed(MOE.moe, dense_layers=2))
 TWO = ExpertLayout(ep=2)
@@ -51,6 +53,9 @@ def fixed(plan: Plan, **fields) -> Plan:
         (layout(SHARDED, dispatch="all_gather"), "", "the module has none"),
         (layout(STAGED, gradients="bf16"), "", "every rank has parameters of its own"),
         (layout(SHARDED, HYBRID, dp=2, cp=2), ".cp", "state spaces scan whole documents, and cp = 2 parts them"),
+        (layout(SHARDED, RELATIVE, dp=2, cp=2), ".cp", "relative positions are of tokens on one rank, and cp = 2"),
+        (layout(STAGED, RELATIVE), ".pp", "the table of relative positions is on the first stage alone, and pp = 2"),
+        (layout(STAGED, CROSSING), ".pp", "what cross attention reads comes to the first stage alone, and pp = 2"),
         (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of state spaces do not spread over tp = 2"),
         (layout(SHARDED, experts={"0-3": TWO}), ".experts.0-3", "layers 0-3 have no experts"),
         (layout(SHARDED, LATE, experts={"0-1": TWO}), ".experts.0-1", "layers 0-1 have no experts"),
@@ -68,10 +73,14 @@ def test_a_broken_law_is_found(plan, where, message):
     assert any(v.where == f"layouts.llm{where}" and message in v.message and v.fix for v in found), found
 
 
-def test_groups_part_no_documents_of_state_spaces():
-    found = violations(layout(SHARDED, HYBRID))
+@pytest.mark.parametrize("spec", [HYBRID, RELATIVE])
+def test_groups_part_no_documents_of_what_wants_them_whole(spec):
+    found = violations(layout(SHARDED, spec))
     assert {v.where for v in found} == {"groups.g0-1.split", "groups.g2-3.split", "groups.g0-3.split"}
     assert "the group parts them over 2 ranks" in found[0].message and found[0].fix
+
+
+def test_state_spaces_lie_on_stages():
     assert not violations(layout(STAGED, HYBRID))
 
 

@@ -97,7 +97,7 @@ def test_what_is_counted_is_what_stays_alive(spec, how):
     init_weights(stack, 0)
     stack.make_again(how)
     x = torch.randn(64, spec.hidden, requires_grad=True)
-    rotary = build(spec).rotary(x, batch)
+    rotary = build(spec).places(x, batch)
     known = [*stack.parameters(), *(rotary or ())]
     counted = kept_bytes(lambda: stack(x, rotary, batch), known)
     with Alive([*known, x]) as alive:

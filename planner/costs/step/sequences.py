@@ -243,7 +243,7 @@ def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tupl
     """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none. State
     spaces scan whole documents.
     """
-    most = 1 if module.recurrent else ranks
+    most = 1 if module.unparted else ranks
     if wished:
         return tuple(sorted({degree for degree in wished if degree <= most}))
     powers = [2**k for k in range(most.bit_length()) if 2**k <= most]

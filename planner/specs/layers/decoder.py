@@ -26,10 +26,13 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     norm: Norm = "rms"
     bias: Bias = "none"
     activation: Activation | None = None  # of MLP and experts, or of their gates; None: silu if gated, else gelu
+    # Relative: scores, also of cross attention, are undivided products, and to those between tokens of the module one
+    # number is added for each bucket of distances and each head (T5, arXiv 1910.10683); every layer has the same.
     positions: Literal["rope", "learned", "relative", "none"] = "rope"
     max_positions: Index = 0  # rows of the table of learned positions
-    buckets: Index = 0  # of relative positions: one number for each bucket of distances and each head
+    buckets: Index = 0  # of relative positions
     tied: bool = False  # the head shares the embedding's weights
+    scaled_head: bool = False  # what the head reads is divided by sqrt(hidden)
     moe: Experts | None = None  # None: every layer has the dense MLP
     latent: Latent | None = None  # in place of kv_heads and head_dim
     cross: Count | None = None  # width of another module's outputs, to which every layer attends besides
@@ -51,6 +54,11 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
             raise ValueError("learned positions need a table | add max_positions")
         if (self.positions == "relative") != bool(self.buckets):
             raise ValueError("relative positions, and only these, have buckets | add buckets, or leave them out")
+        if self.buckets and (self.latent or self.window or self.sinks or self.state_space):
+            fix = "leave out latent, window, sinks and state_space, or say other positions"
+            raise ValueError(f"relative positions are of plain attention | {fix}")
+        if self.cross and self.latent:
+            raise ValueError("cross attention has keys and values of its own | leave out latent")
         if self.cross and (self.pattern or self.moe):
             raise ValueError("cross attention stands between attention and a dense MLP | leave out pattern and moe")
         if self.full_every and self.window is None:
@@ -85,6 +93,14 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def vocabulary(self) -> int:
         return self.vocab
+
+    @property
+    def words(self) -> int:
+        return self.vocab
+
+    @property
+    def relative_buckets(self) -> int:
+        return self.buckets
 
     @property
     def longest(self) -> int | None:

@@ -14,7 +14,7 @@ from planner.specs.parts import Experts, Latent, StateSpace
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal["silu", "gelu", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
 Reads = Literal["tokens", "patches", "frames"]  # what an item is a sequence of
 
 
@@ -120,4 +120,40 @@ class Stack(Spec):
     @property
     def ties(self) -> bool:
         """Whether a head behind the layers has the weights of the table in front of them."""
-        return any(end.tied for end in self.ends)
+        return any(end.tied and not end.first for end in self.ends)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the table in front of its layers is another module's."""
+        return any(end.tied and end.first for end in self.ends)
+
+    @property
+    def words(self) -> int:
+        """That it looks up, or 0."""
+        return 0
+
+    @property
+    def relative_buckets(self) -> int:
+        """Of distances, where positions are relative; else 0."""
+        return 0
+
+    @property
+    def unparted(self) -> str:
+        """Why the ranks of a group cannot share out a document's tokens; empty: they can."""
+        if self.recurrent:
+            return "state spaces scan whole documents"
+        if self.crossing:
+            return "keys of what cross attention reads are whole on a rank"
+        return "relative positions are of tokens on one rank" if self.relative_buckets else ""
+
+    @property
+    def unstaged(self) -> str:
+        """Why its layers cannot lie on several stages; empty: they can."""
+        if self.crossing:
+            return "what cross attention reads comes to the first stage alone"
+        return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
+
+    @property
+    def normed_behind(self) -> bool:
+        """Whether a norm follows the sum of a block and its input, in place of one in front of the block."""
+        return False

@@ -27,9 +27,9 @@ class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
     norm: Norm = "layer"
     bias: Bias = "all"
     activation: Activation | None = None
-    positions: Literal["learned", "relative", "rope", "none"] = "learned"
+    positions: Literal["learned", "relative", "rope", "none"] = "learned"  # relative: as in a decoder, on both sides
     max_positions: Index = 0  # rows of the table of learned positions
-    buckets: Index = 0  # of relative positions: one number for each bucket of distances and each head
+    buckets: Index = 0  # of relative positions
     segments: Index = 0  # rows of a table that tells the texts of a pair apart
     input_norm: bool = False  # a norm right behind the tables
     post_norm: bool = False  # norms follow the residual sums, so none follows the last layer
@@ -74,6 +74,18 @@ class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
     @property
     def vocabulary(self) -> int:
         return self.vocab if self.predicts else 0
+
+    @property
+    def words(self) -> int:
+        return self.vocab
+
+    @property
+    def relative_buckets(self) -> int:
+        return self.buckets
+
+    @property
+    def normed_behind(self) -> bool:
+        return self.post_norm
 
     @property
     def longest(self) -> int | None:

@@ -43,6 +43,10 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     if space and (cp > 1 or space.groups % tp):
         message = f"state spaces with {space.groups} groups of heads, which scan whole documents, do not spread"
         return f"{message} over tp = {tp}, cp = {cp}", "cp: 1, and a tp that divides the groups"
+    if module.unparted and cp > 1:
+        return f"{module.unparted}, and cp = {cp} parts them", "cp: 1"
+    if module.unstaged and pp > 1:
+        return f"{module.unstaged}, and pp = {pp}", "pp: 1"
     if vpp > 1 and pp == 1:
         return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:

@@ -58,16 +58,16 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
         dims = {"tp": tp, "cp": cp, "pp": pp, "replica": copies, "dp": ranks // (tp * cp * pp * copies)}
-        if prod(dims.values()) != ranks or not keeps(dims, fixed) or not scans(module, tp, cp):
+        if prod(dims.values()) != ranks or not keeps(dims, fixed) or not fits(module, tp, cp, pp):
             continue
         if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
 
 
-def scans(module: Module, tp: int, cp: int) -> bool:
-    """State spaces scan whole sequences, and share out groups of heads."""
+def fits(module: Module, tp: int, cp: int, pp: int) -> bool:
+    """Some modules want whole sequences, or all layers, on a rank; state spaces share out groups of heads."""
     space = module.recurrent
-    return space is None or (cp == 1 and space.groups % tp == 0)
+    return (cp == 1 or not module.unparted) and (pp == 1 or not module.unstaged) and not (space and space.groups % tp)
 
 
 def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:

@@ -1,0 +1,76 @@
+"""An encoder of text: BERT (arXiv 1810.04805) with the cross entropy of the words that its targets name, or vectors for
+a reader, as T5's encoder gives (arXiv 1910.10683).
+
+Every token is of the first segment. What tells sentence pairs apart, a pooler and its classes, has parameters and is in
+no loss: there are no pairs here.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from planner.models.batch import Batch
+from planner.models.deferred import affine
+from planner.models.encoder import squared_error
+from planner.models.held import WHOLE_MODULE, Held, Part, Split
+from planner.models.linear import linear
+from planner.models.mlp import ACTIVATIONS
+from planner.models.norms import norm
+from planner.models.predicting import PredictingNetwork
+from planner.specs.layers import TextEncoder
+
+
+class TextEncoderNetwork(PredictingNetwork):
+    def __init__(self, spec: TextEncoder, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, held)
+        width, first, last = spec.hidden, self.first, self.last
+        self.position = table(spec.max_positions, width, dtype) if first else None
+        self.segment = table(spec.segments, width, dtype) if first else None
+        self.input_norm = norm(spec, dtype) if first and spec.input_norm else None
+        self.norm = norm(spec, dtype) if last and not spec.post_norm else None
+        predicts, self.activation = last and spec.predicts, ACTIVATIONS[spec.activated]
+        self.transform = linear(width, width, True, dtype) if predicts else None
+        self.transform_norm = norm(spec, dtype) if predicts else None
+        self.head = Biases(spec.vocab, dtype, self.part) if predicts else None
+        self.pooler = linear(width, width, True, dtype) if last and spec.pooled else None
+        self.classes = linear(width, spec.classes, True, dtype) if last and spec.classes else None
+
+    def start(self, batch: Batch) -> Tensor:
+        x = batch.fed(self.embedded(batch))
+        if self.position is not None:
+            x = x + self.position(batch.tensor.mine(batch.positions))
+        if self.segment is not None:
+            x = x + self.segment.weight[0]
+        return x if self.input_norm is None else self.input_norm(x)
+
+    def finish(self, x: Tensor, batch: Batch) -> Tensor:
+        """Hidden vectors [s, hidden] for a reader; else a summed loss."""
+        x = x if self.norm is None else self.norm(x)
+        if self.transform is not None and self.transform_norm is not None:
+            x = self.transform_norm(self.activation(self.transform(x)))
+            return self.summed_loss(x, batch) + self.unused()
+        return x + self.unused() if self.feeds else squared_error(x, batch) + self.unused()
+
+    def logits(self, x: Tensor) -> Tensor:
+        assert self.head is not None
+        return self.head(affine(x, self.embedding.weight))  # type: ignore[no-any-return]
+
+    def unused(self) -> Tensor | float:
+        """Zero, and so are the gradients of what no loss sees."""
+        seen = [each.weight.sum() + each.bias.sum() for each in (self.pooler, self.classes) if each is not None]
+        return 0.0 * torch.stack(seen).sum() if seen else 0.0
+
+
+class Biases(nn.Module):
+    """A number for each of this rank's words, added to its logit."""
+
+    def __init__(self, words: int, dtype: torch.dtype, part: Part) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.empty(part.size(words), dtype=dtype))
+        self.splits = {"bias": (Split(0, part, "tp"),)}
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits + self.bias
+
+
+def table(rows: int, width: int, dtype: torch.dtype) -> nn.Embedding | None:
+    return nn.Embedding(rows, width, dtype=dtype) if rows else None
