@@ -10,6 +10,7 @@ from planner.plan.model import Layout, Place
 from planner.plan.reference import TaskName, TaskRef
 from planner.specs.base import Indices, Layers
 from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.items import ItemSize
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import DIMS, Parallelism
@@ -161,6 +162,14 @@ def texts() -> st.SearchStrategy:
     return modules(TextEncoder, shared_words=st.just(False), **places)
 
 
+def sizes() -> st.SearchStrategy[ItemSize]:
+    """In one unit; two frames are a token."""
+    counts = st.lists(st.integers(1, 1000), min_size=1, max_size=3).map(tuple) | st.integers(1, 1000)
+    frames = st.lists(st.integers(1, 1000).map(lambda tokens: 2 * tokens), min_size=1, max_size=3).map(tuple)
+    tokens = st.builds(ItemSize, tokens=st.integers(1, 1000))
+    return tokens | st.builds(ItemSize, patches=counts) | st.builds(ItemSize, frames=frames)
+
+
 def passes() -> st.SearchStrategy:
     fit, none = unchecked(Fit), st.none()
     return st.one_of(
@@ -210,6 +219,7 @@ CHECKED = {
     Experts: experts,
     Parallelism: lambda: layouts(Parallelism),
     Layout: lambda: layouts(Layout),
+    ItemSize: sizes,
     Cluster: clusters,
     Model: models,
     Passes: passes,

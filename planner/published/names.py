@@ -24,6 +24,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\bgpt ?oss (20|120) b\b", "gpt-oss-{1}b"),
     (r"\bintern ?lm (?:1 )?(7|20) b\b", "internlm-{1}b"),
     (r"\bnemotron 4 (15|22|340) b\b|\bnemotron (15|22|340) b\b", "nemotron-4-{1}b"),
+    (r"\bnemotron h (8|56) b\b", "nemotron-h-{1}b"),
     (r"\bmpt (125|350|760) m\b", "mpt-{1}m"),
     (r"\bmpt (1|3|7|13|30|70) b\b", "mpt-{1}b"),
     (r"\bgpt ?3 (?:model )?(\d+(?: \d+)?) b\b", "gpt3-{1}b"),
@@ -32,7 +33,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\bk 2 65 b\b", "k2-65b"),
 )
 # Words of what this accounting has no layers for, and what to call it.
-RECURRENT = r"\bmamba|\bssm\b|nemotron ?h\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
+RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
 OTHER_LAYERS: tuple[tuple[str, str], ...] = (
     (r"\bul 2\b|\bbart\b", "encoder and decoder"),

@@ -54,7 +54,7 @@ def test_other_names_mean_no_spec(written):
 
 
 @pytest.mark.parametrize(
-    "written", ["T5 3B", "mT5 3B", "BERT 4B", "Nemotron-H 56B", "Qwen3-Next-80B-A3B", "Wan 2.1 14B", "ViT-3B + GPT-11B"]
+    "written", ["UL2 20B", "RoBERTa", "Jamba 1.5", "Qwen3-Next-80B-A3B", "Wan 2.1 14B", "ViT-3B + GPT-11B"]
 )
 def test_layers_that_are_not_described_are_refused(written):
     assert other_layers(written)
@@ -125,3 +125,21 @@ def test_arguments_of_megatron_change_the_style():
     assert (module.gated, module.norm, module.tied, module.positions) == (True, "rms", False, "rope")
     assert module.ffn == int(4 * 6144 * 2 / 3 / 64) * 64
     assert module.vocab == 50432  # GPT-2's 50,257 in multiples of 128 on each of 2 ranks
+
+
+def test_bert_and_t5_are_read_from_their_columns():
+    """Of T5 the row's tokens are the encoder's; the decoder's are as usual, and it has as many layers."""
+    shape = {"hidden": "768", "heads": "12", "ffn": "3072", "seq_len": "512", "tp": "2"}
+    settings = "encoder-num-layers=12; transformer-impl=local"
+    half = found(row(**shape, layers="", model="t5_release", family="mcore-test-t5", other_settings=settings))
+    assert half.encoder and half.encoder.seq == 512 and half.tokens == 128
+    assert half.encoder.module.layers == half.module.layers == 12
+    assert half.encoder.module.gives == half.module.crossing == 768 and half.module.vocabulary % 256 == 0
+    bert = found(row(**shape, layers="24", model="bert_release", family="mcore-test-bert"))
+    assert bert.module.vocabulary == 30720 and not bert.module.causal and bert.encoder is None
+    with pytest.raises(Unusable, match="no spec of the model"):
+        found(row(model="T5 3B", family="nemo-t5", layers="", hidden="", heads=""))
+
+
+def test_shipped_hybrids_are_found():
+    assert found(row(model="Nemotron-H 56B", family="", layers="", hidden="", heads="")).module.recurrent
