@@ -65,7 +65,8 @@ def ranks_text(plan: Plan) -> str:
 
 
 def edges_text(plan: Plan) -> str:
-    return ", ".join(f"{edge.source} → {edge.target} ({edge.reshard})" for edge in plan.edges)
+    ways = (f"by {edge.by.replace('_', ' ')}, {edge.reshard}" for edge in plan.edges)
+    return ", ".join(f"{edge.source} → {edge.target} ({way})" for edge, way in zip(plan.edges, ways, strict=True))
 
 
 def items(old: Plan, new: Plan, number: int) -> Iterator[Finding]:

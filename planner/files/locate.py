@@ -85,7 +85,7 @@ def instead(word: str, known: list[str]) -> str:
 
 def nearest(word: str, known: list[str]) -> str:
     """The known word that was probably meant."""
-    close = difflib.get_close_matches(word[:LONGEST], known, n=1)
+    close = difflib.get_close_matches(word[:LONGEST], [each for each in known if each != word], n=1)
     return f"did you mean `{close[0]}`?" if close else ""
 
 

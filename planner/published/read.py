@@ -90,7 +90,9 @@ def read_case(row: Row) -> Case:
     facts = shipped_device(device)
     name = told.software or software(row)
     fabric = machines.fabric(row, device)
-    own = row.filled({"seq_len": str(model.tokens)}) if model.tokens else row
+    own = row
+    if model.tokens:  # FLOPs are counted of one module alone
+        own = row.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
     made, assumed = setup(own, model.module, Machine(device, name, fabric.per_node))
     if model.encoder:
         made = replace(made, reads=model.encoder.seq / made.seq)

@@ -25,7 +25,7 @@ def shipped_models() -> list[ModelRow]:
     for name in library.names(Model):
         model, _ = library.read(name, Model)
         for module, spec in model.modules.items():
-            count, kind = parameters(spec).total, type(spec).__name__.lower()
+            count, kind = parameters(spec).total, str(type(spec).__struct_config__.tag)
             rows.append(ModelRow(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec)))
         if len(model.modules) > 1:
             together = " + ".join(model.modules)

@@ -139,8 +139,9 @@ def choose_module(job: Job, model: Model, path: Path) -> str:
     if not job.workload.module and len(model.modules) == 1:
         return next(iter(model.modules))
     if job.workload.module not in model.modules:
+        said = f"module `{job.workload.module}`" if job.workload.module else "no module"
         raise InputError(
-            f"the workload names module `{job.workload.module}`, the model has {', '.join(model.modules)}",
+            f"the workload names {said}, the model has {', '.join(model.modules)}",
             where=f"{path} (workload.module)",
             fix="name one of them",
         )

@@ -111,8 +111,20 @@ def resident_layers(layers: int, offload: float) -> float:
 PASSES = 3.0  # forward, and backward with the gradients of activations and of weights
 
 
-def step_flops(module: Module, sizes: tuple[int, ...]) -> float:
-    """Of a step: both passes over all tokens, attention with its windows."""
+def crossing_flops(module: Module, own: int, read: int, pairs: int) -> float:
+    """Forward FLOPs of cross attention beyond `layer_flops`: scores and sums of all pairs of a token and one that it
+    reads, and keys and values of what is read, in place of as many as there are tokens.
+    """
+    layers = sum(count * blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
+    scored = 2.0 * (query_width(module) + output_width(module)) * pairs
+    keyed = 2.0 * 2.0 * module.crossing * key_width(module) * (read - own)
+    return layers * (scored + keyed)
+
+
+def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = ()) -> float:
+    """Of a step: both passes over all tokens, attention with its windows. `read`: by item, tokens of its cross
+    attention.
+    """
     per_token = module.layers * layer_flops(module)[1] + end_flops(module)
     attending = [layer for layer in range(module.layers) if "attention" in blocks(module.layer_kind(layer))]
     layers = {module.window_of(layer): layer for layer in attending}  # one of each window
@@ -121,4 +133,7 @@ def step_flops(module: Module, sizes: tuple[int, ...]) -> float:
     for size in set(sizes):
         each = sum(count * attention_flops(module, layers[window], size) for window, count in counts.items())
         attention += sizes.count(size) * each
+    if read:
+        pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
+        attention += crossing_flops(module, sum(sizes), sum(read), pairs)
     return PASSES * (per_token * sum(sizes) + attention)

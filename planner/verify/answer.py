@@ -8,7 +8,8 @@ from math import exp
 from typing import Any
 
 from planner.costs.compute.machine import peak_flops
-from planner.plan.model import Instead, Layout, Plan
+from planner.plan.feeding import fed_tokens
+from planner.plan.model import Instead, Layout, Plan, assignments
 from planner.specs.cluster import kind_of
 from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
@@ -68,7 +69,18 @@ def alternative(plan: Plan, tried: Instead) -> Answer:
 def flops(plan: Plan) -> float:
     """Of all steps and modules, without what is computed again."""
     every = range(len(plan.steps))
-    return sum(step_flops(plan.uses.models[name], lengths_in(plan, name, every)) for name in plan.layouts)
+    return sum(
+        step_flops(plan.uses.models[name], lengths_in(plan, name, every), read_in(plan, name)) for name in plan.layouts
+    )
+
+
+def read_in(plan: Plan, module: str) -> tuple[int, ...]:
+    """Tokens that the cross attention of each item reads, in the order of the steps; none where there is no such."""
+    if not plan.uses.models[module].crossing:
+        return ()
+    read = fed_tokens(plan, "cross_attention")
+    placed = (a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row))
+    return tuple(read.get((module, item), 0) for a in placed if a.module == module for item in a.items)
 
 
 def peak(plan: Plan) -> float:

@@ -113,11 +113,15 @@ def waits_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, p
 
 
 def around_line(module: Module, work: Work, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
-    """What the ranks that share out an item send each other: heads for tokens, keys and values around a ring."""
+    """What the ranks that share out an item send each other: heads for tokens, keys and values around a ring.
+
+    Of a layer without attention, nothing.
+    """
+    if work.attention is None:
+        return Line()
     line = exchange(lambda tokens: ulysses(module, replace(at, seq=tokens), machine, places))
     if at.ring == 1:
         return line
-    assert work.attention
     sent = ring(module, at, machine, work.attention, forward, places)
     moved = max(0.0, float(sent.moved - sent.linear))
     return line + Line(const=float(sent.once), comm_const=float(sent.once), rings=(Ring(moved, float(sent.squared)),))

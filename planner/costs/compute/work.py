@@ -15,7 +15,7 @@ from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block as Name
 from planner.specs.layers.blocks import LayerKind, blocks, said_of
 from planner.specs.layers.heads import head_dim, kv_heads
-from planner.specs.shapes import end_flops, key_width, query_width
+from planner.specs.shapes import key_width, query_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ BLOCKS: dict[Name, Callable[[Module, Columns], Block]] = {
 
 def head_work(module: Module, at: Columns) -> Work:
     """Logits over this rank's part of the vocabulary, and their loss in float32; or what an encoder has at its ends."""
-    share = end_flops(module) / (2.0 * module.hidden) / at.tp
+    share = sum(end.flops / (2.0 * module.hidden) / (at.tp if end.parted else 1.0) for end in module.ends)
     product = Matmul(at.tokens, share, module.hidden, wide=False)
     if not module.vocabulary:
         return Work((product,), None, None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return Work((product,), None, None, at.tokens * share * (at.element + 4.0 * 4), 8)
+    return Work((product,), None, None, at.tokens * (module.vocabulary / at.tp) * (at.element + 4.0 * 4), 8)

@@ -115,13 +115,13 @@ def layer_experts(module: Module, kind: LayerKind) -> int:
 
 def table(module: Module) -> int:
     """Parameters of an embedding, or of a head."""
-    return module.vocabulary * module.hidden
+    return module.words * module.hidden
 
 
 def ends_held(module: Module, at: Columns, stage: Number) -> Number:
     """Of what is outside the layers: the embedding is on the first stage, the head on the last, even if it is tied."""
-    first = sum(end_held(end, at) for end in module.ends if end.first)
-    last = sum(np.where(end.tied & (at.pp == 1), 0.0, end_held(end, at)) for end in module.ends if not end.first)
+    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, end_held(end, at))) for end in module.ends]
+    first, last = (sum(size for front, size in own if front == side) for side in (True, False))
     return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
 
 

@@ -149,7 +149,8 @@ def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
         if not end.divides(tp):
             continue
         if not end.uses:
-            matrices += Sent(scattered=end.inputs, scatters=1)
+            if end.first:
+                matrices += Sent(scattered=end.inputs, scatters=1)
         elif end.parted == "inputs":
             matrices += Sent(scattered=end.outputs * end.uses, scatters=1)
         else:
@@ -179,6 +180,7 @@ def unparted(module: Module, kind: LayerKind, tp: int) -> int:
     if "attention" in made and kv_heads(module) % tp and module.compressed is None:
         biases = {"none": 0, "all_but_key": 1}.get(module.bias, 2)
         count += (2 * module.hidden + biases) * keys
+        count += (2 * module.crossing + biases) * keys * made.count("cross_attention")
     if "mlp" in made and module.ffn % tp:
         last_bias = module.hidden if module.bias in ("all", "all_but_key") else 0  # it is among the replicated
         count += mlp_parameters(module) - last_bias

@@ -9,6 +9,7 @@ from planner.errors import Infeasible
 from planner.plan.model import Layout
 from planner.plan.words import layout_text
 from planner.specs.parallelism import DIMS, Parallelism
+from planner.strategies.static.fixed import kept_whole
 from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, fixed_text
 from planner.strategies.static.screen import Floats, Problem, Screened, first_fitting, timed
 from planner.strategies.static.space import Space, layout_at, space
@@ -84,6 +85,9 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
         fix = f"{', '.join(change.what)} instead"
     elif change is None and problem.trained.equal and screened is None:
         fix = "a batch that some number of replicas divides"
+    whole = kept_whole(problem.trained.module, fixed.tp or 1, fixed.cp or 1, fixed.pp or 1)
+    if screened is None and whole:
+        return Infeasible(whole[0], where="layouts", fix=whole[1])
     if screened is None:
         uneven = too_many(fixed, ranks)
         message = uneven or f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"

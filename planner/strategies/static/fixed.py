@@ -3,6 +3,7 @@
 from planner.errors import InputError
 from planner.plan.model import Layout
 from planner.specs.inputs import Inputs
+from planner.specs.layers import Module
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 from planner.strategies.static.screen import problem_of
 
@@ -39,19 +40,27 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
     if module.heads % (tp * (fixed.ulysses or 1)):
         name = f"tp = {tp}" + (f", ulysses = {fixed.ulysses}" if (fixed.ulysses or 1) > 1 else "")
         return f"{module.heads} heads do not spread over {name}", "a tp that divides the heads"
-    space = module.recurrent
-    if space and (cp > 1 or space.groups % tp):
-        message = f"state spaces with {space.groups} groups of heads, which scan whole documents, do not spread"
-        return f"{message} over tp = {tp}, cp = {cp}", "cp: 1, and a tp that divides the groups"
-    if module.unparted and cp > 1:
-        return f"{module.unparted}, and cp = {cp} parts them", "cp: 1"
-    if module.unstaged and pp > 1:
-        return f"{module.unstaged}, and pp = {pp}", "pp: 1"
+    whole = kept_whole(module, tp, cp, pp)
+    if whole:
+        return whole
     if vpp > 1 and pp == 1:
         return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:
         return f"pp · vpp = {pp * vpp} is more than {module.layers} layers", "fewer chunks"
     return uneven_experts(numbers, trained)
+
+
+def kept_whole(module: Module, tp: int, cp: int, pp: int) -> tuple[str, str] | None:
+    """What of a module no ranks can share out so; and what they could."""
+    space = module.recurrent
+    if space and space.groups % tp:
+        groups = "one group" if space.groups == 1 else f"{space.groups} groups"
+        return f"{groups} of state spaces cannot be spread over tp = {tp}", "a tp that divides the groups"
+    if module.unparted and cp > 1:
+        return f"{module.unparted}, and cp = {cp} parts them", "cp: 1"
+    if module.unstaged and pp > 1:
+        return f"{module.unstaged}, and pp = {pp}", "pp: 1"
+    return None
 
 
 def uneven_experts(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:

@@ -114,14 +114,13 @@ def groups_of(layouts: dict[str, Layout]) -> dict[str, Group]:
 
 
 def edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
-    """Those of the model. Raises InputError for what a plan cannot say."""
-    for edge in inputs.model.edges:
-        if edge.by != "tokens":
-            message = f"`{edge.target}` reads `{edge.source}` by cross attention, which no plan says yet"
-            raise InputError(
-                message, where=f"{inputs.sources['model']} (edges)", fix="a model whose edges are by tokens"
-            )
+    """Those of the model."""
     return tuple(
-        Edge(source=e.source, target=e.target, reshard="zigzag" if layouts[e.target].split.ring > 1 else "contiguous")
-        for e in inputs.model.edges
+        Edge(
+            source=edge.source,
+            target=edge.target,
+            by=edge.by,
+            reshard="zigzag" if layouts[edge.target].split.ring > 1 else "contiguous",
+        )
+        for edge in inputs.model.edges
     )
