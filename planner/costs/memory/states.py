@@ -5,9 +5,11 @@ dense part has dp·cp·replica copies, experts have ranks / (pp·ep·etp).
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.costs.columns import Columns, Number
 from planner.specs.accounting import Accounting
@@ -50,10 +52,16 @@ def layers_before(layers: int, at: Columns, chunk: Number) -> Number:
     return np.where(ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
 
 
+@lru_cache(maxsize=1024)
+def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
+    """Layers of each kind in front of each layer, and in all."""
+    kinds = layer_kinds(module)
+    return {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
+
+
 def held_layers(module: Module, at: Columns, stage: Number) -> dict[LayerKind, Number]:
     """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
-    kinds = layer_kinds(module)
-    before = {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
+    before = kinds_before(module)
     held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
     for index in range(int(np.max(at.vpp))):
         chunk = index * at.pp + stage

@@ -15,6 +15,7 @@ __all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "all_counts", "ki
 Module = Decoder | Vit | Audio | TextEncoder  # what a file may say, by its `kind`
 
 
+@lru_cache(maxsize=1024)  # every price of a module asks
 def layer_kinds(module: Module) -> tuple[LayerKind, ...]:
     """The kind of each layer."""
     return tuple(module.layer_kind(layer) for layer in range(module.layers))
@@ -25,6 +26,6 @@ def kind_counts(module: Module, layers: Sequence[int] | None = None) -> Mapping[
     return all_counts(module) if layers is None else Counter(module.layer_kind(layer) for layer in layers)
 
 
-@lru_cache(maxsize=1024)  # every price of a module asks
+@lru_cache(maxsize=1024)
 def all_counts(module: Module) -> Mapping[LayerKind, int]:
     return Counter(layer_kinds(module))
