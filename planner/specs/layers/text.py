@@ -51,7 +51,8 @@ class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
     @property
     def ends(self) -> tuple[End, ...]:
         hidden, norm = self.hidden, norm_width(self, self.hidden)
-        words = End("embedding", True, self.vocab, hidden, parted="outputs", tied=self.shared_words)
+        table = "the table of its reader" if self.shared_words else "embedding"
+        words = End(table, True, self.vocab, hidden, parted="outputs", tied=self.shared_words)
         said = (
             (self.max_positions, End("learned positions", True, self.max_positions, hidden)),
             (self.buckets, End("relative positions", True, self.buckets, self.heads)),
