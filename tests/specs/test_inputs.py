@@ -85,7 +85,7 @@ def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
         ({"lengths": "{from: file, path: none.txt}"}, "cannot read the lengths", "check the path"),
         ({"lengths": "{from: distribution, name: moon}"}, "no distribution `moon`", "wikipedia"),
         ({"more": ", module: vit"}, "names module `vit`, the model has llm", "name one of them"),
-        ({"model": "qwen2.5-vl-7b"}, "names module ``, the model has", "name one of them"),
+        ({"model": "qwen2.5-vl-7b"}, "names no module, the model has", "name one of them"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_named(folder, fields, message, fix):
