@@ -87,7 +87,7 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
         fix = "a batch that some number of replicas divides"
     whole = kept_whole(problem.trained.module, fixed.tp or 1, fixed.cp or 1, fixed.pp or 1)
     if screened is None and whole:
-        return Infeasible(whole[0], where="layouts", fix=whole[1])
+        return Infeasible(whole[0], where="layouts", fix=fix if change and change.what else whole[1])
     if screened is None:
         uneven = too_many(fixed, ranks)
         message = uneven or f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
