@@ -37,7 +37,7 @@ FEW_TASKS = tuple(point for point in megascale.SCALING if point[1] / point[0] <=
 
 @pytest.mark.parametrize(
     "points",
-    [pytest.param(FEW_TASKS, marks=pytest.mark.slow), pytest.param(megascale.SCALING, marks=pytest.mark.soak)],
+    [pytest.param(FEW_TASKS, marks=pytest.mark.soak), pytest.param(megascale.SCALING, marks=pytest.mark.soak)],
     ids=["of few micro-batches", "all"],
 )
 def test_strong_scaling_keeps_its_order_within_a_tenth(points):

@@ -133,7 +133,7 @@ def test_single_ranks_are_laid_longest_first(alone, places):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", [ONCE, OPEN])
+@pytest.mark.parametrize("layout", [ONCE, pytest.param(OPEN, marks=pytest.mark.soak)])
 def test_ranks_train_as_one_process_while_the_next_steps_are_planned(tmp_path, layout):
     head = head_of(tmp_path, layout, planning="{wait: true, look_ahead: 1}")
     ran = pipeline.run(head, RunOptions(steps=4, verify=True, dtype="float64", base=tmp_path), lambda _: None)
