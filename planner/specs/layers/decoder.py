@@ -6,11 +6,12 @@ from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
 from planner.specs.layers.blocks import LETTERS, LayerKind, pattern_kinds
 from planner.specs.layers.ends import End
 from planner.specs.layers.heads import check_heads, head_dim, norm_width
-from planner.specs.layers.stack import Activation, Bias, Norm, Stack
+from planner.specs.layers.stack import Activation, Bias, Norm
+from planner.specs.layers.worded import Worded
 from planner.specs.parts import Experts, Latent, StateSpace
 
 
-class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
+class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
     """A causal transformer over tokens, from embedding to next-token loss."""
 
     causal: ClassVar[bool] = True
@@ -95,28 +96,12 @@ class Decoder(Stack, kw_only=True, tag_field="kind", tag="decoder"):
         return self.vocab
 
     @property
-    def words(self) -> int:
-        return self.vocab
-
-    @property
-    def relative_buckets(self) -> int:
-        return self.buckets
-
-    @property
-    def longest(self) -> int | None:
-        return self.max_positions if self.positions == "learned" else None
-
-    @property
     def rotary_base(self) -> float:
         return self.rope_base
 
     @property
     def turning_share(self) -> float:
         return self.rotary_share
-
-    @property
-    def activated(self) -> Activation:
-        return self.activation or super().activated
 
     @property
     def crossing(self) -> int:

@@ -5,10 +5,11 @@ from typing import ClassVar, Literal
 from planner.specs.base import Amount, Count, Index, LayerCount
 from planner.specs.layers.ends import End
 from planner.specs.layers.heads import check_heads, norm_width
-from planner.specs.layers.stack import Activation, Bias, Norm, Reads, Stack
+from planner.specs.layers.stack import Activation, Bias, Norm, Reads
+from planner.specs.layers.worded import Worded
 
 
-class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
+class TextEncoder(Worded, kw_only=True, tag_field="kind", tag="text_encoder"):
     """A transformer over tokens with full attention: BERT (arXiv 1810.04805), or the encoder of T5 (arXiv 1910.10683).
 
     Without a head its outputs, as wide as its tokens, are for another module; with one they predict words.
@@ -77,21 +78,5 @@ class TextEncoder(Stack, kw_only=True, tag_field="kind", tag="text_encoder"):
         return self.vocab if self.predicts else 0
 
     @property
-    def words(self) -> int:
-        return self.vocab
-
-    @property
-    def relative_buckets(self) -> int:
-        return self.buckets
-
-    @property
     def normed_behind(self) -> bool:
         return self.post_norm
-
-    @property
-    def longest(self) -> int | None:
-        return self.max_positions or None
-
-    @property
-    def activated(self) -> Activation:
-        return self.activation or super().activated
