@@ -1,7 +1,8 @@
-"""A curve through measured seconds: what its coefficients are, which of them the data cannot tell, how far it is off.
+"""Fit of a formula to measured seconds: its coefficients, which of them the data cannot determine, and its errors.
 
-Errors are logarithms of predicted over measured seconds, so that short and long kernels count alike and twice too
-slow is as bad as twice too fast.
+Residuals are logarithms of predicted over measured seconds, so that short and long kernels weigh alike and twice too
+slow is as bad as twice too fast. A residual r costs KNEE²(√(1 + (r/KNEE)²) − 1), scipy's `soft_l1`: quadratic while
+small against the knee and linear beyond, so that a measurement far off pulls no harder than one a little off.
 """
 
 from collections.abc import Callable
@@ -9,19 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibrate.least import jacobian, minimise
+from planner.calibrate.extra import require_scipy
 from planner.calibrate.tables import Array, Mask, Table
 from planner.errors import InputError
 from planner.specs.rates import Fitted
 
+KNEE = 0.1  # residual beyond which its cost grows linearly
+CONVERGED = 1e-12  # relative change of loss or coefficients, or gradient, at which the search ends
+EVALUATIONS = 1000  # most evaluations of the residuals in a search
+DIFFERENCE = 1e-6  # step of finite differences, over a coefficient or its usual size, whichever is larger
 UNIT_MISTAKE = 100.0  # times off the curve: half of 1000 on a logarithmic scale is 32, noise stays below 10
-TELLING = 1e-3  # a coefficient tells when a usual change of it moves the times by a thousandth at least
-LEFT_OUT = 5  # every fifth configuration
+TELLING = 1e-3  # root mean square of log seconds that a usual change of a determined coefficient moves at least
+LEFT_OUT = 5  # every fifth configuration is held out
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient's bounds, usual size, and the value it is held at when the data cannot tell it (None: never)."""
+    """A coefficient's bounds, usual size, and the value it keeps when the data cannot determine it (None: required)."""
 
     name: str
     low: float
@@ -32,7 +37,7 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class Form:
-    """Seconds [rows] of a table's rows from coefficients by name; `axes` are the columns that make a configuration."""
+    """Seconds (rows,) of a table's rows from coefficients by name; `axes` are the columns of a configuration."""
 
     coefficients: tuple[Coefficient, ...]
     axes: tuple[str, ...]
@@ -41,7 +46,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Found:
-    """Coefficients by name, those held, the errors over what was fitted, and the rows left out, named."""
+    """Coefficients by name, the errors over the fitted rows, and a message for every row that was left out."""
 
     values: dict[str, float]
     fitted: Fitted
@@ -49,115 +54,149 @@ class Found:
 
 
 def fit(form: Form, table: Table, inside: Mask, fastest: Array | None = None, sources: tuple[str, ...] = ()) -> Found:
-    """The form's coefficients from the rows `inside`; the others are only compared.
+    """The formula's coefficients from the rows `inside`; the other rows are only compared.
 
-    fastest [rows]: seconds at the device's peak; who is faster has its unit wrong. Raises InputError when there are
-    fewer configurations than coefficients.
+    `fastest` (rows,): seconds at the device's peak; a faster row has its unit wrong. Raises InputError when there are
+    fewer configurations than coefficients, and when scipy is not installed.
     """
-    right = np.ones(len(table.lines), np.bool_) if fastest is None else table.seconds >= fastest
-    refuse_few(form, table.where(inside & right))
-    values, _ = solved(form, table.where(inside & right))
-    off = np.abs(log_errors(form, table, values)) < np.log(UNIT_MISTAKE)
-    used = inside & right & off
-    refuse_few(form, table.where(used))
-    values, held = solved(form, table.where(used))
+    plausible = np.ones(len(table.lines), np.bool_) if fastest is None else table.seconds >= fastest
+    require_configurations(form, table.where(inside & plausible))
+    values, _ = determined(form, table.where(inside & plausible))
+    near = np.abs(log_errors(form, table, values)) < np.log(UNIT_MISTAKE)
+    used = inside & plausible & near
+    require_configurations(form, table.where(used))
+    values, held = determined(form, table.where(used))
     errors = relative_errors(form, table, values)
-    small = errors[~inside & right]
+    small = errors[~inside & plausible]
     fitted = Fitted(
         rows=int(used.sum()),
-        median_error=figure(np.median(errors[used])),
-        p90_error=figure(np.quantile(errors[used], 0.9)),
-        left_out_error=left_out_error(form, table.where(used)),
-        outside_error=figure(np.median(small)) if len(small) else None,
+        median_error=four_places(np.median(errors[used])),
+        p90_error=four_places(np.quantile(errors[used], 0.9)),
+        left_out_error=held_out_error(form, table.where(used)),
+        outside_error=four_places(np.median(small)) if len(small) else None,
         held=held,
         sources=sources or (table.path,),
     )
-    return Found(values, fitted, named(table, inside, right, off))
+    return Found(values, fitted, rejected_rows(table, inside, plausible, near))
 
 
-def solved(form: Form, table: Table) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Coefficients by name, and which were held since the table cannot tell them."""
+def determined(form: Form, table: Table) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Coefficients by name, and which of them keep their prior since the table cannot determine them."""
     held: list[str] = []
     while True:
         free = [item for item in form.coefficients if item.name not in held]
-        values = least(form, table, free)
-        blind = untold(form, table, values, free)
-        if blind is None:
+        values = minimised(form, table, free)
+        name = undetermined(form, table, values, free)
+        if name is None:
             return values, tuple(held)
-        held.append(blind)
+        held.append(name)
 
 
-def least(form: Form, table: Table, free: list[Coefficient]) -> dict[str, float]:
-    """The free coefficients of the least error, the others as assumed."""
-    low, high, scale = (np.array([getattr(item, end) for item in free]) for end in ("low", "high", "scale"))
+def minimised(form: Form, table: Table, free: list[Coefficient]) -> dict[str, float]:
+    """The free coefficients of the least loss, the others at their priors."""
+    low, high, scale = (np.array([getattr(item, field) for item in free]) for field in ("low", "high", "scale"))
     start = np.where(low > 0, np.sqrt(np.maximum(low * high, 1e-30)), scale)
-    point = minimise(lambda point: log_errors(form, table, by_name(form, free, point)), start, low, high, scale)
-    return by_name(form, free, point)
+    point = robust_least_squares(
+        lambda point: log_errors(form, table, with_priors(form, free, point)), start, low, high
+    )
+    return with_priors(form, free, point)
 
 
-def by_name(form: Form, free: list[Coefficient], point: Array) -> dict[str, float]:
-    assumed = {item.name: item.prior or 0.0 for item in form.coefficients}
-    return {**assumed, **{item.name: float(value) for item, value in zip(free, point, strict=True)}}
+def robust_least_squares(residuals: Callable[[Array], Array], start: Array, low: Array, high: Array) -> Array:
+    """Coefficients within [low, high] of the least robust loss near `start` (trust-region reflective, scipy)."""
+    require_scipy()
+    from scipy.optimize import least_squares
+
+    found = least_squares(
+        residuals,
+        np.clip(start, low, high),
+        bounds=(low, high),
+        method="trf",
+        x_scale="jac",
+        loss="soft_l1",
+        f_scale=KNEE,
+        ftol=CONVERGED,
+        xtol=CONVERGED,
+        gtol=CONVERGED,
+        max_nfev=EVALUATIONS,
+    )
+    return np.asarray(found.x, np.float64)
 
 
-def untold(form: Form, table: Table, values: dict[str, float], free: list[Coefficient]) -> str | None:
-    """The coefficient to hold when some change of the free ones, usual in size, hardly moves any time."""
+def with_priors(form: Form, free: list[Coefficient], point: Array) -> dict[str, float]:
+    """Every coefficient by name: those of `point` (free,), and the priors of the others."""
+    priors = {item.name: item.prior or 0.0 for item in form.coefficients}
+    return {**priors, **{item.name: float(value) for item, value in zip(free, point, strict=True)}}
+
+
+def undetermined(form: Form, table: Table, values: dict[str, float], free: list[Coefficient]) -> str | None:
+    """The coefficient to keep at its prior, when some usual change of the free ones hardly moves any time.
+
+    The smallest singular value of the scaled Jacobian tells; the coefficient is that of its direction's largest part.
+    Raises InputError where none of them has a prior.
+    """
+    from scipy.optimize import approx_fprime
+
     point = np.array([values[item.name] for item in free])
     scale = np.array([item.scale if item.prior is not None else values[item.name] for item in free])
-    high = np.array([item.high for item in free])
+    step = DIFFERENCE * np.maximum(scale, np.abs(point))
+    step = np.where(point + step <= [item.high for item in free], step, -step)
 
     def residuals(point: Array) -> Array:
-        return log_errors(form, table, by_name(form, free, point))
+        return log_errors(form, table, with_priors(form, free, point))
 
-    slopes = jacobian(residuals, point, residuals(point), scale, high) * scale / np.sqrt(len(table.lines))
+    slopes = approx_fprime(point, residuals, step).reshape(-1, len(free)) * scale / np.sqrt(len(table.lines))
     _, sizes, directions = np.linalg.svd(slopes, full_matrices=False)
     if sizes[-1] >= TELLING:
         return None
     parts = [(abs(part), item.name) for part, item in zip(directions[-1], free, strict=True) if item.prior is not None]
     if not parts:
-        message = f"the table cannot tell {', '.join(item.name for item in free)} apart"
+        message = f"the table cannot determine {', '.join(item.name for item in free)}"
         raise InputError(message, where=table.path, fix="measure shapes that differ more")
     return max(parts)[1]
 
 
-def refuse_few(form: Form, table: Table) -> None:
-    count, needed = len(set(configurations(form, table).tolist())), len(form.coefficients)
+def require_configurations(form: Form, table: Table) -> None:
+    """Raises InputError when there are fewer configurations than coefficients."""
+    count, needed = len(set(configuration_numbers(form, table).tolist())), len(form.coefficients)
     if count < needed:
-        message = f"{count} configurations cannot tell {needed} coefficients"
+        message = f"{count} configurations cannot determine {needed} coefficients"
         raise InputError(message, where=table.path, fix="measure more shapes, or larger ones")
 
 
-def configurations(form: Form, table: Table) -> Array:
-    """The number of each row's configuration [rows]: what was measured twice has one."""
+def configuration_numbers(form: Form, table: Table) -> Array:
+    """The number of each row's configuration (rows,): repeated measurements share one."""
     columns = np.stack([table.numbers[axis] for axis in form.axes], axis=1)
     return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1], np.float64).reshape(-1)
 
 
-def left_out_error(form: Form, table: Table) -> float | None:
-    """The median error on every fifth configuration, by coefficients from the others; None where too few are left."""
-    out = configurations(form, table) % LEFT_OUT == LEFT_OUT - 1
-    if not out.any() or len(set(configurations(form, table.where(~out)).tolist())) < len(form.coefficients):
+def held_out_error(form: Form, table: Table) -> float | None:
+    """The median error on every fifth configuration, by coefficients from the others; None where too few remain."""
+    out = configuration_numbers(form, table) % LEFT_OUT == LEFT_OUT - 1
+    if not out.any() or len(set(configuration_numbers(form, table.where(~out)).tolist())) < len(form.coefficients):
         return None
-    values, _ = solved(form, table.where(~out))
-    return figure(np.median(relative_errors(form, table.where(out), values)))
+    values, _ = determined(form, table.where(~out))
+    return four_places(np.median(relative_errors(form, table.where(out), values)))
 
 
 def log_errors(form: Form, table: Table, values: dict[str, float]) -> Array:
+    """Logarithms of predicted over measured seconds (rows,)."""
     errors: Array = np.log(form.seconds(table, values) / table.seconds)
     return errors
 
 
 def relative_errors(form: Form, table: Table, values: dict[str, float]) -> Array:
+    """Absolute errors of the predicted seconds over the measured ones (rows,)."""
     errors: Array = np.abs(form.seconds(table, values) / table.seconds - 1)
     return errors
 
 
-def figure(value: float) -> float:
+def four_places(value: float) -> float:
     return round(float(value), 4)
 
 
-def named(table: Table, inside: Mask, right: Mask, off: Mask) -> tuple[str, ...]:
-    """The rows left out, each with its place and the reason."""
-    fast = [f"{table.place(row)}: faster than the device's peak" for row in np.flatnonzero(~right).tolist()]
-    far = np.flatnonzero(inside & right & ~off).tolist()
+def rejected_rows(table: Table, inside: Mask, plausible: Mask, near: Mask) -> tuple[str, ...]:
+    """A message for each rejected row, with its file and line and the reason."""
+    fast = [f"{table.place(row)}: faster than the device's peak" for row in np.flatnonzero(~plausible).tolist()]
+    far = np.flatnonzero(inside & plausible & ~near).tolist()
     return (*fast, *(f"{table.place(row)}: {UNIT_MISTAKE:.0f} times off all others: a wrong unit?" for row in far))

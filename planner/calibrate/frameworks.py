@@ -1,6 +1,6 @@
 """What is known of each framework before anything is fitted: what it keeps in memory, and what its kernels leave out.
 
-Accounting was read off published peaks of real jobs; what a comment calls fitted has no other reason than these rows.
+Accounting was read off published peaks of real jobs; what a comment calls fitted has no other reason than these records.
 """
 
 from dataclasses import dataclass, field

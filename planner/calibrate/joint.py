@@ -1,8 +1,8 @@
 """Traits of frameworks and paces of devices, fitted together on published step times.
 
 Least squares of the logarithm of predicted over measured seconds, each source with about the same say however many
-rows it has, robust against rows that are off, and drawn to priors (calibrate/knobs.py). Where a framework has traits of
-its own from few rows, what is common to all of them is its prior: all are fitted as one first, then each apart.
+records it has, robust against records that are off, and drawn to priors (calibrate/knobs.py). Where a framework has traits of
+its own from few records, what is common to all of them is its prior: all are fitted as one first, then each apart.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
+from planner.calibrate.extra import require_scipy
 from planner.calibrate.knobs import (
     COMMON,
     OWN,
@@ -34,12 +34,12 @@ from planner.published.priced import Alike, alike
 
 NOISE = 0.04, 0.4  # least and most standard deviation of the logarithm of a source's steps
 DEVIATION = 1.4826  # of a normal distribution, the standard deviation over the median absolute deviation
-ROWS = 15  # from so many on, more rows of a source say no more
-KNEE = 3.0  # standard deviations beyond which a row pulls less
+ROWS = 15  # from so many on, more records of a source say no more
+KNEE = 3.0  # standard deviations beyond which a record pulls less
 REFITS = 2  # with the noise that the fit before has left
 ROUNDS = 12
 ENOUGH = 1e-4  # relative gain of a round, below which no other follows
-TELLING = 0.9  # of a prior's width: what is left of it where rows tell something
+TELLING = 0.9  # of a prior's width: what is left of it where records tell something
 STEP = 1e-3  # of a logarithm, for differences
 Logs = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Problem:
     names: Sequence[Knob]
     priors: Sequence[Prior]
     held: Values  # of what is not looked for
-    most: int  # rows of a source that count in full
+    most: int  # records of a source that count in full
 
     def predicted(self, logs: Logs) -> Logs:
         """Logarithms of the cases' seconds."""
@@ -83,13 +83,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Values, and of the logarithm of each the standard deviation that the rows and its prior leave."""
+    """Values, and of the logarithm of each the standard deviation that the records and its prior leave."""
 
     values: dict[Knob, float]
     widths: dict[Knob, float]
 
     def held(self, knob: Knob) -> bool:
-        """Whether the rows say next to nothing of it: it stands near its prior."""
+        """Whether the records say next to nothing of it: it stands near its prior."""
         return self.widths.get(knob, prior(knob).width) > TELLING * prior(knob).width
 
 
@@ -111,7 +111,7 @@ def fitted(machine: Machine, case: Case, values: Values) -> Machine:
 
 def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None = None, most: int = ROWS) -> Found:
     """`machines`: of each case. All frameworks as one, with their devices' paces; then each by itself near that, with
-    the same paces, so that what is common to all remains what a framework that nobody measured is like. `most`: rows
+    the same paces, so that what is common to all remains what a framework that nobody measured is like. `most`: records
     of one source that count in full.
     """
     as_one = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
@@ -125,7 +125,7 @@ def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None
 
 
 def noise(given: Problem, found: Values) -> Logs:
-    """Of each row, by its source: how far the source's rows are off, with these values.
+    """Of each record, by its source: how far the source's records are off, with these values.
 
     Some sources say of themselves that they vary by tens of percent, others measured something else than they say; they
     shall not outvote those that agree with most.
@@ -166,7 +166,10 @@ def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
 
 
 def solve(given: Problem, start: Values, spread: Logs) -> Found:
-    """The values of least loss; `spread`: of each row, the standard deviation of its logarithm."""
+    """The values of least loss; `spread`: of each record, the standard deviation of its logarithm."""
+    require_scipy()
+    from scipy.optimize import least_squares
+
     target = measured(given.cases)
     weights = says(given.cases, given.most) / spread
     middle = np.array([log(each.value) for each in given.priors])
@@ -194,7 +197,7 @@ def depends(case: Case, knob: Knob) -> bool:
 
 
 def says(cases: Sequence[Case], most: int) -> Logs:
-    """The weight of each row: of a source with more rows than this, less."""
+    """The weight of each record: of a source with more records than this, less."""
     rows = Counter(case.origin.source for case in cases)
     return np.array([1 / sqrt(max(1.0, rows[case.origin.source] / most)) for case in cases])
 

@@ -1,6 +1,6 @@
 """The coefficients that published step times can tell: a few traits of each framework, a pace of each device.
 
-Each is positive and fitted as its logarithm, near a prior with a width: where the rows say nothing of it, it stays
+Each is positive and fitted as its logarithm, near a prior with a width: where the records say nothing of it, it stays
 there. A trait that is a share is at most 1.
 """
 

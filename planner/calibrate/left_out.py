@@ -1,7 +1,7 @@
 """How far predictions are off where nobody calibrated: each source predicted from all others.
 
 A framework or a device that only this source tells of is then what it is to us of any that we never saw: the generic
-framework, the assumed pace. The interval of a framework is as wide as four fifths of its left-out rows need. Only
+framework, the assumed pace. The interval of a framework is as wide as four fifths of its left-out records need. Only
 coefficients are left out: the model's form and its constants were chosen with every source in view, and each fit starts
 where the one of all sources ended.
 """
@@ -15,8 +15,8 @@ from planner.calibrate.knobs import COMMON, Values
 from planner.costs.compute.machine import Machine
 from planner.published.case import Case
 
-SHARE = 0.8  # of left-out rows, within the interval
-FEW = 10  # rows: with fewer, a framework's interval is no narrower than the generic one's
+SHARE = 0.8  # of left-out records, within the interval
+FEW = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
 OnSource = Callable[[int, int, str], None]  # done, of how many, which
 
 
@@ -53,7 +53,7 @@ def software(cases: Sequence[Case]) -> set[str]:
 
 
 def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
-    """Of each framework: seconds·e^±spread holds four fifths of its left-out rows; the generic one's, of all rows."""
+    """Of each framework: seconds·e^±spread holds four fifths of its left-out records; the generic one's, of all records."""
     known = np.isfinite(common)
     wide = half_width(common[known])
     found = {COMMON: wide}
@@ -69,7 +69,7 @@ def half_width(off: Logs) -> float:
 
 
 def coverage(cases: Sequence[Case], own: Logs, common: Logs) -> float:
-    """The share of left-out rows within intervals that were set without their source, too."""
+    """The share of left-out records within intervals that were set without their source, too."""
     names = np.array([case.origin.source for case in cases])
     inside, counted = 0, 0
     for source in sorted(set(names.tolist())):

@@ -1,4 +1,4 @@
-"""Which published rows tell of step times, and on which machines, before anything is fitted to them."""
+"""Which published records tell of step times, and on which machines, before anything is fitted to them."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from planner.specs.parameters import parameters
 from planner.specs.profile import Profile
 
 LEAST = 0.5e9  # parameters: smaller models are tests of correctness, whose steps are all overhead
-DOUBTED = "check:"  # in the notes of rows that contradict themselves
+DOUBTED = "check:"  # in the notes of records that contradict themselves
 
 
 def telling(cases: Sequence[Case]) -> list[Case]:

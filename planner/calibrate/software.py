@@ -1,4 +1,4 @@
-"""What a fit on published rows has found, as files: each framework's traits, and the paces of devices."""
+"""What a fit on published records has found, as files: each framework's traits, and the paces of devices."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Fit:
 
 
 def software(name: str, fit: Fit, date: str) -> Software:
-    """One framework as a file. The generic one is judged on every row, left out, as if nobody knew its framework."""
+    """One framework as a file. The generic one is judged on every record, left out, as if nobody knew its framework."""
     known = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
     values = {knob: rounded(value) for knob, value in fit.found.values.items() if knob.owner == name}
     timing = with_traits(known.timing, name, values)
@@ -54,7 +54,7 @@ def software(name: str, fit: Fit, date: str) -> Software:
 
 
 def fitted(name: str, fit: Fit, date: str) -> Fitted:
-    """Its rows, its errors on them, and the coefficients that they cannot tell."""
+    """Its records, its errors on them, and the coefficients that they cannot tell."""
     here = np.array([name in (COMMON, case.software) for case in fit.cases])
     outside = (fit.common if name == COMMON else fit.outside)[here]
     inside = np.abs(np.exp(fit.inside[here]) - 1)
@@ -72,7 +72,7 @@ def fitted(name: str, fit: Fit, date: str) -> Fitted:
 
 
 def paces(fit: Fit) -> dict[str, dict[str, float]]:
-    """What each device of the rows sustains, by precision; boards of one chip have one pace."""
+    """What each device of the records sustains, by precision; boards of one chip have one pace."""
     found: dict[str, dict[str, float]] = {}
     owners = {knob.owner for knob in fit.found.values if knob.name in PACES}
     chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
@@ -83,7 +83,7 @@ def paces(fit: Fit) -> dict[str, dict[str, float]]:
 
 
 def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
-    """A file of each framework in the rows, and the generic one."""
+    """A file of each framework in the records, and the generic one."""
     names = sorted({COMMON, *(case.software for case in fit.cases)})
     paths = [folder / f"{name}.yaml" for name in names]
     for name, path in zip(names, paths, strict=True):

@@ -14,14 +14,14 @@ from planner.calibrate.software import Fit
 from planner.errors import InputError
 from planner.published.read import read_published
 
-FEWEST = 10  # rows, below which there is nothing to fit
+FEWEST = 10  # records, below which there is nothing to fit
 EACH = "each"
 OnWork = Callable[[int, int, str], None]  # done, of how many, what
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Of one source: rows, and median errors of time: fitted with it, and without it (None: not asked)."""
+    """Of one source: records, and median errors of time: fitted with it, and without it (None: not asked)."""
 
     name: str
     rows: int
@@ -31,7 +31,7 @@ class Source:
 
 
 def calibrate_published(folder: Path, without: Sequence[str], on_work: OnWork) -> Fit:
-    """`without`: sources to leave out in turn, or `each`. Raises InputError where rows are too few to tell anything."""
+    """`without`: sources to leave out in turn, or `each`. Raises InputError where records are too few to tell anything."""
     on_work(0, 1, "reading rows")
     cases = telling(read_published(folder)[0])
     sources = sorted({case.origin.source for case in cases})

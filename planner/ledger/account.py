@@ -1,4 +1,4 @@
-"""What predictions are worth, in figures: of each source by itself, and of all rows together. No row is left out."""
+"""What predictions are worth, in figures: of each source by itself, and of all records together. No record is left out."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ CLOSE = 0.05  # a pick that costs no more than this over the best is as good as 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Errors are shares of what was measured; None where no row gives the figure. Pairs are k of n."""
+    """Errors are shares of what was measured; None where no record gives the figure. Pairs are k of n."""
 
     rows_used: int
-    rows_defaulted: int  # of the used: with facts that the row leaves unsaid, from the source's cited defaults
+    rows_defaulted: int  # of the used: with facts that the record leaves unsaid, from the source's cited defaults
     rows_skipped: dict[str, int]  # by reason, the most frequent first
     time_rows: int  # of the used: with seconds to compare
     time_median_error: float | None
@@ -30,8 +30,8 @@ class Figures:
     best_pick_close: float | None  # share of groups in which that is at most 5 %
     memory_rows: int  # of the used: with a peak to compare
     memory_median_error: float | None
-    oom_recall: tuple[int, int]  # of the rows that ran out of memory: named
-    oom_precision: tuple[int, int]  # of the rows named, of which it is known how they ended: out of memory
+    oom_recall: tuple[int, int]  # of the records that ran out of memory: named
+    oom_precision: tuple[int, int]  # of the records named, of which it is known how they ended: out of memory
 
     @property
     def rows_read(self) -> int:
@@ -44,11 +44,11 @@ class Account:
     sources: dict[str, Figures]  # by name
     rows: tuple[Row, ...]  # used, in the order of the files
     skipped: tuple[Skipped, ...]  # in the order of the files
-    files: tuple[Skipped, ...] = ()  # whole files that hold no such rows: listed, and counted nowhere
+    files: tuple[Skipped, ...] = ()  # whole files that hold no such records: listed, and counted nowhere
 
 
 def account(cases: Sequence[Case], skipped: Sequence[Skipped], predictions: Sequence[Prediction]) -> Account:
-    """Cases with their predictions, one each, beside the rows that were skipped before.
+    """Cases with their predictions, one each, beside the records that were skipped before.
 
     What cannot be compared joins the skipped with its reason. Raises ValueError if predictions are not as many.
     """
@@ -57,14 +57,14 @@ def account(cases: Sequence[Case], skipped: Sequence[Skipped], predictions: Sequ
 
 
 def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
-    """The figures of these rows, whatever order they come in."""
-    used = tuple(sorted(rows, key=lambda row: place(row.case.origin)))
+    """The figures of these records, whatever order they come in."""
+    used = tuple(sorted(rows, key=lambda record: place(record.case.origin)))
     left = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
     groups = ranked(used)
-    names = sorted({row.case.origin.source for row in used} | {one.origin.source for one in left})
+    names = sorted({record.case.origin.source for record in used} | {one.origin.source for one in left})
     sources = {
         name: figures(
-            [row for row in used if row.case.origin.source == name],
+            [record for record in used if record.case.origin.source == name],
             [one for one in left if one.origin.source == name],
             [group for group in groups if group.source == name],
         )
@@ -78,30 +78,30 @@ def place(origin: Origin) -> tuple[str, int, str, str]:
 
 
 def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ranked]) -> Figures:
-    signed = [row.time_error for row in rows if row.time_error is not None]
+    signed = [record.time_error for record in rows if record.time_error is not None]
     errors = [abs(error) for error in signed]
-    memory = [abs(row.memory_error) for row in rows if row.memory_error is not None]
+    memory = [abs(record.memory_error) for record in rows if record.memory_error is not None]
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
-    ooms = [row for row in rows if row.case.oom]
-    named = [row for row in rows if row.named]  # all of known end: a row that measured nothing is skipped
+    ooms = [record for record in rows if record.case.oom]
+    named = [record for record in rows if record.named]  # all of known end: a record that measured nothing is skipped
     return Figures(
         rows_used=len(rows),
-        rows_defaulted=sum(bool(row.case.defaulted) for row in rows),
+        rows_defaulted=sum(bool(record.case.defaulted) for record in rows),
         rows_skipped=dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
         time_rows=len(errors),
         time_median_error=middle(errors),
         time_p90_error=quantile(errors, 0.9),
         bias=middle(signed),
-        coverage80=share(row.covered for row in rows if row.covered is not None),
+        coverage80=share(record.covered for record in rows if record.covered is not None),
         ranked_groups=len(groups),
         spearman_median=middle([group.spearman for group in groups]),
         best_pick_loss=middle(losses),
         best_pick_close=share(loss <= CLOSE for loss in losses),
         memory_rows=len(memory),
         memory_median_error=middle(memory),
-        oom_recall=(sum(row.named for row in ooms), len(ooms)),
-        oom_precision=(sum(row.case.oom for row in named), len(named)),
+        oom_recall=(sum(record.named for record in ooms), len(ooms)),
+        oom_precision=(sum(record.case.oom for record in named), len(named)),
     )
 
 

@@ -23,7 +23,7 @@ PROMISED = (
 
 
 def answer(account: Account, with_rows: bool = False) -> dict[str, Any]:
-    """`{overall, sources}`, and `rows` if they are asked for: every row that was read, the skipped ones too."""
+    """`{overall, sources}`, and `rows` if they are asked for: every record that was read, the skipped ones too."""
     said: dict[str, Any] = {
         "overall": promised(account.overall),
         "sources": {name: promised(figures) for name, figures in account.sources.items()},
@@ -38,11 +38,11 @@ def promised(figures: Figures) -> dict[str, Any]:
 def rows(account: Account) -> list[dict[str, Any]]:
     """In the order of the files."""
     all_rows = [*map(used, account.rows), *map(left, account.skipped)]
-    return sorted(all_rows, key=lambda row: (row["file"], row["line"], row["source"], row["row"]))
+    return sorted(all_rows, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
 
 
-def used(row: Row) -> dict[str, Any]:
-    case, predicted = row.case, row.predicted
+def used(record: Row) -> dict[str, Any]:
+    case, predicted = record.case, record.predicted
     return {
         **origin(case.origin),
         "seconds": case.seconds,

@@ -56,21 +56,21 @@ class Quantity:
     value: Callable[[Row], tuple[float, float] | None]  # measured and predicted, in that unit
 
 
-def seconds(row: Row) -> tuple[float, float] | None:
-    return None if row.seconds is None else (row.seconds, row.predicted.seconds)
+def seconds(record: Row) -> tuple[float, float] | None:
+    return None if record.seconds is None else (record.seconds, record.predicted.seconds)
 
 
-def memory(row: Row) -> tuple[float, float] | None:
-    return None if row.memory_bytes is None else (row.memory_bytes / GIB, row.predicted.memory_bytes / GIB)
+def memory(record: Row) -> tuple[float, float] | None:
+    return None if record.memory_bytes is None else (record.memory_bytes / GIB, record.predicted.memory_bytes / GIB)
 
 
 PANELS = (Quantity("Time of a step", "s", seconds), Quantity("Peak memory of a rank", "GiB", memory))
 
 
 def scatter(account: Account) -> str:
-    """A panel for time and one for memory, where rows give them, and the legend."""
-    panels = [panel for panel in PANELS if any(panel.value(row) for row in account.rows)]
-    drawn = {row.case.origin.source for row in account.rows if any(panel.value(row) for panel in panels)}
+    """A panel for time and one for memory, where records give them, and the legend."""
+    panels = [panel for panel in PANELS if any(panel.value(record) for record in account.rows)]
+    drawn = {record.case.origin.source for record in account.rows if any(panel.value(record) for panel in panels)}
     marks = {name: at for at, name in enumerate(name for name in account.sources if name in drawn)}
     width = len(panels) * (LEFT + SIDE) + LEGEND
     height = TOP + max(SIDE, LINE * (len(marks) + 2)) + BOTTOM
@@ -101,8 +101,8 @@ def mark(at: int, x: float, y: float) -> str:
 
 
 def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Iterator[str]:
-    """One panel: grid, diagonal with its neighbours, marks; those of few rows lie upon those of many."""
-    points = [(row, *pair) for row in rows if (pair := panel.value(row))]
+    """One panel: grid, diagonal with its neighbours, marks; those of few records lie upon those of many."""
+    points = [(record, *pair) for record in rows if (pair := panel.value(record))]
     values = [value for _, *pair in points for value in pair]
     low, high = min(values) / 1.25, max(values) * 1.25
 
@@ -120,9 +120,9 @@ def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Itera
     yield f'<text class="soft" {where} text-anchor="middle">predicted, {panel.unit}</text>'
     for factor, kind in ((1 - NEAR, "near"), (1 + NEAR, "near"), (1.0, "edge")):
         yield line(px(max(low, low / factor)), px(min(high, high / factor)), px(low * factor) - px(low), kind)
-    many = Counter(row.case.origin.source for row, *_ in points)
-    for row, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
-        origin = row.case.origin
+    many = Counter(record.case.origin.source for record, *_ in points)
+    for record, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
+        origin = record.case.origin
         said = f"{origin.source} {origin.row}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
         yield f"{mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(said)}</title></use>"
 

@@ -13,7 +13,7 @@ HEADER = 1  # line; what is said of this one, or of none, is said of the whole f
 
 
 def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict) -> Account:
-    """Of every row below `directory`, or of these sources only. Raises InputError."""
+    """Of every record below `directory`, or of these sources only. Raises InputError."""
     if not directory.is_dir():
         raise InputError("this is no folder", where=str(directory), fix="give a folder of CSV files")
     cases, left = read_published(directory)

@@ -29,14 +29,17 @@ def ranked(rows: Iterable[Row]) -> list[Ranked]:
     A configuration that was measured several times counts once, with its median.
     """
     groups: dict[tuple[str, str], dict[Hashable, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        origin = row.case.origin
-        if row.seconds is not None and origin.group:
-            groups[origin.source, origin.group][configuration(row.case)].append(row)
+    for record in rows:
+        origin = record.case.origin
+        if record.seconds is not None and origin.group:
+            groups[origin.source, origin.group][configuration(record.case)].append(record)
     found = []
     for (source, group), by_configuration in sorted(groups.items()):
         pairs = [
-            (median(row.predicted_cost for row in same), median(row.cost for row in same if row.cost is not None))
+            (
+                median(record.predicted_cost for record in same),
+                median(record.cost for record in same if record.cost is not None),
+            )
             for same in by_configuration.values()
         ]
         if len(pairs) >= FEWEST and len({measured for _, measured in pairs}) > 1:

@@ -9,7 +9,7 @@ from planner.published.case import Case, Prediction, Skipped
 
 Predict = Callable[[Sequence[Case]], list[Prediction]]
 
-# Reasons to skip a row that only show once it is to be compared; the reader of the files has its own.
+# Reasons to skip a record that only show once it is to be compared; the reader of the files has its own.
 UNPREDICTED = "no prediction"
 FAILED = "the predictor failed"
 IMPOSSIBLE = "impossible figures"
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def seconds(self) -> float | None:
-        """Of a finished step: what ran out of memory has none, whatever its row says."""
+        """Of a finished step: what ran out of memory has none, whatever its record says."""
         return None if self.case.oom else self.case.seconds
 
     @property
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def cost(self) -> float | None:
-        """Measured rank-seconds a token: rows of a group may differ in batch or in ranks, and rank all the same."""
+        """Measured rank-seconds a token: records of a group may differ in batch or in ranks, and rank all the same."""
         return None if self.seconds is None else self.seconds * rank_share(self.case)
 
     @property
@@ -74,16 +74,16 @@ def rank_share(case: Case) -> float:
 
 
 def predicted(cases: Sequence[Case], predict: Predict) -> tuple[list[Row], list[Skipped]]:
-    """Every case as a row, or skipped with the reason.
+    """Every case as a record, or skipped with the reason.
 
-    All at once, which is what a predictor is quick at; one by one when that fails, so that a row that nobody foresaw
+    All at once, which is what a predictor is quick at; one by one when that fails, so that a record that nobody foresaw
     costs only itself, and what it made the predictor raise is said.
     """
     try:
         return joined(cases, predict(cases))
     except Exception:
         parts = [alone(case, predict) for case in cases]
-    return [row for rows, _ in parts for row in rows], [one for _, skipped in parts for one in skipped]
+    return [record for rows, _ in parts for record in rows], [one for _, skipped in parts for one in skipped]
 
 
 def alone(case: Case, predict: Predict) -> tuple[list[Row], list[Skipped]]:

@@ -1,1 +1,1 @@
-"""What others measured and published, as setups that can be priced: rows of CSV files in one schema."""
+"""What others measured and published, as setups that can be priced: records of CSV files in one schema."""

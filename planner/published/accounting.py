@@ -22,7 +22,7 @@ COMPILED_LOGIT_BYTES = 13.0
 
 
 def accounting(settings: str, software: str, usual: Accounting) -> Accounting:
-    """`settings`: what the row says in words, in lower case."""
+    """`settings`: what the record says in words, in lower case."""
     if APART.search(settings):
         usual = changed(usual, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):

@@ -42,7 +42,7 @@ class Arguments:
         return self.count("max-position-embeddings")
 
     def vocab(self, stated: int | None, tp: int) -> int | None:
-        """Rows of the embedding, padded to as many on each of tp's ranks; of GPT-2's tokens if nothing is said."""
+        """Records of the embedding, padded to as many on each of tp's ranks; of GPT-2's tokens if nothing is said."""
         if not self.values:
             return stated
         each = (self.count("make-vocab-size-divisible-by") or PADDED_TO) * tp
@@ -87,8 +87,8 @@ class Arguments:
         return changed(moe, shared_ffn=shared, dense_layers=int(dense[1]) if dense else 0)
 
 
-def of(row: Row) -> Arguments:
-    found = (ARGUMENT.fullmatch(part) for part in row.text("other_settings").lower().split(";"))
+def of(record: Row) -> Arguments:
+    found = (ARGUMENT.fullmatch(part) for part in record.text("other_settings").lower().split(";"))
     # RMSNorm is the one value whose capitals matter
     values = {match[1]: match[2].strip().replace("rmsnorm", "RMSNorm") for match in found if match}
     return Arguments(values if any("-" in name for name in values) else {})

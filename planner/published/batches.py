@@ -11,7 +11,7 @@ THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
 
 
 class Batch(NamedTuple):
-    """`assumed`: columns that the row leaves blank."""
+    """`assumed`: columns that the record leaves blank."""
 
     seq: int
     batch: int
@@ -19,19 +19,19 @@ class Batch(NamedTuple):
     assumed: tuple[str, ...]
 
 
-def batch(row: Row, layout: Spread) -> Batch:
+def batch(record: Row, layout: Spread) -> Batch:
     """Raises Unusable."""
-    seq, size = sequence(row), row.count("gbs")
-    micro, steps = row.count("mbs"), row.count("grad_accum")
+    seq, size = sequence(record), record.count("gbs")
+    micro, steps = record.count("mbs"), record.count("grad_accum")
     assumed: list[str] = []
-    if size is None and micro is None and not (row.stated("step_time_s") and row.stated("tokens_per_s_total")):
+    if size is None and micro is None and not (record.stated("step_time_s") and record.stated("tokens_per_s_total")):
         raise Unusable("batch not stated", "neither gbs nor mbs")
     if size is not None and micro is None and steps is not None and size % (layout.dp * steps) == 0:
         micro = size // (layout.dp * steps)
     if micro is None:
         micro, assumed = 1, ["mbs"]
     if size is None and steps is None:
-        size = counted(row, seq, layout.dp * micro)
+        size = counted(record, seq, layout.dp * micro)
         assumed += ["gbs"] if size else []
     if size is None:
         if steps is None:
@@ -45,9 +45,9 @@ def batch(row: Row, layout: Spread) -> Batch:
     return Batch(seq, size, micro, tuple(assumed))
 
 
-def counted(row: Row, seq: int, unit: int) -> int | None:
+def counted(record: Row, seq: int, unit: int) -> int | None:
     """Sequences in a step that seconds and tokens per second, both printed, give: a multiple of `unit`."""
-    seconds, rate = row.positive("step_time_s"), row.positive("tokens_per_s_total")
+    seconds, rate = record.positive("step_time_s"), record.positive("tokens_per_s_total")
     if not seconds or not rate:
         return None
     size = seconds * rate / seq
@@ -55,9 +55,9 @@ def counted(row: Row, seq: int, unit: int) -> int | None:
     return nearest if nearest and abs(size / nearest - 1) < ROUNDING else None
 
 
-def sequence(row: Row) -> int:
+def sequence(record: Row) -> int:
     """Tokens. Raises Unusable."""
-    text = row.stated("seq_len").lower().replace(",", "")
+    text = record.stated("seq_len").lower().replace(",", "")
     if not text:
         raise Unusable("sequence length not stated")
     match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([km]?)(?:\s*tokens)?", text)

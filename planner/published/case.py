@@ -8,18 +8,18 @@ from planner.specs.layers import Module
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row comes from."""
+    """Where a record comes from."""
 
     source: str  # source_id
     row: str  # row_id
-    group: str  # group_id: rows to rank against each other
+    group: str  # group_id: records to rank against each other
     file: str
     line: int  # in that file, 1-based; the header is line 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """The network of a row, as far as it says; GB/s one way per rank."""
+    """The network of a record, as far as it says; GB/s one way per rank."""
 
     per_node: int
     node_gb_per_s: float | None = None  # None: as the device's own links
@@ -45,20 +45,20 @@ class Case:
     software: str  # a file of profiles/software
     fabric: Fabric
     adapters: bool  # only low-rank adapters are trained: no gradients and no states of the rest
-    settings: str  # what else the row says, in lower case
-    seconds: float | None  # of a step, measured; None: the row gives none
+    settings: str  # what else the record says, in lower case
+    seconds: float | None  # of a step, measured; None: the record gives none
     memory_bytes: float | None  # peak of the rank that `memory_rank` names, measured
     memory_rank: str  # worst, first, last
     oom: bool  # it ran out of memory
     encoder: Encoder | None = None
     device_bytes: float | None = None  # memory of a board that has other than its profile's; None: as that says
-    defaulted: tuple[str, ...] = ()  # facts that the row leaves unsaid, filled from the source's cited defaults
+    defaulted: tuple[str, ...] = ()  # facts that the record leaves unsaid, filled from the source's cited defaults
     assumed: tuple[str, ...] = ()  # those that nobody says: as the framework usually has them
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row that is not predicted."""
+    """A record that is not predicted."""
 
     origin: Origin
     reason: str  # one of few, to be counted

@@ -13,13 +13,13 @@ from planner.specs.library import shipped
 
 
 class Fill(Spec, kw_only=True):
-    """Cells of the rows whose cells match."""
+    """Cells of the records whose cells match."""
 
     fill: dict[str, str] = {}  # column to value; only blank cells are filled
     replace: bool = False  # fills cells that say something too: the source itself is mistaken, or names it otherwise
     drop: tuple[str, ...] = ()  # columns whose cells are made blank: measured, but not what others call so
-    skip: bool = False  # the rows are not predicted
-    software: str = ""  # a file of profiles/software that ran these rows
+    skip: bool = False  # the records are not predicted
+    software: str = ""  # a file of profiles/software that ran these records
     where: dict[str, str] = {}  # column to the pattern that its whole cell must match, capitals or not
     because: str  # where the fact stands
 
@@ -42,10 +42,10 @@ EVERY = "*"  # the source of facts that hold whoever ran it, such as shapes of n
 NO_DEFAULTS = Defaults(format=Defaults.FORMAT, sources=(), about="")
 
 
-def defaults(row: Row) -> Defaults:
+def defaults(record: Row) -> Defaults:
     """Of the row's source, then those that hold for every source. Raises InputError."""
     known = by_name()
-    own = known.get(row.source) or known.get(row.file.removesuffix(".csv")) or NO_DEFAULTS
+    own = known.get(record.source) or known.get(record.file.removesuffix(".csv")) or NO_DEFAULTS
     every = known.get(EVERY)
     return changed(own, fills=own.fills + every.fills) if every else own
 
@@ -58,24 +58,24 @@ def by_name() -> Mapping[str, Defaults]:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A row with its blanks filled, and which columns were."""
+    """A record with its blanks filled, and which columns were."""
 
     row: Row
     names: tuple[str, ...]
     software: str  # empty: by the row's framework
 
 
-def filled(row: Row, known: Defaults) -> Filled:
-    """Raises Unusable for rows that the source's file says to skip."""
+def filled(record: Row, known: Defaults) -> Filled:
+    """Raises Unusable for records that the source's file says to skip."""
     names: list[str] = []
     software = known.software
     for rule in known.fills:
-        if not all(re.fullmatch(words, row.text(name), re.IGNORECASE) for name, words in rule.where.items()):
+        if not all(re.fullmatch(words, record.text(name), re.IGNORECASE) for name, words in rule.where.items()):
             continue
         if rule.skip:
             raise Unusable("mistaken in the source", rule.because)
-        values = {name: value for name, value in rule.fill.items() if rule.replace or not row.stated(name)}
-        row = row.filled({**values, **dict.fromkeys(rule.drop, "")})
+        values = {name: value for name, value in rule.fill.items() if rule.replace or not record.stated(name)}
+        record = record.filled({**values, **dict.fromkeys(rule.drop, "")})
         names += [name for name in values if name not in names]
         software = rule.software or software
-    return Filled(row, tuple(names), software)
+    return Filled(record, tuple(names), software)

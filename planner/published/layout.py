@@ -25,33 +25,33 @@ class Spread(NamedTuple):
         return getattr(self.said, name) or 1
 
 
-def spread(row: Row, module: Module, software: str) -> Spread:
+def spread(record: Row, module: Module, software: str) -> Spread:
     """Raises Unusable."""
-    ranks = row.count("n_gpus")
+    ranks = record.count("n_gpus")
     if ranks is None:
         raise Unusable("number of GPUs not stated")
     if ranks > MAX_RANKS:
         raise Unusable("impossible figures", f"{ranks} GPUs")
-    degrees, assumed = dense(row, ranks)
+    degrees, assumed = dense(record, ranks)
     tp, cp, pp, dp = degrees
-    vpp = row.degree("vpp") or 1
+    vpp = record.degree("vpp") or 1
     if pp * vpp > module.layers + 2:  # Megatron counts embedding and loss as layers where it is told to
         raise Unusable("layout does not multiply up", f"{pp}x{vpp} stages for {module.layers} layers")
     if module.heads % tp:
         raise Unusable("layout does not multiply up", f"{module.heads} heads on {tp} ranks")
-    ep, etp, guessed = experts(row, module, degrees, software)
+    ep, etp, guessed = experts(record, module, degrees, software)
     if (tp * cp * dp) % (ep * etp):
         raise Unusable("layout does not multiply up", f"ep {ep} x etp {etp} among {tp * cp * dp} ranks of a stage")
     said = Parallelism(tp=tp, cp=cp, pp=pp, dp=dp, vpp=vpp if pp > 1 else 1, ep=ep, etp=etp)
     return Spread(ranks, said, (*assumed, *guessed))
 
 
-def dense(row: Row, ranks: int) -> tuple[Degrees, list[str]]:
+def dense(record: Row, ranks: int) -> tuple[Degrees, list[str]]:
     """tp, cp, pp, dp, and which one follows from the others alone. Raises Unusable."""
-    stated = {name: row.degree(name) for name in DEGREES}
-    stated["cp"] = stated["cp"] or ulysses(row, stated["tp"])
-    written, stated["dp"] = stated["dp"], replicas(row, stated, ranks)
-    sharded = row.stated("fsdp") or zero_stage(row) == 3
+    stated = {name: record.degree(name) for name in DEGREES}
+    stated["cp"] = stated["cp"] or ulysses(record, stated["tp"])
+    written, stated["dp"] = stated["dp"], replicas(record, stated, ranks)
+    sharded = record.stated("fsdp") or zero_stage(record) == 3
     if not any(stated[name] for name in ("tp", "pp", "dp")) and not sharded and ranks > 1:
         raise Unusable("layout not stated", f"{ranks} GPUs, neither tp, pp, dp nor fsdp")
     tp, cp, pp = (stated[name] or 1 for name in ("tp", "cp", "pp"))
@@ -66,11 +66,11 @@ def dense(row: Row, ranks: int) -> tuple[Degrees, list[str]]:
     raise Unusable("layout does not multiply up", f"{product} on {ranks} GPUs")
 
 
-def replicas(row: Row, stated: dict[str, int | None], ranks: int) -> int | None:
+def replicas(record: Row, stated: dict[str, int | None], ranks: int) -> int | None:
     """dp; some tables count the experts' replicas instead, of which there are ep times fewer, or those of sequence
     parts too, cp times as many. What multiplies up to the ranks tells which.
     """
-    dp, ep, cp = stated["dp"], row.degree("ep") or 1, stated["cp"] or 1
+    dp, ep, cp = stated["dp"], record.degree("ep") or 1, stated["cp"] or 1
     others = cp * (stated["tp"] or 1) * (stated["pp"] or 1)
     if not dp or dp * others == ranks:
         return dp
@@ -79,23 +79,23 @@ def replicas(row: Row, stated: dict[str, int | None], ranks: int) -> int | None:
     return dp // cp if dp * others == ranks * cp and dp % cp == 0 else dp
 
 
-def ulysses(row: Row, tp: int | None) -> int | None:
+def ulysses(record: Row, tp: int | None) -> int | None:
     """The degree of sequence parallelism where column sp gives one: 0 and 1 there say whether Megatron's is on."""
-    degree = row.number("sp") if re.fullmatch(r"\d+", row.text("sp")) else None
+    degree = record.number("sp") if re.fullmatch(r"\d+", record.text("sp")) else None
     return int(degree) if degree and degree > 1 and degree != tp and degree <= 10**6 else None
 
 
-def zero_stage(row: Row) -> int | None:
-    """The ZeRO stage that the row states, in its column or in words. Raises Unusable."""
-    text = row.stated("zero_stage").lower()
+def zero_stage(record: Row) -> int | None:
+    """The ZeRO stage that the record states, in its column or in words. Raises Unusable."""
+    text = record.stated("zero_stage").lower()
     match = re.fullmatch(r"(?:ze?ro)?[- _]*(?:stage)?[- _]*([0-3])(?:\.0)?(?:\s*[+(].*)?", text)
     if text and not match:
         raise Unusable("unreadable number", f"zero_stage: {text[:60]}")
-    words = ZERO.search(f"{row.text('framework')} {row.text('other_settings')}".lower())
+    words = ZERO.search(f"{record.text('framework')} {record.text('other_settings')}".lower())
     return int(match[1]) if match else int(words[1] or words[2]) if words else None
 
 
-def experts(row: Row, module: Module, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
+def experts(record: Row, module: Module, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
     """ep and etp. Raises Unusable.
 
     Megatron-LM splits experts as it splits dense layers unless told otherwise (expert_tensor_parallel_size is None: tp;
@@ -103,10 +103,10 @@ def experts(row: Row, module: Module, degrees: Degrees, software: str) -> tuple[
     recipes of MoE models say 1 (scripts/performance/configs of the latter), and others know no such thing.
     """
     if module.routed is None:
-        if (row.degree("ep") or 1) > 1:
-            raise Unusable("layout does not multiply up", f"ep {row.degree('ep')}, and the model has no experts")
+        if (record.degree("ep") or 1) > 1:
+            raise Unusable("layout does not multiply up", f"ep {record.degree('ep')}, and the model has no experts")
         return 1, 1, []
-    ep, etp = row.degree("ep") or 1, row.degree("etp")
+    ep, etp = record.degree("ep") or 1, record.degree("etp")
     if module.routed.experts % ep:
         raise Unusable("layout does not multiply up", f"{module.routed.experts} experts on {ep} ranks")
     if etp is not None:

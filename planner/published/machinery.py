@@ -1,4 +1,4 @@
-"""The machine of a case: its device's profile, its framework's traits, and the network that its row tells of."""
+"""The machine of a case: its device's profile, its framework's traits, and the network that its record tells of."""
 
 from planner.costs.compute.assumed import adapter, complete, links
 from planner.costs.compute.machine import Machine
@@ -21,7 +21,7 @@ def machine(case: Case, profile: Profile, software: Software) -> Machine:
 
 
 def network(fabric: Fabric, device: Device, rates: Rates) -> Network:
-    """What collectives reach of the links and adapters that a row states, or that such a device usually has."""
+    """What collectives reach of the links and adapters that a record states, or that such a device usually has."""
     near = fabric.node_gb_per_s or links(device)
     far = min(fabric.between_gb_per_s or adapter(device), near)
     within = Reach(fabric.per_node, near * (rates.link_share or 1.0), NEAR_US)

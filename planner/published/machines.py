@@ -1,4 +1,4 @@
-"""Which device a row ran on, how many share a node, and what the network between nodes carries."""
+"""Which device a record ran on, how many share a node, and what the network between nodes carries."""
 
 import re
 
@@ -34,49 +34,49 @@ INSIDE = re.compile(r"nvlink|nvswitch|xgmi|infinity fabric|pcie?\b|intra")
 OWN = re.compile(r"per[- ](?:gpu|rank|device|card)|each gpu|/gpu")
 
 
-def device(row: Row) -> str:
+def device(record: Row) -> str:
     """The name of a file of profiles/devices. Raises Unusable."""
-    text = spaced(f"{row.text('gpu')} {'' if row.text('gpu') else row.text('system')}")
+    text = spaced(f"{record.text('gpu')} {'' if record.text('gpu') else record.text('system')}")
     found = [(name, sizes) for name, sizes in DEVICES if re.search(name, text)]
     if len(found) != 1:
         reason = "several kinds of device" if found else "no profile of the device"
-        raise Unusable(reason, row.text("gpu") or "not stated")
+        raise Unusable(reason, record.text("gpu") or "not stated")
     name, sizes = found[0]
     if OTHERS.search(text) and not any(kind in name for kind in PCIE_GB_PER_S):
-        raise Unusable("no profile of the device", row.text("gpu"))
+        raise Unusable("no profile of the device", record.text("gpu"))
     if 0 in sizes:
         return sizes[0]
-    memory = memory_gb(row)
+    memory = memory_gb(record)
     return sizes[max(sizes) if memory is None else min(sizes, key=lambda size: abs(size - memory))]
 
 
-def memory_gb(row: Row) -> float | None:
-    """What the row says of its device's memory. Raises Unusable."""
-    column = spaced(row.stated("gpu_mem_gb"))
+def memory_gb(record: Row) -> float | None:
+    """What the record says of its device's memory. Raises Unusable."""
+    column = spaced(record.stated("gpu_mem_gb"))
     if column and not GIBIBYTE_SIZES.fullmatch(column):
-        return row.positive("gpu_mem_gb")
-    found = GIBIBYTE_SIZES.search(column or spaced(row.text("gpu")))
+        return record.positive("gpu_mem_gb")
+    found = GIBIBYTE_SIZES.search(column or spaced(record.text("gpu")))
     return float(found[1]) or None if found else None
 
 
-def fabric(row: Row, name: str) -> Fabric:
+def fabric(record: Row, name: str) -> Fabric:
     """`name`: of the device. Raises Unusable."""
-    pcie = re.search(r"\bpcie?\b", spaced(f"{row.text('gpu')} {row.text('system')}"))
-    linked = re.search(r"nvlink|nvswitch", row.text("interconnect").lower())
+    pcie = re.search(r"\bpcie?\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
+    linked = re.search(r"nvlink|nvswitch", record.text("interconnect").lower())
     inside = next((rate for kind, rate in PCIE_GB_PER_S.items() if kind in name), None)
-    tray = TRAY if name in RACKED else row.count("gpus_per_node") or USUAL_NODE
-    between = between_gb_per_s(row.text("interconnect"), tray)
-    return Fabric(node(row, name), inside if pcie and not linked else None, between)
+    tray = TRAY if name in RACKED else record.count("gpus_per_node") or USUAL_NODE
+    between = between_gb_per_s(record.text("interconnect"), tray)
+    return Fabric(node(record, name), inside if pcie and not linked else None, between)
 
 
-def node(row: Row, name: str) -> int:
+def node(record: Row, name: str) -> int:
     """Ranks that the fast links join: a node's, or a rack's. Raises Unusable."""
-    domain = re.search(r"nvl\s*(\d{1,3})\b", spaced(f"{row.text('gpu')} {row.text('system')}"))
+    domain = re.search(r"nvl\s*(\d{1,3})\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
     if domain and int(domain[1]):
         return int(domain[1])
     if name in RACKED:
         return RACK
-    return row.count("gpus_per_node") or USUAL_NODE
+    return record.count("gpus_per_node") or USUAL_NODE
 
 
 def between_gb_per_s(text: str, ranks: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What a row measured: seconds of a step, peak bytes of a rank. Figures that cannot be are named, never averaged in."""
+"""What a record measured: seconds of a step, peak bytes of a rank. Figures that cannot be are named, never averaged in."""
 
 import re
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from planner.specs.layers import Module
 AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
 DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
 UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
-SLOWEST = 1 / 150  # of the peak; the slowest rows that were meant reach a hundredth
+SLOWEST = 1 / 150  # of the peak; the slowest records that were meant reach a hundredth
 OUT_OF_MEMORY = re.compile(r"\boom|out[ _-]?of[ _-]?mem")
 LARGEST_BYTES = 1e12  # no device has more
 LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
@@ -33,24 +33,24 @@ class Measured(NamedTuple):
     oom: bool
 
 
-def measured(row: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> Measured:
+def measured(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> Measured:
     """`peak`: FLOP/s of the device in the row's precision, None if unknown. Raises Unusable."""
-    status = row.text("status").lower()
+    status = record.text("status").lower()
     oom = bool(OUT_OF_MEMORY.search(status))
-    check_shares(row, peak)
-    times = printed(row, setup)
+    check_shares(record, peak)
+    times = printed(record, setup)
     check_alike(times)
-    seconds = next((value for value, _ in times.values()), None) or by_flops(row, module, setup, counting, peak)
-    check_possible(row, module, setup, seconds, peak)
-    memory = memory_bytes(row, oom)
+    seconds = next((value for value, _ in times.values()), None) or by_flops(record, module, setup, counting, peak)
+    check_possible(record, module, setup, seconds, peak)
+    memory = memory_bytes(record, oom)
     if oom:
-        return Measured(None, memory, memory_rank(row), True)
+        return Measured(None, memory, memory_rank(record), True)
     if seconds is None and memory is None:
-        raise Unusable("nothing measured", row.text("status"))
-    return Measured(seconds, memory, memory_rank(row), False)
+        raise Unusable("nothing measured", record.text("status"))
+    return Measured(seconds, memory, memory_rank(record), False)
 
 
-def printed(row: Row, setup: Columns) -> dict[str, tuple[float, float]]:
+def printed(record: Row, setup: Columns) -> dict[str, tuple[float, float]]:
     """Seconds of a step from each figure that gives them exactly, best first, and the relative rounding of each."""
     tokens = setup.batch * setup.seq
     work = {
@@ -61,9 +61,9 @@ def printed(row: Row, setup: Columns) -> dict[str, tuple[float, float]]:
     }
     times = {}
     for name, done in work.items():
-        value = row.positive(name)
+        value = record.positive(name)
         if value is not None:
-            times[name] = (value if done is None else done / value, rounding(row.text(name)))
+            times[name] = (value if done is None else done / value, rounding(record.text(name)))
     return times
 
 
@@ -87,35 +87,35 @@ def check_alike(times: dict[str, tuple[float, float]]) -> None:
             raise Unusable("impossible figures", f"{names[0]} and {name} disagree: {first:.4g} s, {second:.4g} s")
 
 
-def check_shares(row: Row, peak: float | None) -> None:
+def check_shares(record: Row, peak: float | None) -> None:
     """Nothing runs faster than its device's peak."""
     for name in ("mfu_pct", "hfu_pct"):
-        share = row.positive(name)
+        share = record.positive(name)
         if share is not None and not 1 < share <= 100:  # one and less is a fraction that was taken for percent
             raise Unusable("impossible figures", f"{name}: {share:g}")
-    mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
+    mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
     if mfu and hfu and mfu > hfu * (1 + AGREE):
         raise Unusable("impossible figures", f"MFU {mfu:g} above HFU {hfu:g}")
-    rate = row.positive("tflops_per_gpu")
+    rate = record.positive("tflops_per_gpu")
     if rate and peak and rate * 1e12 > peak * (1 + AGREE):
         raise Unusable("impossible figures", f"{rate:g} TFLOP/s on a device of {peak / 1e12:g}")
 
 
-def by_flops(row: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> float | None:
+def by_flops(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> float | None:
     """Seconds from TFLOP/s, else from the share of the peak, as the source counts FLOPs."""
-    passes = 2 / 3 if adapters(row) else 1.0  # without the gradients of weights
+    passes = 2 / 3 if adapters(record) else 1.0  # without the gradients of weights
     ranks = float(setup.ranks)
-    rate = row.positive("tflops_per_gpu")
+    rate = record.positive("tflops_per_gpu")
     if rate:
         return passes * step_flops(module, setup, *counting) / (rate * 1e12 * ranks)
     for name, recomputed in (("mfu_pct", False), ("hfu_pct", True)):
-        share = row.positive(name)
+        share = record.positive(name)
         if share and peak:
             return passes * step_flops(module, setup, counting.attention, recomputed) / (share / 100 * peak * ranks)
     return None
 
 
-def check_possible(row: Row, module: Module, setup: Columns, seconds: float | None, peak: float | None) -> None:
+def check_possible(record: Row, module: Module, setup: Columns, seconds: float | None, peak: float | None) -> None:
     """The work of a step, in these seconds, is neither beyond the device nor a thousandth of it; nor is it other work
     than what is printed as TFLOP/s, by any usual count: causal or full attention, with what is recomputed or without,
     and without the gradients of weights (a third) where only adapters are trained.
@@ -130,36 +130,36 @@ def check_possible(row: Row, module: Module, setup: Columns, seconds: float | No
         raise Unusable("impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak")
     if peak and least < peak * SLOWEST:
         raise Unusable("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
-    stated = row.positive("tflops_per_gpu")
-    least *= 2 / 3 if adapters(row) else 1.0
+    stated = record.positive("tflops_per_gpu")
+    least *= 2 / 3 if adapters(record) else 1.0
     if stated and not least * (1 - DEFINED) <= stated * 1e12 <= most * (1 + DEFINED):
         detail = f"{least / 1e12:.4g} to {most / 1e12:.4g} TFLOP/s in {seconds:.4g} s, {stated:g} as printed"
         raise Unusable("impossible figures", detail)
 
 
-def adapters(row: Row) -> bool:
+def adapters(record: Row) -> bool:
     """Whether only low-rank adapters are trained."""
-    return bool(ADAPTERS.search(f"{row.text('task')} {row.text('model')}"))
+    return bool(ADAPTERS.search(f"{record.text('task')} {record.text('model')}"))
 
 
-def memory_bytes(row: Row, oom: bool) -> float | None:
-    """Peak of a rank. Of a row that ran out, only what is called a peak."""
-    value = row.positive("peak_mem")
-    if value is None or (oom and "peak" not in row.text("mem_kind").lower()):
+def memory_bytes(record: Row, oom: bool) -> float | None:
+    """Peak of a rank. Of a record that ran out, only what is called a peak."""
+    value = record.positive("peak_mem")
+    if value is None or (oom and "peak" not in record.text("mem_kind").lower()):
         return None
-    unit = row.text("mem_unit").lower()
+    unit = record.text("mem_unit").lower()
     if unit not in UNITS:
-        raise Unusable("unreadable number", f"mem_unit: {row.text('mem_unit')[:60]}")
+        raise Unusable("unreadable number", f"mem_unit: {record.text('mem_unit')[:60]}")
     amount = value * UNITS[unit]
     if not unit and value > 1e6:
         amount = value
     if not 1e7 <= amount <= LARGEST_BYTES:
-        raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')}")
+        raise Unusable("impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')}")
     return amount
 
 
-def memory_rank(row: Row) -> str:
-    text = f"{row.text('mem_kind')} {row.text('notes')}".lower()
-    if LAST.search(row.text("mem_kind").lower()):
+def memory_rank(record: Row) -> str:
+    text = f"{record.text('mem_kind')} {record.text('notes')}".lower()
+    if LAST.search(record.text("mem_kind").lower()):
         return "last"
     return "first" if FIRST.search(text) and "max over" not in text else "worst"

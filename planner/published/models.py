@@ -1,4 +1,4 @@
-"""The module that a row trains: from its columns where they say enough, else a shipped spec by the model's name."""
+"""The module that a record trains: from its columns where they say enough, else a shipped spec by the model's name."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MOST_LAYERS = 10_000  # as in a model's file
 GPT = {"gated": False, "norm": "layer", "bias": "all", "positions": "learned", "tied": True}
 LLAMA = {"gated": True, "norm": "rms", "bias": "none", "positions": "rope", "tied": False}
 MPT = {"gated": False, "norm": "layer", "bias": "none", "positions": "rope", "tied": True}  # ALiBi: no table either
-# By words of family and model: how its layers are made, and its vocabulary where the row does not say.
+# By words of family and model: how its layers are made, and its vocabulary where the record does not say.
 # GPT-2's 50,257 tokens, padded to a multiple of 128 on each of 8 ranks (Megatron-LM), are 51,200.
 STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
     (r"mpt", MPT, 50368),
@@ -51,27 +51,27 @@ class Found:
     encoder: Encoder | None = None
 
 
-def found(row: Row) -> Found:
+def found(record: Row) -> Found:
     """Raises Unusable."""
-    family, model = row.text("family"), row.text("model")
-    other = other_layers(family, model, row.text("task"))
+    family, model = record.text("family"), record.text("model")
+    other = other_layers(family, model, record.text("task"))
     if other:
         raise Unusable("layers of a kind that is not described", f"{model}: {other}")
     text = plain(family, model)
     if re.search(r"\bt 5\b", text):
-        decoder, tokens, encoder = texts.t5(row)
+        decoder, tokens, encoder = texts.t5(record)
         return Found(
-            decoder, ("decoder's layers", "decoder's tokens", "vocab"), tokens, Encoder(encoder, sequence(row))
+            decoder, ("decoder's layers", "decoder's tokens", "vocab"), tokens, Encoder(encoder, sequence(record))
         )
     if re.search(r"\bbert\b", text):
-        return Found(texts.bert(row), ("vocab",))
-    shape = {name: row.count(name) for name in SHAPE}
+        return Found(texts.bert(record), ("vocab",))
+    shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
-        return by_shape(row)
+        return by_shape(record)
     name = spec_name(model, family, library.names(Model))
     if name is None:
         raise Unusable("no spec of the model", model or "not stated")
-    return Found(cut(row, shipped(name)))
+    return Found(cut(record, shipped(name)))
 
 
 @lru_cache(maxsize=64)
@@ -84,50 +84,50 @@ def shipped(name: str) -> Module:
     return modules[0]
 
 
-def cut(row: Row, module: Module) -> Module:
-    """With as many layers as the row says: models are cut to fit fewer nodes. Raises Unusable."""
-    layers = row.count("layers")
+def cut(record: Row, module: Module) -> Module:
+    """With as many layers as the record says: models are cut to fit fewer nodes. Raises Unusable."""
+    layers = record.count("layers")
     return module if layers is None else built(module, layers=layers)
 
 
-def by_shape(row: Row) -> Found:
+def by_shape(record: Row) -> Found:
     """From the columns, in the style of the family. Raises Unusable."""
-    style, vocab, assumed = styled(row)
-    hidden, ffn, experts = row.count("hidden") or 0, row.count("ffn"), row.count("experts")
-    said = arguments.of(row)
+    style, vocab, assumed = styled(record)
+    hidden, ffn, experts = record.count("hidden") or 0, record.count("ffn"), record.count("experts")
+    said = arguments.of(record)
     fields: dict[str, Any] = {**style, **said.style(style["positions"] == "learned")}
     ffn = ffn or said.gated_ffn(hidden)
     if ffn is None and fields["gated"] and not (experts and said.expert_ffn):
         raise Unusable("shape of the model not stated", "ffn")
     if fields["positions"] == "learned":
-        fields["max_positions"] = said.max_positions or row.count("seq_len") or 2048
+        fields["max_positions"] = said.max_positions or record.count("seq_len") or 2048
     width = ffn or 4 * hidden
     if experts and experts > 1:
-        topk = row.count("topk") or said.topk
+        topk = record.count("topk") or said.topk
         if not topk:
             raise Unusable("shape of the model not stated", "topk")
         fields["moe"] = said.experts(Experts(experts=experts, topk=min(topk, experts), ffn=said.expert_ffn or width))
-    fields |= {"layers": row.count("layers"), "hidden": hidden, "heads": row.count("heads"), "ffn": width}
-    tokens = said.vocab(row.count("vocab"), row.count("tp") or 1)
-    fields |= {"kv_heads": row.count("kv_heads"), "vocab": tokens or vocab}
+    fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
+    tokens = said.vocab(record.count("vocab"), record.count("tp") or 1)
+    fields |= {"kv_heads": record.count("kv_heads"), "vocab": tokens or vocab}
     module = built(None, **{name: value for name, value in fields.items() if value is not None})
-    check_size(row, module)
-    return Found(module, assumed if row.count("vocab") else ("vocab", *assumed))
+    check_size(record, module)
+    return Found(module, assumed if record.count("vocab") else ("vocab", *assumed))
 
 
-def styled(row: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
+def styled(record: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
     """How the family's layers are made, its vocabulary, and what of it is assumed. Raises Unusable.
 
     Of no known family, an MLP four times as wide as the model is a GPT's, another is gated.
     """
     for name in ("family", "model"):
-        text = plain(row.text(name))
+        text = plain(record.text(name))
         for words, style, vocab in STYLES:
             if re.search(words, text):
                 return style, vocab, ()
-    ffn, hidden = row.count("ffn"), row.count("hidden")
+    ffn, hidden = record.count("ffn"), record.count("hidden")
     if ffn is None or hidden is None:
-        raise Unusable("no spec of the model", f"{row.text('model')}: of what family")
+        raise Unusable("no spec of the model", f"{record.text('model')}: of what family")
     return (GPT, 51200, ("family",)) if ffn == 4 * hidden else (LLAMA, 32000, ("family",))
 
 
@@ -141,9 +141,9 @@ def built(module: Module | None, **fields: Any) -> Module:
         raise Unusable("impossible figures", str(error)) from error
 
 
-def check_size(row: Row, module: Module) -> None:
+def check_size(record: Row, module: Module) -> None:
     """Raises Unusable where the row's own number of parameters is another."""
-    stated = row.positive("params_b")
+    stated = record.positive("params_b")
     count = parameters(module).total / 1e9
     if stated and not 1 / (1 + TOLERANCE) <= count / stated <= 1 + TOLERANCE:
         raise Unusable("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")

@@ -26,7 +26,7 @@ class Said(NamedTuple):
 
 
 def said(settings: str, module: Module) -> Said:
-    """`settings`: what the row says in words, in lower case; what is not said is off, and experts are even."""
+    """`settings`: what the record says in words, in lower case; what is not said is off, and experts are even."""
     kinds: Mapping[Overlapped, re.Pattern[str]] = {"tp": TP, "ep": EP}
     overlap = frozenset[Overlapped](kind for kind, words in kinds.items() if on(words, settings))
     forced = any(words.search(settings) for words in (FORCED, PLACED))

@@ -1,4 +1,4 @@
-"""In what numbers a row multiplies matrices."""
+"""In what numbers a record multiplies matrices."""
 
 import re
 
@@ -17,9 +17,9 @@ SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
 WITHOUT_BF16 = "v100"  # its tensor cores multiply fp16 only (NVIDIA V100 data sheet)
 
 
-def precision(row: Row, device: str) -> tuple[Precision, bool]:
-    """Of the matrix products, and whether the row leaves it unsaid. Raises Unusable."""
-    text = row.stated("precision").lower()
+def precision(record: Row, device: str) -> tuple[Precision, bool]:
+    """Of the matrix products, and whether the record leaves it unsaid. Raises Unusable."""
+    text = record.stated("precision").lower()
     usual: Precision = "fp16" if device.startswith(WITHOUT_BF16) else "bf16"
     if not text:
         return usual, True
@@ -28,4 +28,4 @@ def precision(row: Row, device: str) -> tuple[Precision, bool]:
             if name is None:
                 break
             return (usual if name == "bf16" else name), False
-    raise Unusable("no model of the precision", row.text("precision"))
+    raise Unusable("no model of the precision", record.text("precision"))

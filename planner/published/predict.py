@@ -49,7 +49,7 @@ def machine_of(parts: dict[tuple[str, str], Parts]) -> Callable[[Case], Machine]
 
 
 def predicted(case: Case, parts: Parts, made: float) -> Prediction:
-    """With the memory of the rank that the row tells of, and the chance that the fullest does not fit."""
+    """With the memory of the rank that the record tells of, and the chance that the fullest does not fit."""
     profile, software = parts
     software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
     setup, kept = trained(case), software.accounting
@@ -72,7 +72,7 @@ def held(case: Case, setup: Columns, kept: Accounting) -> Footprint:
 
 
 def least_kept(case: Case, setup: Columns) -> Columns:
-    """What a run may have kept at the least: where a row does not say what is recomputed or offloaded, whoever ran it
+    """What a run may have kept at the least: where a record does not say what is recomputed or offloaded, whoever ran it
     may have let every layer be made again, and would have before running out of memory. Selective recomputation that
     names no modules says as little: of flash attention there is nothing to make again.
     """

@@ -1,4 +1,4 @@
-"""Every row of a directory of published measurements, as a case that can be predicted or with the reason why not."""
+"""Every record of a directory of published measurements, as a case that can be predicted or with the reason why not."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ VARIED = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
 
 
 def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
-    """Each row of each CSV file exactly once, by file name and line; a file of another schema is skipped as one.
+    """Each record of each CSV file exactly once, by file name and line; a file of another schema is skipped as one.
 
     Raises InputError for what is no directory, has no file of the schema, or has one that cannot be read.
     """
@@ -50,16 +50,16 @@ def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
 
 
 def once(paths: list[Path]) -> Iterator[Case | Skipped]:
-    """Every row read; one that is printed again is skipped."""
+    """Every record read; one that is printed again is skipped."""
     seen: dict[tuple[object, ...], str] = {}
     for path in paths:
-        for row in read_rows(path):
+        for record in read_rows(path):
             try:
-                case = read_case(row)
+                case = read_case(record)
             except Unusable as why:
-                yield Skipped(row.origin, why.reason, why.detail)
+                yield Skipped(record.origin, why.reason, why.detail)
                 continue
-            key = printed(row, case)
+            key = printed(record, case)
             if key in seen:
                 yield Skipped(case.origin, "printed twice", f"as {seen[key]}")
                 continue
@@ -67,40 +67,42 @@ def once(paths: list[Path]) -> Iterator[Case | Skipped]:
             yield case
 
 
-def printed(row: Row, case: Case) -> tuple[object, ...]:
+def printed(record: Row, case: Case) -> tuple[object, ...]:
     """What is equal where one measurement is printed twice: the setup, and every measured digit."""
-    told = (row.text("framework"), row.text("date_or_version"), row.text("task"), row.text("status"))
-    digits = tuple(row.text(name) for name in MEASURED)
+    told = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
+    digits = tuple(record.text(name) for name in MEASURED)
     source = case.origin.source
     model = files.json_text(case.module)
     return source, told, digits, model, case.setup, case.device, case.fabric
 
 
-def read_case(row: Row) -> Case:
+def read_case(record: Row) -> Case:
     """Raises Unusable, and InputError for a shipped file that cannot be read."""
-    if row.text(EXTRA):
-        raise Unusable("unreadable row", f"more cells than columns: {row.text(EXTRA)[:60]}")
-    if VARIED.search(row.text("task").lower()):
-        raise Unusable("sequences of different lengths", row.text("task"))
-    known, origin = defaults(row), row.origin
-    told = filled(row, known)
-    row = told.row
-    model = models.found(row)
-    device = machines.device(row)
+    if record.text(EXTRA):
+        raise Unusable("unreadable row", f"more cells than columns: {record.text(EXTRA)[:60]}")
+    if VARIED.search(record.text("task").lower()):
+        raise Unusable("sequences of different lengths", record.text("task"))
+    known, origin = defaults(record), record.origin
+    told = filled(record, known)
+    record = told.row
+    model = models.found(record)
+    device = machines.device(record)
     facts = shipped_device(device)
-    name = told.software or software(row)
-    fabric = machines.fabric(row, device)
-    own = row
+    name = told.software or software(record)
+    fabric = machines.fabric(record, device)
+    own = record
     if model.tokens:  # FLOPs are counted of one module alone
-        own = row.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
+        own = record.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
     made, assumed = setup(own, model.module, Machine(device, name, fabric.per_node))
     if model.encoder:
         made = replace(made, reads=model.encoder.seq / made.seq)
     counting = Counting(known.attention, known.recomputed)
     figures = measured(own, model.module, made, counting, peak(facts, made.dtype))
-    board = board_bytes(row, facts)
+    board = board_bytes(record, facts)
     if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
-        raise Unusable("impossible figures", f"peak_mem: {row.text('peak_mem')} {row.text('mem_unit')} on {device}")
+        raise Unusable(
+            "impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {device}"
+        )
     return Case(
         origin=origin,
         module=model.module,
@@ -108,8 +110,8 @@ def read_case(row: Row) -> Case:
         device=device,
         software=name,
         fabric=fabric,
-        adapters=adapters(row),
-        settings=settings(row),
+        adapters=adapters(record),
+        settings=settings(record),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=known.memory_rank or figures.memory_rank,
@@ -129,9 +131,9 @@ def shipped_device(name: str) -> Device:
     return files.read(library.find(name, Profile), Profile).device
 
 
-def board_bytes(row: Row, facts: Device) -> float | None:
-    """What the row says of its device's memory, where that is not what the device's file says. Raises Unusable."""
-    stated = machines.memory_gb(row)
+def board_bytes(record: Row, facts: Device) -> float | None:
+    """What the record says of its device's memory, where that is not what the device's file says. Raises Unusable."""
+    stated = machines.memory_gb(record)
     if stated is None or abs(stated / (facts.memory_gib * 2**30 / 1e9) - 1) < BOARD:
         return None
     return stated * 1e9

@@ -1,4 +1,4 @@
-"""What a row recomputes in backward: a share of whole layers, and parts of the others."""
+"""What a record recomputes in backward: a share of whole layers, and parts of the others."""
 
 import re
 
@@ -32,9 +32,9 @@ HALF: Recompute = (0.5, frozenset())  # torchtitan's `selective` by layer: every
 SELECTIVE: Recompute = (0.0, frozenset({"attention"}))  # Megatron's default module: core attention
 
 
-def recompute(row: Row, software: str, chunk: float) -> Recompute:
+def recompute(record: Row, software: str, chunk: float) -> Recompute:
     """`chunk`: layers of one virtual stage, out of which a stated number is recomputed. Raises Unusable."""
-    text = stated(row)
+    text = stated(record)
     if not text or NONE.fullmatch(text):
         return NOTHING
     counted = LAYERS.search(text) if re.search(r"block", text) or LAYERS.fullmatch(text) else None
@@ -51,37 +51,39 @@ def recompute(row: Row, software: str, chunk: float) -> Recompute:
     if parts:
         return 0.0, frozenset[Part]().union(*parts)
     if "select" in text:
-        return by_software(row, software)
+        return by_software(record, software)
     share = SHARE.search(text)
     if share:
         value = float(share[1]) / 100 if share[1] else float(share[2]) if share[2] else 1 / max(1, int(share[3]))
         return min(1.0, value), frozenset()
     if WHOLE.search(text):
         return 1.0, frozenset()
-    raise Unusable("recompute not understood", row.text("recompute")[:60])
+    raise Unusable("recompute not understood", record.text("recompute")[:60])
 
 
-def stated(row: Row) -> str:
+def stated(record: Row) -> str:
     """What the column says, else the settings; in lower case."""
-    said = row.text("recompute") or "".join(found[1] for found in SAID.finditer(row.text("other_settings").lower()))
+    said = record.text("recompute") or "".join(
+        found[1] for found in SAID.finditer(record.text("other_settings").lower())
+    )
     return re.sub(r"\s+", " ", said.lower()).strip()
 
 
-def by_software(row: Row, software: str) -> Recompute:
+def by_software(record: Row, software: str) -> Recompute:
     """What `selective` alone means."""
     if software == "torchtitan":
         return OPS
     if software == "fsdp":
-        return counted_by_flops(row)
+        return counted_by_flops(record)
     return SELECTIVE
 
 
-def counted_by_flops(row: Row) -> Recompute:
+def counted_by_flops(record: Row) -> Recompute:
     """Where layers are selected, their share: with all of them, hardware FLOPs are 4/3 of the model's. Raises Unusable.
 
-    Of both the row must say which part of the peak they are.
+    Of both the record must say which part of the peak they are.
     """
-    mfu, hfu = row.positive("mfu_pct"), row.positive("hfu_pct")
+    mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
     if mfu is None or hfu is None:
-        raise Unusable("recompute not understood", f"{row.text('recompute')}: which layers")
+        raise Unusable("recompute not understood", f"{record.text('recompute')}: which layers")
     return min(1.0, max(0.0, 3 * (hfu / mfu - 1))), frozenset()

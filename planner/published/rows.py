@@ -1,7 +1,7 @@
-"""Rows of CSV files in the published schema: text cells with typed readings, and where each stands.
+"""Records of CSV files in the published schema: text cells with typed readings, and where each stands.
 
 A blank cell means that the source does not say. Columns are those of the schema's README; one that a file leaves out
-is blank in all of its rows, but for the few without which nothing can be told apart.
+is blank in all of its records, but for the few without which nothing can be told apart.
 """
 
 import csv
@@ -28,7 +28,7 @@ EXTRA = ""  # the name of what stands beyond the last column
 
 
 class Unusable(Exception):
-    """Why a row is skipped: one of few reasons, and what exactly."""
+    """Why a record is skipped: one of few reasons, and what exactly."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -42,7 +42,7 @@ class Row:
 
     cells: Mapping[str, str]
     file: str
-    line: int  # 1-based, where the row begins
+    line: int  # 1-based, where the record begins
 
     def text(self, name: str) -> str:
         """Without the blanks around it; empty where the source does not say."""

@@ -32,17 +32,17 @@ class Machine(NamedTuple):
     per_node: int
 
 
-def setup(row: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
-    """The setup, and the columns that the row leaves blank and that matter. Raises Unusable."""
-    place = spread(row, module, machine.software)
-    size = batch(row, place)
-    stage, unsaid = zero(row, machine.software)
-    number, numberless = precision(row, machine.device)
-    split, unclear = sequence_parallel(row, place, module, machine.software)
-    full, parts = recompute(row, machine.software, module.layers / (place.pp * place.vpp))
+def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
+    """The setup, and the columns that the record leaves blank and that matter. Raises Unusable."""
+    place = spread(record, module, machine.software)
+    size = batch(record, place)
+    stage, unsaid = zero(record, machine.software)
+    number, numberless = precision(record, machine.device)
+    split, unclear = sequence_parallel(record, place, module, machine.software)
+    full, parts = recompute(record, machine.software, module.layers / (place.pp * place.vpp))
     guesses = {"zero_stage": unsaid and place.dp * place.cp > 1, "precision": numberless, "sp": unclear}
-    guesses |= {"recompute": not stated(row)}
-    words = moe.said(settings(row), module)
+    guesses |= {"recompute": not stated(record)}
+    words = moe.said(settings(record), module)
     assumed = [*place.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
     made = Columns(
         ranks=place.ranks,
@@ -56,12 +56,12 @@ def setup(row: Row, module: Module, machine: Machine) -> tuple[Columns, list[str
         ep=place.ep,
         etp=place.etp,
         zero=stage,
-        replica=copies(row, stage, place, machine.per_node),
+        replica=copies(record, stage, place, machine.per_node),
         sequence_parallel=split,
         full=full,
         parts=parts,
         dtype=number,
-        schedule=schedule(row, place),
+        schedule=schedule(record, place),
         overlap=words.overlap,
         dispatch=words.dispatch,
         balanced=words.balanced,
@@ -69,39 +69,39 @@ def setup(row: Row, module: Module, machine: Machine) -> tuple[Columns, list[str
     return made, assumed
 
 
-def settings(row: Row) -> str:
-    """What the row says in words, in lower case."""
-    return " | ".join(row.text(name) for name in SETTINGS if row.text(name)).lower()
+def settings(record: Row) -> str:
+    """What the record says in words, in lower case."""
+    return " | ".join(record.text(name) for name in SETTINGS if record.text(name)).lower()
 
 
-def schedule(row: Row, place: Spread) -> Schedule:
+def schedule(record: Row, place: Spread) -> Schedule:
     """The pipeline's schedule. Raises Unusable."""
-    text = row.text("other_settings").lower()
+    text = record.text("other_settings").lower()
     if place.pp == 1:
         return "1f1b"
     for words, name in SCHEDULES:
         if re.search(words, text):
             if name is None:
-                raise Unusable("schedule not understood", row.text("other_settings")[:60])
+                raise Unusable("schedule not understood", record.text("other_settings")[:60])
             return name if name != "interleaved" or place.vpp > 1 else "1f1b"
     return "interleaved" if place.vpp > 1 else "1f1b"
 
 
-def sequence_parallel(row: Row, place: Spread, module: Module, software: str) -> tuple[bool, bool]:
-    """Whether norms are split over tp's ranks too, and whether the row leaves it unsaid. Raises Unusable.
+def sequence_parallel(record: Row, place: Spread, module: Module, software: str) -> tuple[bool, bool]:
+    """Whether norms are split over tp's ranks too, and whether the record leaves it unsaid. Raises Unusable.
 
     NeMo's and Megatron-Bridge's recipes have it wherever tp > 1, torchtitan always, and experts need it in Megatron;
     Megatron-LM has it if told to, and not before 2022 (arXiv 2205.05198); Megatron-DeepSpeed branched off before.
     """
-    text = row.stated("sp").lower()
+    text = record.stated("sp").lower()
     if text and not re.fullmatch(r"\d+", text):
-        return bool(row.flag("sp")), False
+        return bool(record.flag("sp")), False
     if text:
         return int(text[:9]) > 0, False
-    said = SEQUENCE_PARALLEL.search(f"{row.text('other_settings')} {row.text('notes')}".lower())
+    said = SEQUENCE_PARALLEL.search(f"{record.text('other_settings')} {record.text('notes')}".lower())
     if said:
         return said[1] in ("true", "on"), False
-    if arguments.of(row):
+    if arguments.of(record):
         return module.routed is not None, False
     if software in ("megatron-2021", "deepspeed"):
         return False, False

@@ -1,4 +1,4 @@
-"""What a row shards over its replicas, and over how many of them."""
+"""What a record shards over its replicas, and over how many of them."""
 
 import re
 
@@ -6,7 +6,7 @@ from planner.published import arguments
 from planner.published.layout import Spread, zero_stage
 from planner.published.rows import Row, Unusable
 
-# Stages where a row says nothing: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1), InternEvo
+# Stages where a record says nothing: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1), InternEvo
 # ZeRO-1, torchtitan and FSDP shard weights (ZeRO-3); Megatron-LM only does so if told to.
 USUAL = {"nemo": 1, "primus": 1, "internevo": 1, "torchtitan": 3, "fsdp": 3, "megatron": 1}
 OFF = re.compile(r"0|false|off|no|none|ddp|no_shard|n/?a|-")
@@ -14,14 +14,14 @@ GRADIENTS = re.compile(r"grad_op|zero-?2")  # weights stay whole
 GROUP = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
 
 
-def zero(row: Row, software: str) -> tuple[int, bool]:
-    """The stage, and whether the row leaves it unsaid. Raises Unusable."""
-    fsdp, stated = row.text("fsdp").lower(), zero_stage(row)
+def zero(record: Row, software: str) -> tuple[int, bool]:
+    """The stage, and whether the record leaves it unsaid. Raises Unusable."""
+    fsdp, stated = record.text("fsdp").lower(), zero_stage(record)
     if fsdp and not OFF.fullmatch(fsdp):
         return 2 if GRADIENTS.search(fsdp) else 3, False
     if stated is not None:
         return stated, False
-    said = arguments.of(row)
+    said = arguments.of(record)
     if said or fsdp == "ddp":
         return (1 if said.on("use-distributed-optimizer") else 0), False
     if fsdp and software in ("torchtitan", "fsdp"):
@@ -29,9 +29,9 @@ def zero(row: Row, software: str) -> tuple[int, bool]:
     return USUAL.get(software, 0), True
 
 
-def copies(row: Row, stage: int, place: Spread, per_node: int) -> int:
+def copies(record: Row, stage: int, place: Spread, per_node: int) -> int:
     """How many copies there are of what ZeRO shards. Raises Unusable where shards are no part of the replicas."""
-    text = row.text("fsdp").lower()
+    text = record.text("fsdp").lower()
     replicas = place.dp * place.cp
     size = 0
     if stage == 3 and re.fullmatch(r"\d{1,7}", text) and int(text) > 1:
@@ -39,7 +39,7 @@ def copies(row: Row, stage: int, place: Spread, per_node: int) -> int:
     elif stage == 3 and re.search(r"hsdp|hybrid", text):
         size = max(1, per_node // (place.tp * place.cp))  # within a node, as PyTorch's HYBRID_SHARD does by default
     else:
-        match = GROUP.search(row.text("other_settings").lower())
+        match = GROUP.search(record.text("other_settings").lower())
         size = max(0, int(match[1])) if match and stage else 0
     if size >= replicas or not size:
         return 1

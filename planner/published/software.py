@@ -1,4 +1,4 @@
-"""Which training software a row ran, among those that are described in profiles/software."""
+"""Which training software a record ran, among those that are described in profiles/software."""
 
 import re
 
@@ -19,16 +19,16 @@ NAMES = (
 OLD = re.compile(r"\b(20(?:19|20|21|22))\b|arxiv[: ]*(?:19|20|21|22)\d\d\.")
 
 
-def software(row: Row) -> str:
+def software(record: Row) -> str:
     """A file of profiles/software; the generic one where nothing is recognised.
 
-    Megatron of a row dated before 2023 is `megatron-2021`.
+    Megatron of a record dated before 2023 is `megatron-2021`.
     """
-    text = f"{row.text('framework')}".lower()
+    text = f"{record.text('framework')}".lower()
     name = next((name for words, name in NAMES if re.search(words, text)), None)
     if name is None:
-        name = next((name for words, name in NAMES if re.search(words, row.text("source_ref").lower())), USUAL)
-    dated = f"{row.text('date_or_version')} {row.text('source_ref')}".lower()
+        name = next((name for words, name in NAMES if re.search(words, record.text("source_ref").lower())), USUAL)
+    dated = f"{record.text('date_or_version')} {record.text('source_ref')}".lower()
     if name == "megatron" and OLD.search(dated):
         return "megatron-2021"
     return name

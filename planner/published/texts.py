@@ -23,23 +23,23 @@ class Halves(NamedTuple):
     encoder: TextEncoder
 
 
-def bert(row: Row) -> TextEncoder:
+def bert(record: Row) -> TextEncoder:
     """Raises Unusable."""
-    said = arguments.of(row)
-    rows = said.max_positions or row.count("seq_len") or 512
+    said = arguments.of(record)
+    rows = said.max_positions or record.count("seq_len") or 512
     more: dict[str, Any] = {} if said.on("bert-no-binary-head") else {"pooled": True, "classes": 2}
     return TextEncoder(
-        **shape(row, BERT_TOKENS, row.count("layers")), max_positions=rows, segments=2, predicts=True, **more
+        **shape(record, BERT_TOKENS, record.count("layers")), max_positions=rows, segments=2, predicts=True, **more
     )
 
 
-def t5(row: Row) -> Halves:
+def t5(record: Row) -> Halves:
     """As many layers in both halves where only the encoder's are said. Raises Unusable."""
-    said = arguments.of(row)
-    layers = said.count("encoder-num-layers") or row.count("layers")
+    said = arguments.of(record)
+    layers = said.count("encoder-num-layers") or record.count("layers")
     tokens = said.count("decoder-seq-length") or T5_DECODED
-    fields = shape(row, T5_TOKENS, layers)
-    encoder = TextEncoder(**fields, max_positions=row.count("seq_len") or 512, shared_words=True)
+    fields = shape(record, T5_TOKENS, layers)
+    encoder = TextEncoder(**fields, max_positions=record.count("seq_len") or 512, shared_words=True)
     fields |= {"layers": said.count("decoder-num-layers") or layers, "norm": "layer", "bias": "all"}
     decoder = Decoder(
         **fields, gated=False, positions="learned", max_positions=tokens, tied=True, cross=fields["hidden"]
@@ -47,12 +47,12 @@ def t5(row: Row) -> Halves:
     return Halves(decoder, tokens, encoder)
 
 
-def shape(row: Row, tokens: int, layers: int | None) -> dict[str, Any]:
+def shape(record: Row, tokens: int, layers: int | None) -> dict[str, Any]:
     """What the columns say of both. Raises Unusable."""
-    hidden, heads, said = row.count("hidden"), row.count("heads"), arguments.of(row)
+    hidden, heads, said = record.count("hidden"), record.count("heads"), arguments.of(record)
     if not (layers and hidden and heads):
-        raise Unusable("no spec of the model", row.text("model") or "not stated")
-    each = 128 * (row.count("tp") or 1)  # to whose multiple Megatron pads
-    fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": row.count("ffn") or 4 * hidden}
-    fields |= {"vocab": -(-(row.count("vocab") or tokens) // each) * each}
+        raise Unusable("no spec of the model", record.text("model") or "not stated")
+    each = 128 * (record.count("tp") or 1)  # to whose multiple Megatron pads
+    fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": record.count("ffn") or 4 * hidden}
+    fields |= {"vocab": -(-(record.count("vocab") or tokens) // each) * each}
     return fields | ({"head_dim": said.count("kv-channels") or 64} if hidden % heads else {})
