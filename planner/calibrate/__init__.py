@@ -1,5 +1,5 @@
-"""Coefficients of kernels and collectives from tables that somebody measured. Needs no device.
+"""Fits of cost coefficients to measurements that others made; no device is needed.
 
-`tables` reads, `curve` fits and says what it cannot tell; `gemm`, `attention`, `grouped`, `memory` and `collectives`
-know one form each.
+Tables of kernels and collectives give a device's rates (`device_rates`, with one module for each kind of kernel);
+published step times give the coefficients of frameworks and the sustained rates of devices (`published_fit`).
 """

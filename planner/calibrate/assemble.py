@@ -1,4 +1,4 @@
-"""A device's whole rates from a folder of measured tables; what a table is of, its columns say."""
+"""All rates of a device, fitted to a folder of measured tables; a table's columns tell its kind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,32 +16,35 @@ from planner.specs.base import changed
 from planner.specs.profile import Collective, Profile, Provenance
 from planner.specs.rates import AttentionCurve, GemmCurve, Rates
 
-COLUMNS = {  # the columns of each kind of table, in the order in which they are looked for
+COLUMNS = {  # required columns of each kind of table, in the order in which kinds are tried
     "moe": {"num_tokens", "hidden_size", "inter_size", "topk", "num_experts"},
     "attention": {"batch_size", "isl", "num_heads"},
     "collectives": {"op_name", "num_gpus", "message_size"},
     "gemm": {"m", "n", "k"},
 }
-USUAL_HEAD = "128"  # whose curve stands for heads of any other size
+USUAL_HEAD = "128"  # head size whose curve stands for every other size
 LEAST_SPREAD = 0.05
-OnTable = Callable[[int, int, str], None]  # done, of how many, which
+OnTable = Callable[[int, int, str], None]  # number done, total (0: unknown), name of the fit
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A profile, and each fit by what it is of."""
+    """A calibrated profile, and each fit by the name of what was fitted."""
 
     profile: Profile
     found: dict[str, Found]
-    unused: tuple[str, ...]  # tables that are none of these
+    unused: tuple[str, ...]  # files that hold no known kind of table
 
 
 def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTable) -> Calibrated:
-    """`base`: the device's facts. Raises InputError where no table of products is there, or one cannot be read."""
+    """The profile `base` with rates fitted to every table of the folder.
+
+    Raises InputError where there is no table of matrix products, one cannot be read, or scipy is not installed.
+    """
     tables = {path: kind_of(path) for path in sorted(folder.glob("*.csv*")) if path.is_file()}
     by_kind = {kind: [path for path, is_of in tables.items() if is_of == kind] for kind in COLUMNS}
     if not by_kind["gemm"]:
-        what = "no table of matrix products is here: a CSV with columns m, n, k, latency"
+        what = "no table of matrix products here: a CSV file with columns m, n, k, latency"
         raise InputError(what, where=str(folder), fix="measure some, or give another folder")
     done: dict[str, Found] = {}
 
@@ -70,17 +73,18 @@ def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTable) 
 
 
 def kind_of(path: Path) -> str:
-    """Of a table; empty for one of anything else."""
+    """The kind of a table; empty for an unknown one."""
     header, _ = raw(path)
     return next((kind for kind, columns in COLUMNS.items() if columns <= set(header)), "")
 
 
 def changed_date(found: Found, date: str) -> Found:
+    """The fit with its date."""
     return Found(found.values, changed(found.fitted, date=date), found.left_out)
 
 
 def gemms(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], None]) -> dict[str, GemmCurve]:
-    """Of each dtype that both the device and the first table with it have; bf16 must be there."""
+    """The curve of each dtype that has a peak and a table; bf16 is required. Raises InputError."""
     curves: dict[str, GemmCurve] = {}
     for dtype in DTYPES:
         peak = base.device.tflops.get(dtype)
@@ -97,18 +101,18 @@ def gemms(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], Non
 
 
 def attentions(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], None]) -> dict[str, AttentionCurve]:
-    """Of each size of head that a table has, or the usual one where it does not say."""
+    """The curve of each head size in the tables; a table without that column is of the usual size."""
     curves: dict[str, AttentionCurve] = {}
     for path in paths:
         header, rows = raw(path)
         at = header.index("head_dim") if "head_dim" in header else None
         sizes = sorted({cells[at] for _, cells in rows}, key=int) if at is not None else [USUAL_HEAD]
-        causal = "num_key_value_heads" in header  # of an encoder's, which see every token, tables have no such column
+        causal = "num_key_value_heads" in header  # tables of bidirectional attention have no such column
         for size in sizes:
             table = read_attention(str(path), int(size))
             try:
                 fit = fit_attention(table, base.device.tflops["bf16"], causal)
-            except InputError:  # too few shapes of this size: the usual one's curve stands for it
+            except InputError:  # too few shapes of this size: the usual size's curve stands for it
                 continue
             if size not in curves:
                 curves[size] = fit.curve
@@ -120,7 +124,7 @@ def attentions(paths: Sequence[Path], base: Profile, said: Callable[[str, Found]
 def grouped(
     paths: Sequence[Path], gemm: dict[str, GemmCurve], base: Profile, said: Callable[[str, Found], None]
 ) -> float | None:
-    """Of the first table of experts."""
+    """The share of the first table of grouped kernels, None without one."""
     for path in paths:
         fit = fit_grouped(read_grouped(str(path)), gemm["bf16"], base.device.tflops["bf16"])
         said("grouped", fit.found)
@@ -129,7 +133,7 @@ def grouped(
 
 
 def links(paths: Sequence[Path], said: Callable[[str, Found], None]) -> dict[str, Collective]:
-    """Of the first table of collectives."""
+    """Every collective of the first such table, empty without one."""
     for path in paths:
         fit = fit_collectives(read_collectives(str(path)))
         for name, found in fit.found.items():

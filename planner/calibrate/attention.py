@@ -1,7 +1,7 @@
-"""Flash attention, forward: 4·causal·heads·head_dim·s(s + s0)·batch/(share·peak) + launch, by head_dim.
+"""Fit of flash attention, forward seconds: 4·causal·heads·head_dim·s(s + s0)·batch/(share·peak) + launch, by head_dim.
 
-Tables have the forward pass alone. Backward keeps 63/73 of forward's share: what FlashAttention-2 reaches at best of an
-A100's peak in the two passes (arXiv 2307.08691, section 4.1); its FLOPs are 2.5 times forward's.
+Tables hold the forward pass alone. Backward is assumed to reach 63/73 of forward's share, as FlashAttention-2's best
+shares of an A100's peak do (arXiv 2307.08691, section 4.1); its FLOPs are 2.5 times forward's.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,19 @@ from planner.calibrate.tables import Array, Mask, Table, read
 from planner.specs.rates import AttentionCurve
 
 BACKWARD_SHARE = 63 / 73
-TOKENS, HEADS = 1024, 16  # the least sequence, and heads over the batch, that fill a device in training
+TOKENS, HEADS = 1024, 16  # least sequence length, and least heads times batch, that fill a device in training
 
 
 @dataclass(frozen=True)
 class Attention:
+    """A fitted curve, and the fit's errors."""
+
     curve: AttentionCurve
     found: Found
 
 
 def read_attention(path: str, head_dim: int) -> Table:
-    """The rows of one head_dim without a window, with keys and values in bf16.
+    """Rows of one head_dim, without a sliding window, with keys and values in bf16. Raises InputError.
 
     Columns batch_size, isl, num_heads, latency; head_dim, window_size, kv_cache_dtype where the table has them.
     """
@@ -35,7 +37,7 @@ def read_attention(path: str, head_dim: int) -> Table:
 
 
 def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()) -> Attention:
-    """The curve of a table's attentions. Raises InputError where the table cannot tell one."""
+    """The curve of one head size; `causal`: half of the scores are masked. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12 / (0.5 if causal else 1.0)
 
     def seconds(rows: Table, values: dict[str, float]) -> Array:
@@ -49,7 +51,7 @@ def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources
 
 
 def work(table: Table, s0: float) -> Array:
-    """FLOPs when every token sees every token, and s0 more."""
+    """FLOPs (rows,) when every token attends to every token and to s0 more."""
     s = table.numbers["isl"]
     product: Array = (
         4 * table.numbers["batch_size"] * table.numbers["num_heads"] * table.numbers["head_dim"] * s * (s + s0)
@@ -58,5 +60,6 @@ def work(table: Table, s0: float) -> Array:
 
 
 def in_training(table: Table) -> Mask:
+    """Whether each row (rows,) has a shape of training."""
     heads = table.numbers["num_heads"] * table.numbers["batch_size"]
     return np.asarray((table.numbers["isl"] >= TOKENS) & (heads >= HEADS))

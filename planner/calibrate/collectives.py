@@ -1,6 +1,6 @@
-"""Collectives within one node: latency + bytes/bandwidth by kind and number of ranks.
+"""Fit of collectives within one node: latency + bytes/bandwidth, by kind and number of ranks.
 
-Bytes are those that costs/network/network.py prices: the whole gathered buffer of an all-gather or a reduce-scatter,
+Bytes are those that the cost model prices: the whole gathered buffer of an all-gather or a reduce-scatter,
 the buffer sent of an all-to-all, an all-reduce or a p2p. NCCL's tests count that buffer too, here in elements.
 """
 
@@ -22,24 +22,29 @@ KINDS = {
     "send_recv": "p2p",
 }
 ELEMENT_BYTES = 2  # of half
-LARGE = 4 * 2**20  # bytes: what training sends; smaller buffers go by other protocols
+LARGE = 4 * 2**20  # bytes: least size that training sends; NCCL sends smaller buffers by other protocols
 
 
 @dataclass(frozen=True)
 class Collectives:
+    """Fitted collectives of a device, and each fit's errors."""
+
     table: dict[str, Collective]  # by kind
     found: dict[str, Found]  # by kind/ranks
 
 
 def read_collectives(path: str, **words: str) -> Table:
-    """The rows of half with these words (system, version): op_name, num_gpus, message_size in elements, latency."""
+    """Rows in half precision whose columns have these words (such as system, version). Raises InputError.
+
+    Columns op_name, num_gpus, message_size in elements, latency.
+    """
     numbers = {"num_gpus": None, "message_size": None, "latency": None}
     chosen = {"nccl_dtype": "half", **words}
     return read(path, numbers, {"op_name": None, **chosen}).only(**chosen)
 
 
 def fit_collectives(table: Table, sources: tuple[str, ...] = ()) -> Collectives:
-    """Every kind at every number of ranks that the table has. Raises InputError where a kind has too few sizes."""
+    """Every kind of collective at every number of ranks in the table. Raises InputError where one has too few sizes."""
     points: dict[str, list[Point]] = {}
     found: dict[str, Found] = {}
     for name in sorted(set(table.words["op_name"].tolist()) & set(KINDS)):
@@ -58,7 +63,7 @@ def fit_collectives(table: Table, sources: tuple[str, ...] = ()) -> Collectives:
 
 
 def fit_point(table: Table, sources: tuple[str, ...] = ()) -> Found:
-    """latency_us and gb_per_s of one kind over one number of ranks."""
+    """latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
     coefficients = (
         Coefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
         Coefficient("latency_us", 0.0, 1e6, 10.0),
@@ -67,10 +72,12 @@ def fit_point(table: Table, sources: tuple[str, ...] = ()) -> Found:
 
 
 def seconds(table: Table, values: dict[str, float]) -> Array:
+    """Seconds (rows,) of each transfer."""
     whole: Array = values["latency_us"] * 1e-6 + sent(table) / (values["gb_per_s"] * 1e9)
     return whole
 
 
 def sent(table: Table) -> Array:
+    """Bytes (rows,) of the buffer."""
     total: Array = table.numbers["message_size"] * ELEMENT_BYTES
     return total

@@ -1,6 +1,6 @@
-"""What is known of each framework before anything is fitted: what it keeps in memory, and what its kernels leave out.
+"""Known facts of each framework before any fit: what it keeps in memory, and the coefficients that are not fitted.
 
-Accounting was read off published peaks of real jobs; what a comment calls fitted has no other reason than these records.
+Memory accounting was matched to published peaks of real jobs; a value marked fitted rests on those records alone.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from planner.specs.timing import Timing
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """`about`: what is described, and where its accounting is from."""
+    """Facts of a framework; `about`: its versions, and the source of its accounting."""
 
     about: str
     timing: Timing = field(default_factory=Timing)

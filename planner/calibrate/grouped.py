@@ -1,7 +1,8 @@
-"""The experts of one device in one grouped kernel: how fast, relative to a product of one expert's tokens.
+"""Fit of grouped matrix products: the experts of one device in one kernel, relative to one product per expert.
 
 An expert's products are [tokens × hidden]·[hidden × 2 inter], gate and up at once, and [tokens × inter]·[inter ×
-hidden]; tokens = num_tokens·topk/num_experts when balanced. A kernel's imbalance is its time over the balanced one's.
+hidden]; tokens = num_tokens·topk/num_experts when balanced. The imbalance of a load distribution is its time over that
+of the balanced kernel.
 """
 
 from dataclasses import dataclass
@@ -16,25 +17,30 @@ from planner.errors import InputError
 from planner.specs.rates import GemmCurve
 
 AXES = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size")
-TOKENS, WIDTH = 256, 512  # the least tokens an expert, and the least inter on a device, of training
+TOKENS, WIDTH = 256, 512  # least tokens of an expert, and least inner width on a device, in training
 
 
 @dataclass(frozen=True)
 class Grouped:
+    """The fitted share of a separate product's rate, the imbalance factors, and the fit's errors."""
+
     share: float
-    imbalance: dict[str, float]  # median time over that of the balanced, by distribution
+    imbalance: dict[str, float]  # by load distribution: median time over the balanced kernel's
     found: Found
 
 
 def read_grouped(path: str) -> Table:
-    """The rows with all experts on one device: those of many devices mean one of them, and which is not said."""
+    """Rows with all experts on one device: rows of several devices time one of them without naming it.
+
+    Raises InputError.
+    """
     numbers = {**dict.fromkeys(AXES), "moe_ep_size": 1.0, "latency": None}
     table = read(path, numbers, {"distribution": "balanced"})
     return table.where(table.numbers["moe_ep_size"] == 1)
 
 
 def fit_grouped(table: Table, gemm: GemmCurve, peak_tflops: float, sources: tuple[str, ...] = ()) -> Grouped:
-    """How a table's balanced kernels compare with `gemm`. Raises InputError where it has none."""
+    """The share of `gemm`'s rate that a table's balanced kernels reach. Raises InputError where it has none."""
     balanced = table.only(distribution="balanced")
 
     def seconds(rows: Table, values: dict[str, float]) -> Array:
@@ -51,7 +57,7 @@ def fit_grouped(table: Table, gemm: GemmCurve, peak_tflops: float, sources: tupl
 
 
 def apart_seconds(table: Table, gemm: GemmCurve, peak: float) -> Array:
-    """Seconds of the experts' products one after the other, without launches."""
+    """Seconds (rows,) of the experts' products as separate kernels, without launch overhead."""
     m, hidden, wide = tokens(table) + gemm.m0, table.numbers["hidden_size"], inter(table)
     into = m * (2 * wide + gemm.n0) * (hidden + gemm.k0)
     out = m * (hidden + gemm.n0) * (wide + gemm.k0)
@@ -60,20 +66,20 @@ def apart_seconds(table: Table, gemm: GemmCurve, peak: float) -> Array:
 
 
 def tokens(table: Table) -> Array:
-    """Tokens of one expert [rows]."""
+    """Tokens of one expert (rows,)."""
     numbers = table.numbers
     share: Array = numbers["num_tokens"] * numbers["topk"] / numbers["num_experts"]
     return share
 
 
 def inter(table: Table) -> Array:
-    """An expert's inner width on one device [rows]."""
+    """An expert's inner width on one device (rows,)."""
     width: Array = table.numbers["inter_size"] / table.numbers["moe_tp_size"]
     return width
 
 
 def imbalance(table: Table, distribution: str) -> float:
-    """The median time of a distribution over the balanced, of the configurations that have both."""
+    """Median of a load distribution's time over the balanced one, of configurations with both. Raises InputError."""
     keys = list(zip(*(table.numbers[axis].tolist() for axis in AXES), strict=True))
     times: dict[str, dict[tuple[float, ...], float]] = {}
     for key, name, seconds in zip(keys, table.words["distribution"].tolist(), table.seconds.tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""Traits of frameworks and paces of devices, fitted together on published step times.
+"""Joint fit of framework coefficients and sustained device rates to published step times.
 
-Least squares of the logarithm of predicted over measured seconds, each source with about the same say however many
-records it has, robust against records that are off, and drawn to priors (calibrate/knobs.py). Where a framework has traits of
-its own from few records, what is common to all of them is its prior: all are fitted as one first, then each apart.
+Least squares of log(predicted/measured seconds): each source has about the same total weight however many records it
+has, outliers weigh less, and every coefficient has a Gaussian prior on its logarithm. All frameworks are fitted as one
+first; then each by itself, with the common coefficients as its priors.
 """
 
 from collections import Counter
@@ -32,39 +32,39 @@ from planner.costs.step.step import step_seconds
 from planner.published.case import Case
 from planner.published.priced import Alike, alike
 
-NOISE = 0.04, 0.4  # least and most standard deviation of the logarithm of a source's steps
-DEVIATION = 1.4826  # of a normal distribution, the standard deviation over the median absolute deviation
-ROWS = 15  # from so many on, more records of a source say no more
-KNEE = 3.0  # standard deviations beyond which a record pulls less
-REFITS = 2  # with the noise that the fit before has left
-ROUNDS = 12
-ENOUGH = 1e-4  # relative gain of a round, below which no other follows
-TELLING = 0.9  # of a prior's width: what is left of it where records tell something
-STEP = 1e-3  # of a logarithm, for differences
+NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
+DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
+ROWS = 15  # records of a source that count in full; with more, its total weight stays the same
+KNEE = 3.0  # standard deviations beyond which the cost of a residual grows linearly
+REFITS = 2  # each with the noise that the previous fit leaves
+ROUNDS = 12  # most evaluations of a solve
+ENOUGH = 1e-4  # relative decrease of the cost at which a solve ends
+TELLING = 0.9  # posterior over prior width, above which the records determine next to nothing
+STEP = 1e-3  # finite difference of a logarithm
 Logs = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Cases with their groups, and machines to put values into."""
+    """Cases in groups that are priced at once, their machines, and the coefficients to fit."""
 
     cases: Sequence[Case]
     groups: Sequence[Alike]
-    machines: Sequence[Machine]  # of each group
+    machines: Sequence[Machine]  # one of each group
     names: Sequence[Knob]
     priors: Sequence[Prior]
-    held: Values  # of what is not looked for
+    held: Values  # coefficients that are not fitted
     most: int  # records of a source that count in full
 
     def predicted(self, logs: Logs) -> Logs:
-        """Logarithms of the cases' seconds."""
+        """Logarithms of predicted seconds (cases,) for log coefficients (coefficients,)."""
         found = np.zeros(len(self.cases))
         for group, machine in zip(self.groups, self.machines, strict=True):
             found[group.places] = self.of(group, machine, logs)
         return found
 
     def slopes(self, logs: Logs) -> Logs:
-        """[cases, names]: what each name's logarithm does to each case's; one pass for all names of a group."""
+        """Jacobian (cases, coefficients) of `predicted_logs` by differences; one vectorised pass for each group."""
         found = np.zeros((len(self.cases), len(self.names)))
         for group, machine in zip(self.groups, self.machines, strict=True):
             columns = [number for number, knob in enumerate(self.names) if depends(group.first, knob)]
@@ -75,7 +75,7 @@ class Problem:
         return found
 
     def of(self, group: Alike, machine: Machine, logs: Logs) -> Logs:
-        """Of one group's cases [..., cases], for values [..., names]."""
+        """Log seconds (..., cases) of one group, for log coefficients (..., coefficients)."""
         values = dict(zip(self.names, np.moveaxis(np.exp(logs), -1, 0)[..., None], strict=True))
         made = fitted(machine, group.first, {**self.held, **values})
         return np.asarray(np.log(step_seconds(group.first.module, group.setup, made).seconds))
@@ -83,18 +83,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Values, and of the logarithm of each the standard deviation that the records and its prior leave."""
+    """Fitted coefficients, and the posterior standard deviation of each one's logarithm."""
 
     values: dict[Knob, float]
     widths: dict[Knob, float]
 
     def held(self, knob: Knob) -> bool:
-        """Whether the records say next to nothing of it: it stands near its prior."""
+        """Whether the records determine next to nothing of it, so that it stays near its prior."""
         return self.widths.get(knob, prior(knob).width) > TELLING * prior(knob).width
 
 
 def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values) -> Logs:
-    """Seconds of each case. What is common to all frameworks stands for one that has no values of its own."""
+    """Predicted seconds (cases,); a framework without coefficients of its own takes the common ones."""
     found = np.zeros(len(cases))
     for group in alike(cases):
         made = fitted(machines[group.places[0]], group.first, values)
@@ -103,16 +103,17 @@ def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values
 
 
 def fitted(machine: Machine, case: Case, values: Values) -> Machine:
-    """A machine with the values found for its framework and its device."""
+    """The machine with the fitted coefficients of the case's framework and device."""
     owner = case.software if any(knob.owner == case.software for knob in values) else COMMON
     timing = with_traits(machine.timing, owner, values)
     return replace(machine, timing=timing, rates=with_pace(machine.rates, case.device, values))
 
 
 def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None = None, most: int = ROWS) -> Found:
-    """`machines`: of each case. All frameworks as one, with their devices' paces; then each by itself near that, with
-    the same paces, so that what is common to all remains what a framework that nobody measured is like. `most`: records
-    of one source that count in full.
+    """Fit common coefficients and sustained rates to all cases, then each framework's own near the common ones.
+
+    The second fit keeps the sustained rates, so that the common coefficients describe a framework without records.
+    `machines` has one of each case; `most`: records of one source that count in full.
     """
     as_one = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
     common = solve(as_one, start or {}, noise(as_one, {}))
@@ -125,10 +126,10 @@ def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None
 
 
 def noise(given: Problem, found: Values) -> Logs:
-    """Of each record, by its source: how far the source's records are off, with these values.
+    """Standard deviation of each case's log residual (cases,), estimated for its source at these coefficients.
 
-    Some sources say of themselves that they vary by tens of percent, others measured something else than they say; they
-    shall not outvote those that agree with most.
+    Some sources state a variation of tens of percent, others measured something else than they state; this keeps them
+    from outweighing the sources that agree with the rest.
     """
     logs = np.array([log(found.get(k, p.value)) for k, p in zip(given.names, given.priors, strict=True)])
     off = given.predicted(logs) - measured(given.cases)
@@ -141,13 +142,14 @@ def noise(given: Problem, found: Values) -> Logs:
 
 
 def measured(cases: Sequence[Case]) -> Logs:
+    """Logarithms of measured seconds (cases,)."""
     return np.log([case.seconds or 1.0 for case in cases])
 
 
 def problem(
     cases: Sequence[Case], machines: Sequence[Machine], common: Values, grouped_as: Sequence[Case], most: int
 ) -> Problem:
-    """`grouped_as`: the cases by which to group, whose machines are alike."""
+    """The problem of these cases with `common` fixed; `grouped_as`: the same cases with their true frameworks."""
     groups = alike(grouped_as)
     names = [knob for knob in knobs(cases) if not (common and knob.name in PACES)]
     firsts = [replace(group, first=cases[group.places[0]]) for group in groups]
@@ -156,7 +158,7 @@ def problem(
 
 
 def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
-    """A framework's own traits are looked for near what is common to all."""
+    """Priors of these coefficients; a framework's are centred on the common coefficients where there are some."""
     found = []
     for knob in names:
         shared = None if knob.name in OWN else common.get(Knob(COMMON, knob.name))
@@ -166,7 +168,7 @@ def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
 
 
 def solve(given: Problem, start: Values, spread: Logs) -> Found:
-    """The values of least loss; `spread`: of each record, the standard deviation of its logarithm."""
+    """Coefficients of the least loss; `spread` (cases,): standard deviations of the residuals. Raises InputError."""
     require_scipy()
     from scipy.optimize import least_squares
 
@@ -193,20 +195,22 @@ def solve(given: Problem, start: Values, spread: Logs) -> Found:
 
 
 def depends(case: Case, knob: Knob) -> bool:
+    """Whether a case's seconds depend on a coefficient."""
     return knob.owner == case.software or knob.owner == pace_of(case).owner
 
 
 def says(cases: Sequence[Case], most: int) -> Logs:
-    """The weight of each record: of a source with more records than this, less."""
+    """Weights (cases,): lower for the records of a source that has more than `most`."""
     rows = Counter(case.origin.source for case in cases)
     return np.array([1 / sqrt(max(1.0, rows[case.origin.source] / most)) for case in cases])
 
 
 def softened(off: Logs) -> Logs:
-    """Residuals whose squares grow only in a straight line beyond the knee."""
+    """Residuals (cases,) whose squares grow linearly beyond the knee (`soft_l1`); priors stay quadratic."""
     return np.asarray(np.sign(off) * KNEE * np.sqrt(2 * (np.sqrt(1 + (off / KNEE) ** 2) - 1)))
 
 
 def softened_slope(off: Logs) -> Logs:
+    """Derivative (cases,) of the softened residuals."""
     root = np.sqrt(1 + (off / KNEE) ** 2)
     return np.asarray(np.sqrt((root + 1) / 2) / root)

@@ -1,7 +1,7 @@
-"""The coefficients that published step times can tell: a few traits of each framework, a pace of each device.
+"""Coefficients that published step times can determine: some of each framework, and sustained rates of each device.
 
-Each is positive and fitted as its logarithm, near a prior with a width: where the records say nothing of it, it stays
-there. A trait that is a share is at most 1.
+Each is positive and fitted as its logarithm, with a Gaussian prior on that, where it stays without evidence. A share is
+at most 1.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from planner.specs.timing import Timing
 
 
 class Knob(NamedTuple):
-    """What is fitted: a trait of a framework, or what a device sustains in a precision."""
+    """A coefficient to fit: its owner is a framework or a device, its name a field of `Timing` or a precision."""
 
     owner: str
     name: str
@@ -25,21 +25,23 @@ class Knob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prior:
+    """A log-normal prior."""
+
     value: float
     width: float  # standard deviation of the logarithm
 
 
-PACE = Prior(0.92, 0.15)  # of kernels timed alone, what a device sustains
-CHIPS = {  # devices that have another's chip
+PACE = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
+CHIPS = {  # devices with the same chip as another
     "h800": "h100-80gb",
     "a800": "a100-80gb",
     "a100-40gb": "a100-80gb",
     "v100-16gb": "v100-32gb",
     "gb300": "b300",
 }
-COMMON = "generic"  # the framework that all are, at first
-OWN = ("shard_ms",)  # traits that say nothing of other frameworks
-SPARSE = ("experts", "ep_exposed", "imbalance", "expert_us")  # of experts
+COMMON = "generic"  # the framework that all are fitted as at first
+OWN = ("shard_ms",)  # coefficients that do not carry over to other frameworks
+SPARSE = ("experts", "ep_exposed", "imbalance", "expert_us")  # of mixture-of-experts layers
 PACES = ("bf16", "fp8")
 TRAITS = {
     "passes": Prior(1.2, 0.25),
@@ -62,11 +64,11 @@ TRAITS = {
     "jitter": Prior(0.003, 0.3),
 }
 SHARES = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
-Values = Mapping[Knob, Any]  # numbers, or arrays of them that broadcast with a setup's
+Values = Mapping[Knob, Any]  # numbers, or arrays that broadcast with a setup's
 
 
 def knobs(cases: Iterable[Case]) -> list[Knob]:
-    """Those that these cases depend on."""
+    """The coefficients that these cases depend on, sorted."""
     found: dict[Knob, None] = {}
     for case in cases:
         found.update(dict.fromkeys(of_case(case)))
@@ -74,7 +76,7 @@ def knobs(cases: Iterable[Case]) -> list[Knob]:
 
 
 def of_case(case: Case) -> list[Knob]:
-    """A trait of one framework is not looked for where all are fitted as one, nor experts' where there are none."""
+    """The coefficients of a case: without those of experts in dense models, and of one framework in the common fit."""
     traits = [n for n in TRAITS if case.software != COMMON or n not in OWN]
     if case.module.routed is None:
         traits = [n for n in traits if n not in SPARSE]
@@ -82,15 +84,17 @@ def of_case(case: Case) -> list[Knob]:
 
 
 def pace_of(case: Case) -> Knob:
+    """The sustained rate that a case depends on, of its chip and precision."""
     return Knob(CHIPS.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
 
 
 def prior(knob: Knob) -> Prior:
+    """The prior of a coefficient of a framework, or of a sustained rate."""
     return TRAITS.get(knob.name, PACE)
 
 
 def with_traits(timing: Timing, owner: str, values: Values) -> Timing:
-    """A framework's traits with what was found of them."""
+    """`timing` with the fitted coefficients of a framework."""
     found = {name: values[Knob(owner, name)] for name in TRAITS if Knob(owner, name) in values}
     found |= {name: np.minimum(1.0, found[name]) for name in SHARES if name in found}
     if "tp_exposed" in found:
@@ -99,7 +103,7 @@ def with_traits(timing: Timing, owner: str, values: Values) -> Timing:
 
 
 def with_pace(rates: Rates, owner: str, values: Values) -> Rates:
-    """A device's rates with what was found of its pace."""
+    """`rates` with the fitted sustained rates of a device's chip."""
     chip = CHIPS.get(owner, owner)
     found = {name: values[Knob(chip, name)] for name in PACES if Knob(chip, name) in values}
     return changed(rates, sustained={**rates.sustained, **found})

@@ -1,9 +1,9 @@
-"""How far predictions are off where nobody calibrated: each source predicted from all others.
+"""Held-out errors: every source predicted by a fit to all other sources.
 
-A framework or a device that only this source tells of is then what it is to us of any that we never saw: the generic
-framework, the assumed pace. The interval of a framework is as wide as four fifths of its left-out records need. Only
-coefficients are left out: the model's form and its constants were chosen with every source in view, and each fit starts
-where the one of all sources ended.
+A framework or device that only the held-out source has is then predicted as an unknown one: by the generic framework,
+or at the assumed sustained rate. A framework's interval is as wide as four fifths of its held-out records need. Only
+coefficients are held out: the form of the model and its constants were chosen with every source in view, and each fit
+starts from the coefficients of the fit to all sources.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from planner.calibrate.knobs import COMMON, Values
 from planner.costs.compute.machine import Machine
 from planner.published.case import Case
 
-SHARE = 0.8  # of left-out records, within the interval
+SHARE = 0.8  # of held-out records within the interval
 FEW = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
-OnSource = Callable[[int, int, str], None]  # done, of how many, which
+OnSource = Callable[[int, int, str], None]  # number done, total, name of the source
 
 
 def left_out(
@@ -27,8 +27,9 @@ def left_out(
     sources: Sequence[str] | None = None,
     on_source: OnSource = lambda done, of, source: None,
 ) -> tuple[Logs, Logs]:
-    """Logarithms of predicted over measured [cases], each case by a fit without its source; as its own framework, and
-    as the generic one. NaN for cases of sources that are not asked for. `start`: values to begin each fit from.
+    """Log errors (cases,) by a fit without the case's source, with its framework's coefficients and with generic ones.
+
+    They are NaN for cases of sources that are not in `sources` (None: all). `start`: coefficients to begin each fit at.
     """
     asked = sorted({case.origin.source for case in cases}) if sources is None else list(sources)
     own, common = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
@@ -48,12 +49,12 @@ def left_out(
 
 
 def software(cases: Sequence[Case]) -> set[str]:
-    """The frameworks there are, but for the generic one."""
+    """The frameworks of these cases, without the generic one."""
     return {case.software for case in cases} - {COMMON}
 
 
 def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
-    """Of each framework: seconds·e^±spread holds four fifths of its left-out records; the generic one's, of all records."""
+    """Spread of each framework: seconds·e^±spread holds four fifths of its held-out records (generic: of all)."""
     known = np.isfinite(common)
     wide = half_width(common[known])
     found = {COMMON: wide}
@@ -64,18 +65,5 @@ def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
 
 
 def half_width(off: Logs) -> float:
-    """The least width that holds at least this share of the logarithms."""
+    """The least half-width that holds at least four fifths of these log errors."""
     return float(np.quantile(np.abs(off), SHARE, method="inverted_cdf")) if len(off) else 0.0
-
-
-def coverage(cases: Sequence[Case], own: Logs, common: Logs) -> float:
-    """The share of left-out records within intervals that were set without their source, too."""
-    names = np.array([case.origin.source for case in cases])
-    inside, counted = 0, 0
-    for source in sorted(set(names.tolist())):
-        out = (names == source) & np.isfinite(own)
-        widths = spreads([c for c, left in zip(cases, out, strict=True) if not left], own[~out], common[~out])
-        for place in np.flatnonzero(out).tolist():
-            inside += abs(own[place]) <= widths.get(cases[place].software, widths[COMMON])
-            counted += 1
-    return inside / counted if counted else 0.0

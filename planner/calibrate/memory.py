@@ -1,7 +1,7 @@
-"""Kernels that only read and write: bytes/(share·bandwidth) + launch.
+"""Fit of memory-bound kernels: bytes/(share·bandwidth) + launch.
 
-Read off products of at most 16 rows, which stream their weights once and compute next to nothing, with weights larger
-than any cache.
+The kernels are matrix products of at most 16 rows, which read their weights once and compute next to nothing, with
+weights larger than any cache.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,22 @@ from planner.calibrate.curve import Coefficient, Form, Found, fit
 from planner.calibrate.gemm import SHARE, rounded
 from planner.calibrate.tables import Array, Table
 
-ROWS = 16  # one tile: more rows begin to compute
+ROWS = 16  # one tile: with more rows, compute begins to count
 BYTES = 2  # of an element of bf16
-BEYOND_CACHES = 128e6  # bytes: twice the last cache of an A100 (40 MB) or an H100 (50 MB), and more
+BEYOND_CACHES = 128e6  # bytes: over twice the last-level cache of an A100 (40 MB) or an H100 (50 MB)
 
 
 @dataclass(frozen=True)
 class Memory:
+    """The fitted share of the bandwidth, launch overhead, and the fit's errors."""
+
     share: float
     launch_us: float
     found: Found
 
 
 def fit_memory(gemms: Table, gb_per_s: float, sources: tuple[str, ...] = ()) -> Memory:
-    """The share of the bandwidth in a table of bf16 products. Raises InputError where it has no thin ones."""
+    """The share of the bandwidth that thin bf16 products reach. Raises InputError where there are too few."""
     bandwidth = gb_per_s * 1e9
     thin = gemms.where(gemms.numbers["m"] <= ROWS)
 
@@ -39,6 +41,7 @@ def fit_memory(gemms: Table, gb_per_s: float, sources: tuple[str, ...] = ()) -> 
 
 
 def moved(table: Table) -> Array:
+    """Bytes (rows,) read and written."""
     m, n, k = (table.numbers[axis] for axis in "mnk")
     total: Array = BYTES * (m * n + n * k + m * k)
     return total

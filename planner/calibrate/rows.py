@@ -1,4 +1,4 @@
-"""Which published records tell of step times, and on which machines, before anything is fitted to them."""
+"""Published records whose step times are fitted, and the machines they ran on before any fit."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from planner.specs.base import changed
 from planner.specs.parameters import parameters
 from planner.specs.profile import Profile
 
-LEAST = 0.5e9  # parameters: smaller models are tests of correctness, whose steps are all overhead
-DOUBTED = "check:"  # in the notes of records that contradict themselves
+LEAST = 0.5e9  # parameters: smaller models are correctness tests, whose steps are mostly overhead
+DOUBTED = "check:"  # marks records that contradict themselves, in their notes
 
 
 def telling(cases: Sequence[Case]) -> list[Case]:
-    """Those that ended, were timed, and are not doubted by who wrote them down."""
+    """Cases that completed, were timed, have one module, and are not marked as doubtful."""
     return [
         case
         for case in cases
@@ -29,7 +29,7 @@ def telling(cases: Sequence[Case]) -> list[Case]:
 
 
 def machines(cases: Sequence[Case]) -> list[Machine]:
-    """Of each case: its device as measured kernel by kernel, and what its framework is known for. Raises InputError."""
+    """The machine of each case: rates of kernels timed alone, and known facts of the framework. Raises InputError."""
     profiles = {name: unpaced(library.read(name, Profile)[0]) for name in {case.device for case in cases}}
     found = []
     for case in cases:
@@ -40,5 +40,5 @@ def machines(cases: Sequence[Case]) -> list[Machine]:
 
 
 def unpaced(profile: Profile) -> Profile:
-    """Without what an earlier fit of the same kind has left in it."""
+    """The profile without the sustained rates of an earlier fit."""
     return changed(profile, rates=changed(profile.rates, sustained={})) if profile.rates else profile

@@ -1,4 +1,4 @@
-"""What a fit on published records has found, as files: each framework's traits, and the paces of devices."""
+"""Files of a fit to published records: the coefficients of each framework, and the sustained rates of devices."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,18 +25,18 @@ KIND = "least squares on published steps"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fit and what it rests on; logarithms of predicted over measured [cases], with each source and without it."""
+    """A fit to published step times with its log errors (cases,), log(predicted/measured seconds)."""
 
     cases: Sequence[Case]
     found: Found
-    inside: Logs
-    outside: Logs  # NaN where its source was not left out
-    common: Logs  # as the generic framework, likewise
-    spreads: Mapping[str, float]  # of each framework
+    inside: Logs  # of the fit to all sources
+    outside: Logs  # of the fits without the case's source; NaN where it was not held out
+    common: Logs  # the same with the generic framework's coefficients
+    spreads: Mapping[str, float]  # half-width of the 80 % interval, of each framework
 
 
 def software(name: str, fit: Fit, date: str) -> Software:
-    """One framework as a file. The generic one is judged on every record, left out, as if nobody knew its framework."""
+    """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
     known = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
     values = {knob: rounded(value) for knob, value in fit.found.values.items() if knob.owner == name}
     timing = with_traits(known.timing, name, values)
@@ -54,7 +54,7 @@ def software(name: str, fit: Fit, date: str) -> Software:
 
 
 def fitted(name: str, fit: Fit, date: str) -> Fitted:
-    """Its records, its errors on them, and the coefficients that they cannot tell."""
+    """A framework's records, the errors on them, and the coefficients that they do not determine."""
     here = np.array([name in (COMMON, case.software) for case in fit.cases])
     outside = (fit.common if name == COMMON else fit.outside)[here]
     inside = np.abs(np.exp(fit.inside[here]) - 1)
@@ -72,7 +72,7 @@ def fitted(name: str, fit: Fit, date: str) -> Fitted:
 
 
 def paces(fit: Fit) -> dict[str, dict[str, float]]:
-    """What each device of the records sustains, by precision; boards of one chip have one pace."""
+    """Sustained rates of each device by precision; boards with one chip share them."""
     found: dict[str, dict[str, float]] = {}
     owners = {knob.owner for knob in fit.found.values if knob.name in PACES}
     chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
@@ -83,7 +83,7 @@ def paces(fit: Fit) -> dict[str, dict[str, float]]:
 
 
 def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
-    """A file of each framework in the records, and the generic one."""
+    """Write a file of each framework in the records, and of the generic one; returns their paths."""
     names = sorted({COMMON, *(case.software for case in fit.cases)})
     paths = [folder / f"{name}.yaml" for name in names]
     for name, path in zip(names, paths, strict=True):
@@ -92,7 +92,7 @@ def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
 
 
 def write_fit(fit: Fit, folder: Path, date: str) -> list[Path]:
-    """`software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device, with its pace."""
+    """Write `software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device; returns the paths."""
     paths = write_software(fit, folder / "software", date)
     for name, values in paces(fit).items():
         if name in library.names(Profile):
@@ -102,7 +102,7 @@ def write_fit(fit: Fit, folder: Path, date: str) -> list[Path]:
 
 
 def with_paces(text: str, values: Mapping[str, float]) -> str:
-    """A device's file with these paces in its rates, all else as it stands; rates of these alone, where it has none."""
+    """A device file's text with these sustained rates and nothing else changed; with new `rates` where it has none."""
     line = "  sustained: {" + ", ".join(f"{name}: {value:g}" for name, value in values.items()) + "}\n"
     text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
     if not re.search(r"^rates:", text, flags=re.MULTILINE):
@@ -113,4 +113,5 @@ def with_paces(text: str, values: Mapping[str, float]) -> str:
 
 
 def rounded(value: float) -> float:
+    """A number of four significant digits."""
     return float(f"{float(value):.{DIGITS}g}")

@@ -1,4 +1,4 @@
-"""Published step times in, frameworks and paces out, with what is off and what would be off elsewhere."""
+"""Calibration on published step times: framework coefficients, sustained rates, and their errors, held out too."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from planner.calibrate.software import Fit
 from planner.errors import InputError
 from planner.published.read import read_published
 
-FEWEST = 10  # records, below which there is nothing to fit
+FEWEST = 10  # least records to fit
 EACH = "each"
-OnWork = Callable[[int, int, str], None]  # done, of how many, what
+OnWork = Callable[[int, int, str], None]  # number done, total, what is being done
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Of one source: records, and median errors of time: fitted with it, and without it (None: not asked)."""
+    """Number of records and median time errors of one source: fitted with it and without it (None: not held out)."""
 
     name: str
     rows: int
     median_error: float
     left_out_error: float | None
-    generic_error: float | None  # left out, and as if nobody knew its framework
+    generic_error: float | None  # held out, with the generic framework's coefficients
 
 
 def calibrate_published(folder: Path, without: Sequence[str], on_work: OnWork) -> Fit:
-    """`without`: sources to leave out in turn, or `each`. Raises InputError where records are too few to tell anything."""
-    on_work(0, 1, "reading rows")
+    """Fit the records of a folder; `without`: sources to hold out in turn, or `each`. Raises InputError."""
+    on_work(0, 1, "reading records")
     cases = telling(read_published(folder)[0])
     sources = sorted({case.origin.source for case in cases})
     if len(cases) < FEWEST:
-        what = f"{len(cases)} rows tell of a step's time: too few to fit {FEWEST} coefficients and more"
-        raise InputError(what, where=str(folder), fix="give a folder with more rows")
+        what = f"{len(cases)} records state step times: at least {FEWEST} are needed"
+        raise InputError(what, where=str(folder), fix="give a folder with more records")
     for name in without:
         if name not in (*sources, EACH):
             raise InputError(f"no source is called `{name}`", where="--leave-out", fix=f"one of {', '.join(sources)}")
     run_on = machines(cases)
-    on_work(0, 1, f"fitting {len(cases)} rows of {len(sources)} sources")
+    on_work(0, 1, f"fitting {len(cases)} records of {len(sources)} sources")
     found = fit(cases, run_on)
     inside = np.log(predicted(cases, run_on, found.values)) - measured(cases)
     asked = sources if EACH in without else sorted(set(without))
@@ -51,12 +51,13 @@ def calibrate_published(folder: Path, without: Sequence[str], on_work: OnWork) -
     )
     if EACH in without:
         widths = spreads(cases, own, common)
-    else:  # in-sample errors, doubled: what left-out ones of many sources were
+    else:  # in-sample errors doubled: the ratio that held-out errors of many sources had
         widths = {name: 2 * half_width(inside) for name in (COMMON, *(case.software for case in cases))}
     return Fit(cases, found, inside, own, common, widths)
 
 
 def by_source(made: Fit) -> list[Source]:
+    """Median errors of each source, by name."""
     names = np.array([case.origin.source for case in made.cases])
     found = []
     for name in sorted(set(names.tolist())):

@@ -1,4 +1,4 @@
-"""Tables of measured seconds, one line a measurement, as CSV or CSV.gz with a header."""
+"""Tables of kernel timings as CSV or CSV.gz files with a header, one row a measurement."""
 
 import csv
 import gzip
@@ -21,7 +21,7 @@ MAY_BE_ZERO = {"window_size"}  # 0: no window
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of numbers and of words, [rows] each, and where every row stands."""
+    """Columns of numbers and of words, (rows,) each, and the line of every row."""
 
     path: str
     lines: NDArray[np.int64]
@@ -41,20 +41,20 @@ class Table:
         return self.where(mask)
 
     def place(self, row: int) -> str:
+        """`path:line` of a row."""
         return f"{self.path}:{self.lines[row]}"
 
     @property
     def seconds(self) -> Array:
-        """Tables have milliseconds."""
+        """Measured seconds (rows,); tables hold milliseconds."""
         seconds: Array = self.numbers["latency"] * 1e-3
         return seconds
 
 
 def read(path: str | Path, numbers: Mapping[str, float | None], words: Mapping[str, str | None] | None = None) -> Table:
-    """A table with these columns, each with what it is where the table has no such column; None: it must have it.
+    """A table with these columns, each with its default where the file lacks it; None: the column is required.
 
-    Raises InputError for a column that is missing and, with its line, for a row that has no positive number where one
-    must stand.
+    Raises InputError for a missing column and, with its line, for a row without a positive number where one is needed.
     """
     header, rows = raw(Path(path))
     wanted = {**numbers, **(words or {})}
@@ -73,7 +73,7 @@ def read(path: str | Path, numbers: Mapping[str, float | None], words: Mapping[s
 
 
 def raw(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header, and each row with the number of its line."""
+    """The header, and each row's cells with its line number. Raises InputError."""
     try:
         with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else open(path, newline="") as file:
             reader = csv.reader(file)
@@ -91,7 +91,7 @@ def raw(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 
 def column(name: str, header: Sequence[str], needed: bool, path: str) -> int | None:
-    """Where a column stands, under any of its names."""
+    """The index of a column under any of its names, None without it. Raises InputError where it is needed."""
     found = next((header.index(alias) for alias in ALIASES.get(name, (name,)) if alias in header), None)
     if found is None and needed:
         raise InputError(f"no column `{name}`", where=path, fix=f"the header has {', '.join(header)}")
@@ -99,7 +99,7 @@ def column(name: str, header: Sequence[str], needed: bool, path: str) -> int | N
 
 
 def positive(name: str, cells: Sequence[str], lines: NDArray[np.int64], path: str) -> Array:
-    """The cells as numbers above 0."""
+    """The cells as numbers above 0 (rows,). Raises InputError with the line."""
     values = np.empty(len(cells))
     for row, cell in enumerate(cells):
         try:
@@ -107,7 +107,7 @@ def positive(name: str, cells: Sequence[str], lines: NDArray[np.int64], path: st
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < 0 or (value == 0 and name not in MAY_BE_ZERO):
-            message = f"{name} is `{cell}`, which is no positive number"
+            message = f"{name} is `{cell}`, not a positive number"
             raise InputError(message, where=f"{path}:{lines[row]}", fix="correct the line or remove it")
         values[row] = value
     return values

@@ -1,4 +1,4 @@
-"""Predicted beside measured: of the runs made here, and of what others published."""
+"""Predictions compared with measurements: of runs made here, and of published records."""
 
 from planner.ledger.beside import Kind, Record, beside, measured_timeline
 from planner.ledger.memory import Used, used

@@ -1,4 +1,4 @@
-"""What predictions are worth, in figures: of each source by itself, and of all records together. No record is left out."""
+"""Accuracy of predictions for published records, overall and by source; every record is counted or named as skipped."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from statistics import median
 
 from planner.ledger.ranking import Ranked, ranked
-from planner.ledger.row import Row, joined
-from planner.published.case import Case, Origin, Prediction, Skipped
+from planner.ledger.row import Row
+from planner.published.case import Origin, Skipped
 
-CLOSE = 0.05  # a pick that costs no more than this over the best is as good as the best
+CLOSE = 0.05  # a pick that costs at most this much more than the best counts as the best
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Errors are shares of what was measured; None where no record gives the figure. Pairs are k of n."""
+    """Accuracy of a set of records: errors over measured values, None without any; pairs are k of n."""
 
     rows_used: int
-    rows_defaulted: int  # of the used: with facts that the record leaves unsaid, from the source's cited defaults
+    rows_defaulted: int  # of the used: with blank columns filled from the source's cited defaults
     rows_skipped: dict[str, int]  # by reason, the most frequent first
-    time_rows: int  # of the used: with seconds to compare
+    time_rows: int  # of the used: with measured seconds
     time_median_error: float | None
     time_p90_error: float | None
     bias: float | None  # median signed error of time: above 0 is predicted too slow
@@ -28,36 +28,30 @@ class Figures:
     spearman_median: float | None
     best_pick_loss: float | None  # median: how much slower the predicted best is than the measured best
     best_pick_close: float | None  # share of groups in which that is at most 5 %
-    memory_rows: int  # of the used: with a peak to compare
+    memory_rows: int  # of the used: with a measured peak
     memory_median_error: float | None
-    oom_recall: tuple[int, int]  # of the records that ran out of memory: named
-    oom_precision: tuple[int, int]  # of the records named, of which it is known how they ended: out of memory
+    oom_recall: tuple[int, int]  # of the records that ran out of memory: those predicted to
+    oom_precision: tuple[int, int]  # of the records predicted to run out of memory: those that did
 
     @property
     def rows_read(self) -> int:
+        """Used and skipped records."""
         return self.rows_used + sum(self.rows_skipped.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """Accuracy overall and by source, with the records it rests on."""
+
     overall: Figures
     sources: dict[str, Figures]  # by name
     rows: tuple[Row, ...]  # used, in the order of the files
     skipped: tuple[Skipped, ...]  # in the order of the files
-    files: tuple[Skipped, ...] = ()  # whole files that hold no such records: listed, and counted nowhere
-
-
-def account(cases: Sequence[Case], skipped: Sequence[Skipped], predictions: Sequence[Prediction]) -> Account:
-    """Cases with their predictions, one each, beside the records that were skipped before.
-
-    What cannot be compared joins the skipped with its reason. Raises ValueError if predictions are not as many.
-    """
-    rows, unfit = joined(cases, predictions)
-    return account_of(rows, [*skipped, *unfit])
+    files: tuple[Skipped, ...] = ()  # files of another schema: listed, and counted nowhere
 
 
 def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
-    """The figures of these records, whatever order they come in."""
+    """The accuracy of these records, in any order, beside those that were skipped."""
     used = tuple(sorted(rows, key=lambda record: place(record.case.origin)))
     left = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
     groups = ranked(used)
@@ -74,17 +68,19 @@ def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
 
 
 def place(origin: Origin) -> tuple[str, int, str, str]:
+    """Sort key: the record's position in the files."""
     return origin.file, origin.line, origin.source, origin.row
 
 
 def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ranked]) -> Figures:
+    """The accuracy of one set of records and of the groups in it."""
     signed = [record.time_error for record in rows if record.time_error is not None]
     errors = [abs(error) for error in signed]
     memory = [abs(record.memory_error) for record in rows if record.memory_error is not None]
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
     ooms = [record for record in rows if record.case.oom]
-    named = [record for record in rows if record.named]  # all of known end: a record that measured nothing is skipped
+    named = [record for record in rows if record.named]  # outcomes are known: those without are skipped
     return Figures(
         rows_used=len(rows),
         rows_defaulted=sum(bool(record.case.defaulted) for record in rows),
@@ -106,11 +102,12 @@ def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ra
 
 
 def middle(values: Sequence[float]) -> float | None:
+    """The median, None of nothing."""
     return median(values) if values else None
 
 
 def quantile(values: Sequence[float], at: float) -> float | None:
-    """Between the two nearest of the sorted values, on the line through them (Hyndman and Fan's type 7)."""
+    """Quantile by linear interpolation (Hyndman and Fan's type 7), None of nothing."""
     if not values:
         return None
     low, part = divmod((len(values) - 1) * at, 1)
@@ -119,5 +116,6 @@ def quantile(values: Sequence[float], at: float) -> float | None:
 
 
 def share(held: Iterable[bool]) -> float | None:
+    """The share that is true, None of nothing."""
     each = [*held]
     return sum(each) / len(each) if each else None

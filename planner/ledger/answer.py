@@ -1,4 +1,4 @@
-"""An account as one JSON object. Names here are promises to other people's scripts; errors are fractions."""
+"""An accuracy report as one JSON object, whose keys are a stable interface; errors are fractions."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ PROMISED = (
 
 
 def answer(account: Account, with_rows: bool = False) -> dict[str, Any]:
-    """`{overall, sources}`, and `rows` if they are asked for: every record that was read, the skipped ones too."""
+    """`{overall, sources}`, and with `with_rows` also `rows`: every record, skipped ones too."""
     said: dict[str, Any] = {
         "overall": promised(account.overall),
         "sources": {name: promised(figures) for name, figures in account.sources.items()},
@@ -32,11 +32,12 @@ def answer(account: Account, with_rows: bool = False) -> dict[str, Any]:
 
 
 def promised(figures: Figures) -> dict[str, Any]:
+    """The figures that are part of the interface."""
     return {name: getattr(figures, name) for name in PROMISED}
 
 
 def rows(account: Account) -> list[dict[str, Any]]:
-    """In the order of the files."""
+    """An object for each record, in the order of the files."""
     all_rows = [*map(used, account.rows), *map(left, account.skipped)]
     return sorted(all_rows, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
 

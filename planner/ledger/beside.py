@@ -1,4 +1,4 @@
-"""Predicted beside measured: where the time of a step was expected, and where it went."""
+"""Step time by kind of work: predicted and measured seconds of compute, exchanges and waiting."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ REST = "gather, reduce and wait"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Seconds of the mean rank in one kind of work."""
+    """Predicted and measured seconds of the mean rank in one kind of work."""
 
     name: str
     predicted: float
@@ -24,10 +24,9 @@ class Kind:
 
 
 def beside(predicted: Sequence[Timeline], measured: Sequence[Timeline]) -> list[Kind]:
-    """Per kind of work, over the mean step of each; the kinds add up to the step.
+    """Seconds by kind of work, over the mean step of either side; the kinds add up to the step.
 
-    What ranks wait for each other is measured inside the collective that lets them wait, so collectives of all ranks
-    and waiting stand in one line.
+    Runs measure waiting inside the collective that waits, so collectives of all ranks and waiting are one kind.
     """
     expected, found = mean_parts(predicted), mean_parts(measured)
     return [
@@ -37,6 +36,7 @@ def beside(predicted: Sequence[Timeline], measured: Sequence[Timeline]) -> list[
 
 
 def mean_parts(timelines: Sequence[Timeline]) -> dict[str, float]:
+    """Seconds by kind of work, over the mean step."""
     parts: dict[str, float] = {}
     for timeline in timelines:
         for name, seconds in step_parts(timeline).items():
@@ -45,7 +45,7 @@ def mean_parts(timelines: Sequence[Timeline]) -> dict[str, float]:
 
 
 def step_parts(timeline: Timeline) -> dict[str, float]:
-    """Seconds of the mean rank by kind of work."""
+    """Seconds of the mean rank in one step, by kind of work."""
     parts, doing = dict.fromkeys((*KINDS.values(), EXCHANGE), 0.0), timeline.doing()
     for event in timeline.events:
         if event.phase in KINDS:
@@ -58,7 +58,7 @@ def step_parts(timeline: Timeline) -> dict[str, float]:
 
 
 def transfer_seconds(timeline: Timeline) -> float:
-    """Of the mean rank: between stages or modules, while it computes nothing."""
+    """Exposed seconds of the mean rank in point-to-point transfers between stages or modules."""
     moved: dict[int, list[tuple[float, float]]] = defaultdict(list)
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
     doing = timeline.doing()
@@ -72,7 +72,7 @@ def transfer_seconds(timeline: Timeline) -> float:
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds in at least one of them."""
+    """Seconds in the union of these intervals."""
     seconds, reached = 0.0, 0.0
     for start, end in sorted(spans):
         seconds += max(0.0, end - max(start, reached))
@@ -82,7 +82,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One task as one rank measured it, in seconds since the step began."""
+    """One task as one rank measured it; times in seconds since the step began, `comm` in seconds."""
 
     id: str
     rank: int
@@ -92,9 +92,9 @@ class Record:
 
 
 def measured_timeline(records: Iterable[Record], tasks: Sequence[Task], ranks: int, step_seconds: float) -> Timeline:
-    """What ranks measured, as the same type that the simulator makes: one event for each task and rank.
+    """Measured tasks as a timeline like the simulator's, with one event for each task and rank.
 
-    Who receives from a stage that has not come so far is idle until it sends.
+    A receive begins no earlier than its send: until then the rank was idle.
     """
     by_id, noted = {task.id: task for task in tasks}, [*records]
     sent = {(r.id, r.rank): r.start for r in noted if by_id[r.id].phase == "send"}
@@ -107,7 +107,7 @@ def measured_timeline(records: Iterable[Record], tasks: Sequence[Task], ranks: i
 
 
 def sender(task: Task, rank: int) -> tuple[str, int]:
-    """The send, and the rank it is of, that a rank waits for in this task; of another task, or another module: none."""
+    """Task id and rank of the send that a rank receives in this task; an empty id where it receives nothing."""
     if task.phase != "recv" or len(task.peers) != len(task.ranks):
         return "", rank
     return task.after[0], task.peers[task.ranks.index(rank)]

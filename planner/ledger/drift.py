@@ -1,4 +1,4 @@
-"""Do runs of a plan still take what was predicted, and what they took before?"""
+"""Drift of runs: whether a plan's last run took as long as predicted, and as long as the runs before."""
 
 import math
 from collections import defaultdict
@@ -19,30 +19,32 @@ class Drift:
 
     @property
     def last(self) -> Entry:
+        """The latest run."""
         return self.runs[-1]
 
     @property
     def before(self) -> float | None:
-        """Median ratio of the runs before the last; None: there were none."""
+        """Median ratio of the runs before the last; None without any."""
         return median(entry.ratio for entry in self.runs[:-1]) if len(self.runs) > 1 else None
 
     @property
     def missed(self) -> bool:
-        """The last run left the interval that was predicted for it."""
+        """Whether the last run is outside the 80 % interval of its prediction."""
         return beyond(self.last.ratio, 1.0, self.last.spread)
 
     @property
     def drifted(self) -> bool:
-        """The last run is further from those before than the prediction's interval is wide: something changed."""
+        """Whether the last run's ratio differs from those before by more than the predicted spread."""
         return self.before is not None and beyond(self.last.ratio, self.before, self.last.spread)
 
 
 def beyond(ratio: float, center: float, spread: float) -> bool:
+    """Whether a ratio is outside center·e^±spread."""
     return abs(math.log(ratio / center)) > spread
 
 
 def drift(entries: Iterable[Entry]) -> list[Drift]:
-    """Per plan (by name) and machine, by name. A plan solved again is predicted again: its ratio stays comparable."""
+    """Drift of each plan name and machine, sorted. A plan that was solved again stays comparable by its ratio."""
     runs: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
         runs[entry.plan, entry.machine].append(entry)

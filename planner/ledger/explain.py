@@ -1,12 +1,12 @@
-"""Which tasks make a measured step longer, or shorter, than the simulated one, and by how much: exactly.
+"""Attribution of the difference between a measured and a simulated step to tasks, in sums that add up exactly.
 
-The measured critical path is walked back from the task that ends last: before each task comes the one that ended last
-before it began, on its own ranks or among those it waits for. Along this chain both steps are sums of the same pieces:
-how long after its predecessor's end a task began, how long it worked, how long it waited for its group. What the pieces
-differ by therefore adds up to what the steps differ by, and each difference has the name of a task.
+The measured critical path is walked back from the task that ends last: each task's predecessor is the one that ended
+last before it began, on its own ranks or among those it depends on. Along this path both steps are sums of the same
+terms: the gap after the predecessor, the work of the task, its waiting for its group. The differences of the terms
+therefore add up to the difference of the steps, and each belongs to a task.
 
-A task that the simulation did not have, or had once and the run twice, counts with all of its measured time. What
-follows the last task of the chain is the end: there, the simulation may have had other tasks to wait for.
+A task that the simulation lacks, or that the run executed a second time, counts with all of its measured time. The time
+after the last task of the path is a term of its own: there, the simulation may wait for other tasks.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from planner.plan.task import Phase, Task
 from planner.simulate import Event, Timeline
 
-CLOSE = 2e-9  # seconds: traces are kept to the nanosecond
+CLOSE = 2e-9  # seconds: traces have nanosecond resolution
 KINDS: dict[Phase, str] = {
     "F": "forward",
     "B": "backward",
@@ -34,11 +34,11 @@ EXCHANGE, WAIT, END = "exchange between ranks of a group", "wait", "after the la
 
 
 class Parts(NamedTuple):
-    """Seconds of a task on the path."""
+    """Seconds of a task on the critical path."""
 
     work: float = 0.0
-    exchange: float = 0.0  # of which it waited for the ranks of its group
-    wait: float = 0.0  # from the end of the task before; below 0 in a simulation where the two ran at the same time
+    exchange: float = 0.0  # communication in its group, waiting included
+    wait: float = 0.0  # since the end of the task before; below 0 in a simulation where the two overlapped
 
     def __sub__(self, other: "Parts") -> "Parts":
         return Parts(*(mine - its for mine, its in zip(self, other, strict=True)))
@@ -64,7 +64,7 @@ class Piece:
 
 
 class Line(NamedTuple):
-    """Seconds along the path, of one kind or of one task."""
+    """Simulated and measured seconds along the path, of one kind of work, one rank or one task."""
 
     name: str
     simulated: float
@@ -77,7 +77,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One step: the pieces and the end add up to either step, and their differences to the difference."""
+    """One step: the tasks of the path and `end` add up to either step, their differences to the difference."""
 
     simulated: float  # seconds of the step
     measured: float
@@ -90,7 +90,7 @@ class Explained:
         return self.measured - self.simulated
 
     def kinds(self) -> list[Line]:
-        """By kind of work, those that there are; they add up to the steps."""
+        """Seconds by kind of work, which add up to the steps; kinds without time are absent."""
         of_kinds: list[tuple[str, float, float]] = []
         for piece in self.pieces:
             names = (KINDS[piece.phase], EXCHANGE, WAIT)
@@ -100,18 +100,18 @@ class Explained:
         return sorted((line for line in lines if line.simulated or line.measured), key=lambda k: order.index(k.name))
 
     def ranks(self) -> list[Line]:
-        """By rank that the path goes through."""
+        """Seconds by rank on the path."""
         lines = summed((str(p.rank), p.simulated.total, p.measured.total) for p in self.pieces)
         return sorted(lines, key=lambda line: int(line.name))
 
     def tasks(self) -> list[Line]:
-        """By task, those that differ most first; the end is among them."""
+        """Seconds by task and of the end, largest difference first."""
         lines = summed([*((p.id, p.simulated.total, p.measured.total) for p in self.pieces), self.end])
         return sorted((line for line in lines if line.difference), key=lambda line: (-abs(line.difference), line.name))
 
 
 def summed(parts: Iterable[tuple[str, float, float]]) -> list[Line]:
-    """Of each name, in the order of their first appearance."""
+    """Sums by name, in the order of first appearance."""
     sums: dict[str, list[float]] = {}
     for name, simulated, measured in parts:
         of_name = sums.setdefault(name, [0.0, 0.0])
@@ -121,10 +121,10 @@ def summed(parts: Iterable[tuple[str, float, float]]) -> list[Line]:
 
 
 def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> Explained:
-    """Two timelines of the same tasks."""
+    """The difference of two timelines of the same tasks."""
     expected = {event.id: event for event in simulated.events}
     pieces, ended = [], 0.0
-    expected_end = 0.0  # in the simulation, of the last task on the path that it had
+    expected_end = 0.0  # simulated end of the last task on the path that the simulation has
     for event in measured_path(measured, tasks):
         twin = expected.pop(simulated.task_for(event.id), None)
         pieces.append(
@@ -142,7 +142,7 @@ def explain(simulated: Timeline, measured: Timeline, tasks: Sequence[Task]) -> E
 
 
 def unmeasured(measured: Timeline, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """Tasks that no rank measured, and those that some of their ranks did not, with the first such rank."""
+    """Tasks that no rank measured, and those that some of their ranks did not measure, with the first such rank."""
     ranks: dict[str, set[int]] = {}
     for event in measured.events:
         ranks.setdefault(event.id, set()).update(event.ranks)
@@ -155,6 +155,7 @@ def unmeasured(measured: Timeline, tasks: Sequence[Task]) -> tuple[str, ...]:
 
 
 def parts(event: Event, before: float) -> Parts:
+    """Seconds of an event whose predecessor ended at `before`."""
     exchange = event.comm if event.stream == "compute" else 0.0
     return Parts(event.seconds - exchange, exchange, event.start - before)
 
@@ -163,16 +164,16 @@ def parts(event: Event, before: float) -> Parts:
 
 
 def measured_path(measured: Timeline, tasks: Sequence[Task]) -> tuple[Event, ...]:
-    """What nobody recorded: which task let which begin. First to last."""
+    """The measured critical path, first event to last, derived from times since runs record no causes."""
     return tuple(reversed([*Walk(measured, tasks).back()]))
 
 
 class Walk:
-    """Back through a timeline that says when tasks ran, not why."""
+    """Backward walk along the critical path of a measured timeline."""
 
     def __init__(self, measured: Timeline, tasks: Sequence[Task]) -> None:
         self.by_id = {task.id: task for task in tasks}
-        place = {task.id: number for number, task in enumerate(tasks)}  # of those that take no time, by program order
+        place = {task.id: number for number, task in enumerate(tasks)}  # events without duration in program order
         self.events = sorted(measured.events, key=lambda e: (e.end, e.start, place[e.id], e.ranks))
         self.on_rank: dict[int, list[int]] = {}  # numbers of events, by their ends
         self.of_task: dict[str, list[int]] = {}
@@ -182,13 +183,14 @@ class Walk:
                 self.on_rank.setdefault(rank, []).append(number)
 
     def back(self) -> Iterator[Event]:
+        """Events of the path, last to first."""
         number: int | None = len(self.events) - 1 if self.events else None
         while number is not None:
             yield self.events[number]
             number = self.before(number)
 
     def before(self, number: int) -> int | None:
-        """Of those that may have let it begin, the one that ended last; on its own ranks rather than on others."""
+        """The predecessor of an event: of those it may have waited for, the one that ended last; None for the first."""
         event = self.events[number]
         task = self.by_id[event.id]
         found = [self.latest(self.of_task.get(awaited, ()), number) for awaited in task.after]
@@ -197,12 +199,12 @@ class Walk:
         return max(candidates, key=lambda c: (self.events[c].end, self.kinship(c, event), -c), default=None)
 
     def kinship(self, candidate: int, event: Event) -> tuple[bool, bool]:
-        """Of those that ended at the same time: one that it waits for by the plan, then one on its own ranks."""
+        """Preference among events that ended together: dependencies of the plan, then events on its own ranks."""
         other = self.events[candidate]
         return other.id in self.by_id[event.id].after, not set(event.ranks).isdisjoint(other.ranks)
 
     def latest(self, numbers: Sequence[int], number: int) -> int | None:
-        """The last of these, in order of their ends, that had ended when this one began and comes before it."""
+        """The last of these events, sorted by end, that had ended when event `number` began. None without any."""
         event = self.events[number]
         at = bisect_right(numbers, event.start + CLOSE, key=lambda n: self.events[n].end)
         return next((n for n in reversed(numbers[:at]) if n < number and self.events[n].start <= event.start), None)

@@ -1,6 +1,6 @@
-"""Predicted beside measured: what a GPU's memory was used for.
+"""Predicted and measured GPU memory by use.
 
-A plan has no word for a step's parts as torch counts them, so each is made of the parts of its memory model.
+The parts of a step that torch counts are composed from the parts of the plan's memory model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """One rank in the step in which it held most."""
+    """Memory of one rank in the step of its measured peak."""
 
     rank: int
     measured: "RankMemory"
@@ -25,7 +25,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one kind."""
+    """Predicted and measured bytes of one use."""
 
     name: str
     predicted: float | None
@@ -33,7 +33,7 @@ class Part:
 
 
 def used(plan: Plan, steps: Sequence[tuple[Sequence["RankMemory"], Score | None]]) -> tuple[Used, ...]:
-    """Every rank, by the steps in which memory was counted; none if it was in no step."""
+    """Every rank at its peak over the steps in which memory was measured; empty if it never was."""
     counted = [(ranks, predicted(plan, score) if score else None) for ranks, score in steps if ranks]
     most = []
     for rank in range(plan.size if counted else 0):
@@ -43,7 +43,7 @@ def used(plan: Plan, steps: Sequence[tuple[Sequence["RankMemory"], Score | None]
 
 
 def predicted(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
-    """Each rank in one step, as the plan has it."""
+    """Predicted memory of each rank in one step of the plan."""
     from planner.runtime import RankMemory
 
     made, holding = [], score.holding
@@ -56,19 +56,19 @@ def predicted(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
 
 
 def holds_most(ranks: Sequence[Used]) -> Used:
-    """The rank that held most; the first of these."""
+    """The rank of the highest measured peak, the first of equals."""
     return max(ranks, key=lambda rank: rank.measured.peak)
 
 
 def parts(rank: Used) -> Iterator[Part]:
-    """What it began its step with, what came to that, and what torch did not give out."""
+    """Bytes at the start of the step, what passes and update add, and what the allocator does not give out."""
     expected = amounts(rank.predicted) if rank.predicted else {}
     for name, measured in amounts(rank.measured).items():
         yield Part(name, expected.get(name), measured)
 
 
 def amounts(memory: "RankMemory") -> dict[str, float]:
-    """By kind."""
+    """Bytes by use."""
     return {
         "as the step begins": memory.held,
         "passes, on top of it": memory.passes - memory.held,

@@ -1,4 +1,4 @@
-"""A measured trace laid over a plan's own simulation: step by step, after a check that it is this plan's run."""
+"""Comparison of a measured trace with a plan's simulation, step by step, once it is known to be of this plan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,32 +10,32 @@ from planner.ledger.slow import Paced, paces
 from planner.plan.task import Task
 from planner.simulate import Recorded, Timeline, Traced, read_steps, typical
 
-NAMED = 3  # tasks that an error names
+NAMED = 3  # tasks to name in an error
 FIX = "give the plan that was run, or run this one with `planner run PLAN --trace FILE`"
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """One step of a plan: its simulation, and the typical measured step of it."""
+    """One step of a plan: its simulation, and the measured step of median length."""
 
     step: int
     simulated: Timeline
     tasks: Sequence[Task]
     recorded: Recorded
-    of: int  # measured steps of it in the file
+    of: int  # number of measured steps of it in the file
     explained: Explained
     paces: tuple[Paced, ...]
 
     @property
     def traced(self) -> Traced:
-        """The measured side, to draw."""
+        """The measured step, to draw."""
         return Traced(self.recorded.timeline, self.tasks, "measured", None, self.step, self.recorded.run_step)
 
 
 def overlaid(
     simulated: Sequence[tuple[Timeline, Sequence[Task]]], path: Path, name: str, size: int
 ) -> tuple[Overlay, ...]:
-    """Every step of a plan (`name`, on `size` ranks) that the file holds measurements of. Raises InputError."""
+    """Every step of a plan (`name`, on `size` ranks) of which the file holds measurements. Raises InputError."""
     recorded = measured_of(path, [tasks for _, tasks in simulated], name, size)
     found = []
     for step, (timeline, tasks) in enumerate(simulated):
@@ -51,8 +51,8 @@ def overlaid(
 def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: int) -> tuple[Recorded, ...]:
     """The measured steps of a plan (`name`, on `size` ranks; `tasks`: of each of its steps) that the file holds.
 
-    Raises InputError when they are not measured, or of another plan. Steps that were planned while a run lasted are
-    beyond the plan's own, and left out.
+    Raises InputError when its times are simulated, or of another plan. Steps that were planned during the run are
+    not in the plan, and are left out.
     """
     recorded = read_steps(path)
     if recorded[0].label != "measured":
@@ -69,7 +69,7 @@ def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: in
 
 
 def require_same(recorded: Recorded, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:
-    """Raises InputError when another plan's tasks were measured."""
+    """Raises InputError when the recorded tasks, ranks or tokens are those of another plan."""
     tokens = {task.id: task.tokens for task in tasks}
     of_what = f"the trace is of another plan{' of the same name' if recorded.plan == name else f', {recorded.plan}'}"
     strange = [task for task in recorded.groups if task not in tokens]

@@ -1,4 +1,4 @@
-"""The user's own ledger: one JSON line for each run made here, with what was predicted of it."""
+"""The user's ledger of runs: one JSON line for each run made here, with its prediction."""
 
 import json
 import math
@@ -17,27 +17,28 @@ FORMAT = "planner.run/1"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One run of a plan."""
+    """One run of a plan, measured and predicted; the fields are the keys of its line."""
 
-    when: str  # ISO 8601, UTC: as text in order of time
+    when: str  # ISO 8601 in UTC, so that text order is time order
     machine: str
     plan: str  # its name
-    digest: str  # of its text: another one under the same name is another plan
+    digest: str  # of its text: tells plans of one name apart
     steps: int  # that were trained
     predicted_seconds: float  # of a step, median
     spread: float  # half-width of the 80 % interval over predicted_seconds
     measured_seconds: float  # of a step, median
     predicted_peak_bytes: float | None = None  # of the fullest rank
-    measured_peak_bytes: float | None = None  # None: not counted, as on the CPU
+    measured_peak_bytes: float | None = None  # None: not measured, as on the CPU
     kinds: tuple[Kind, ...] = ()  # of the mean step
 
     @property
     def ratio(self) -> float:
+        """Measured over predicted seconds."""
         return self.measured_seconds / self.predicted_seconds
 
 
 class Unread(NamedTuple):
-    """A line that is no entry."""
+    """A line that is not a valid entry."""
 
     line: int  # 1-based
     why: str
@@ -50,12 +51,12 @@ def default_path() -> Path:
 
 
 def append(path: Path, entry: Entry) -> None:
-    """Add a line, whole, whoever else adds one: one write at the file's end, under a lock. Raises InputError.
+    """Append an entry atomically: one write at the file's end, under a lock. Raises InputError.
 
-    A line that somebody left unfinished is ended first, so that it spoils no other.
+    An unfinished last line is terminated first, so that it corrupts no other.
     """
     line = json.dumps({"format": FORMAT, **asdict(entry)}, allow_nan=False)
-    with hold(path.with_suffix(".lock"), "somebody writes this ledger"):
+    with hold(path.with_suffix(".lock"), "another process is writing this ledger"):
         try:
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -67,16 +68,17 @@ def append(path: Path, entry: Entry) -> None:
 
 
 def write_line(handle: int, line: bytes) -> None:
+    """Write a whole line or nothing. Raises OSError."""
     size = os.fstat(handle).st_size
     unfinished = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
     whole = b"\n" * unfinished + line + b"\n"
     if os.write(handle, whole) != len(whole):
-        os.ftruncate(handle, size)  # a full disk takes a part: leave none of it
+        os.ftruncate(handle, size)  # a full disk accepts a part: remove it
         raise OSError(28, "No space left on device")
 
 
 def read(path: Path) -> tuple[list[Entry], list[Unread]]:
-    """Every line, as an entry or with the reason that it is none. A ledger that is not there yet is empty."""
+    """Every line, as an entry or with the reason why it is none; empty without the file. Raises InputError."""
     try:
         *lines, unfinished = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -90,17 +92,17 @@ def read(path: Path) -> tuple[list[Entry], list[Unread]]:
         except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
             unread.append(Unread(number, str(error)))
     if unfinished:
-        unread.append(Unread(len(lines) + 1, "the last line has no end: its writer was cut off"))
+        unread.append(Unread(len(lines) + 1, "the last line is incomplete: its writer was interrupted"))
     return entries, unread
 
 
 def entry(data: Any) -> Entry:
-    """What a line says, every field of its kind; keys that a later version added are left alone. Raises ValueError."""
+    """The entry of a parsed line, every field checked; keys of later versions are ignored. Raises ValueError."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"it does not begin with `format: {FORMAT}`")
     kinds = data.get("kinds", [])
     if not isinstance(kinds, list):
-        raise ValueError("`kinds` is no list")
+        raise ValueError("`kinds` is not a list")
     return Entry(
         when=field(data, "when", text),
         machine=field(data, "machine", text),
@@ -117,12 +119,14 @@ def entry(data: Any) -> Entry:
 
 
 def kind(data: Any) -> Kind:
+    """The seconds of one kind of work. Raises ValueError."""
     if not isinstance(data, dict):
-        raise ValueError("a kind of work is no object")
+        raise ValueError("a kind of work is not an object")
     return Kind(field(data, "name", text), field(data, "predicted", amount), field(data, "measured", amount))
 
 
 def field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
+    """A required value that passes `check`. Raises ValueError with its name."""
     if name not in data:
         raise ValueError(f"`{name}` is missing")
     try:
@@ -133,13 +137,13 @@ def field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("is no text")
+        raise ValueError("is not text")
     return value
 
 
 def amount(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError("is no amount")
+        raise ValueError("is not a number from 0")
     return float(value)
 
 

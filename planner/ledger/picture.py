@@ -1,4 +1,4 @@
-"""Predicted against measured as an SVG: both axes logarithmic and alike, one kind of mark per source."""
+"""Scatter plot of predicted against measured values as SVG: equal logarithmic axes, one mark per source."""
 
 import math
 from collections import Counter
@@ -10,13 +10,13 @@ from planner.ledger.account import Account
 from planner.ledger.row import Row
 from planner.units import GIB, percent
 
-SIDE = 500  # px: of the square that is drawn in
+SIDE = 500  # px: side of the plot area
 LEFT, TOP, BOTTOM, LEGEND = 64, 44, 48, 350
-TIME, MEMORY = 250, 316  # px: right ends of the legend's columns of median errors
-LINE = 17  # px: height of a line of the legend
-NEAR = 0.1  # the share of the measured value that the thin lines are away from the diagonal
-# Light and dark, as on the page (report/assets/style.css): each stands out from its ground by 3 to 1 at the opacity of
-# a mark. Eight hues against seven shapes, so that 56 sources have no mark in common.
+TIME, MEMORY = 250, 316  # px: right edges of the legend's columns of median errors
+LINE = 17  # px: line height of the legend
+NEAR = 0.1  # relative error of the thin lines beside the diagonal
+# Light and dark mode, as in report/assets/style.css: each has a contrast of 3:1 with its background at the opacity of a
+# mark. Eight hues and seven shapes give 56 sources distinct marks.
 COLOURS = (
     ("#2a78d6", "#5b9ee9"),
     ("#c2500f", "#ee8450"),
@@ -49,7 +49,7 @@ DARK = """
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a panel compares."""
+    """The quantity that a panel compares."""
 
     title: str
     unit: str
@@ -68,7 +68,7 @@ PANELS = (Quantity("Time of a step", "s", seconds), Quantity("Peak memory of a r
 
 
 def scatter(account: Account) -> str:
-    """A panel for time and one for memory, where records give them, and the legend."""
+    """The SVG text: a panel for time and one for memory, where records have them, and the legend."""
     panels = [panel for panel in PANELS if any(panel.value(record) for record in account.rows)]
     drawn = {record.case.origin.source for record in account.rows if any(panel.value(record) for panel in panels)}
     marks = {name: at for at, name in enumerate(name for name in account.sources if name in drawn)}
@@ -91,17 +91,18 @@ def scatter(account: Account) -> str:
 
 
 def colours(mode: int) -> str:
+    """CSS classes of the hues in light (0) or dark (1) mode."""
     return "".join(f".c{at}{{fill:{pair[mode]}}}" for at, pair in enumerate(COLOURS))
 
 
 def mark(at: int, x: float, y: float) -> str:
-    """Without its end, so that it can hold a title."""
+    """An unclosed `use` element, so that it can hold a title."""
     shape, colour = at % len(SHAPES), at % len(COLOURS)
     return f'<use href="#m{shape}" class="mark c{colour}" x="{x:.1f}" y="{y:.1f}"'
 
 
 def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Iterator[str]:
-    """One panel: grid, diagonal with its neighbours, marks; those of few records lie upon those of many."""
+    """One panel: grid, diagonal and error lines, marks; sources with fewer records are drawn on top."""
     points = [(record, *pair) for record in rows if (pair := panel.value(record))]
     values = [value for _, *pair in points for value in pair]
     low, high = min(values) / 1.25, max(values) * 1.25
@@ -128,13 +129,13 @@ def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Itera
 
 
 def line(first: float, last: float, up: float, kind: str) -> str:
-    """Parallel to the diagonal, `up` px above it, from one abscissa to another."""
+    """A line parallel to the diagonal, `up` px above it, from one abscissa to another."""
     dash = ' stroke-dasharray="3 3"' if kind == "near" else ""
     return f'<path class="{kind}"{dash} d="M{first:.1f},{SIDE - first - up:.1f}L{last:.1f},{SIDE - last - up:.1f}"/>'
 
 
 def ticks(low: float, high: float) -> Iterator[float]:
-    """Powers of ten, with 2 and 5 between them where there is room for their labels."""
+    """Powers of ten, with 2 and 5 between them where labels have room."""
     steps = (1, 2, 5) if high / low < 1e4 else (1,)
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high))):
         for step in steps:
@@ -144,7 +145,7 @@ def ticks(low: float, high: float) -> Iterator[float]:
 
 
 def legend(account: Account, marks: dict[str, int]) -> Iterator[str]:
-    """The marks, and beside each source its median errors of time and of memory, as far as there are any."""
+    """The mark of each source, with its median errors of time and memory where it has them."""
     yield cell("soft", TIME, -16, "time") + cell("soft", MEMORY, -16, "memory")
     for at, (name, number) in enumerate(marks.items()):
         y, found = at * LINE, account.sources[name]
@@ -160,5 +161,5 @@ def legend(account: Account, marks: dict[str, int]) -> Iterator[str]:
 
 
 def cell(kind: str, x: float, y: float, text: str) -> str:
-    """Of a column of numbers."""
+    """A right-aligned number in a legend column."""
     return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="end">{text}</text>'

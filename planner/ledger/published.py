@@ -1,4 +1,4 @@
-"""A folder of published measurements, read, predicted and accounted for."""
+"""Accuracy of predictions for a folder of published records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,19 +9,19 @@ from planner.ledger.account import Account, account_of
 from planner.ledger.row import Predict, predicted
 from planner.published.read import read_published
 
-HEADER = 1  # line; what is said of this one, or of none, is said of the whole file
+HEADER = 1  # line number; a record skipped at this line stands for the whole file
 
 
 def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict) -> Account:
-    """Of every record below `directory`, or of these sources only. Raises InputError."""
+    """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
     if not directory.is_dir():
-        raise InputError("this is no folder", where=str(directory), fix="give a folder of CSV files")
+        raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
     cases, left = read_published(directory)
     files = tuple(one for one in left if one.origin.line <= HEADER)
     skipped = [one for one in left if one.origin.line > HEADER]
     if not cases and not skipped:
         raise InputError(
-            "no rows of published measurements are here",
+            "no published records here",
             where=str(directory),
             fix="give a folder of CSV files with the columns row_id, source_id, model, n_gpus, step_time_s, …",
         )
@@ -34,6 +34,7 @@ def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict)
 
 
 def require_sources(wanted: Sequence[str], there: set[str]) -> None:
+    """Raises InputError for an unknown source."""
     for name in wanted:
         if name not in there:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Does the prediction put strategies in the order in which they were measured, and is its best one the best?"""
+"""Rank correlation of predicted and measured strategies, and the cost of choosing the predicted best."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -9,24 +9,24 @@ from statistics import fmean, median
 from planner.ledger.row import Row
 from planner.published.case import Case
 
-FEWEST = 4  # strategies of a group that is ranked: fewer are in order by chance
+FEWEST = 4  # least strategies of a ranked group: fewer are in order by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One group of strategies that a source tried on one job."""
+    """Ranking of one group: strategies that a source measured on one job."""
 
     source: str
     group: str
     strategies: int
     spearman: float
-    best_pick_loss: float  # measured cost of the predicted best over the measured best, less 1
+    best_pick_loss: float  # measured cost of the predicted best over the measured best, minus 1
 
 
 def ranked(rows: Iterable[Row]) -> list[Ranked]:
-    """Every group of at least four distinct configurations that were timed, by name.
+    """Every group of at least four distinct timed configurations, sorted by name.
 
-    A configuration that was measured several times counts once, with its median.
+    A configuration that was measured several times counts once, by its median.
     """
     groups: dict[tuple[str, str], dict[Hashable, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for record in rows:
@@ -48,14 +48,14 @@ def ranked(rows: Iterable[Row]) -> list[Ranked]:
 
 
 def configuration(case: Case) -> Hashable:
-    """All that a case says of what was run: what agrees in it was measured again."""
+    """Key of a configuration: cases that share it are repeated measurements."""
     return case.module, case.setup, case.device, case.software, case.fabric, case.adapters, case.settings
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:
     """Spearman's rank correlation: Pearson's, of ranks in which ties share their mean rank. In [-1, 1].
 
-    0 where the prediction tells none from another: it orders nothing.
+    It is 0 where all predictions are equal.
     """
     first, second = (ranks(values) for values in zip(*pairs, strict=True))
     middle = (len(pairs) - 1) / 2
@@ -65,7 +65,7 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The place of each value in their order, from 0; ties have the mean of their places."""
+    """The rank of each value from 0; ties have their mean rank."""
     places: dict[float, list[int]] = defaultdict(list)
     for place, value in enumerate(sorted(values)):
         places[value].append(place)
@@ -73,7 +73,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def best_pick_loss(pairs: Sequence[tuple[float, float]]) -> float:
-    """What following the prediction costs; of strategies predicted alike, what taking any of them costs on average."""
+    """Measured cost of the predicted best over the measured best, minus 1; equal predictions count with their mean."""
     least = min(predicted for predicted, _ in pairs)
     picked = fmean(measured for predicted, measured in pairs if predicted == least)
     return picked / min(measured for _, measured in pairs) - 1

@@ -1,4 +1,4 @@
-"""One published measurement beside what is predicted of it, or why the two cannot be compared."""
+"""Published records with their predictions, or the reason why the two cannot be compared."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,17 +9,17 @@ from planner.published.case import Case, Prediction, Skipped
 
 Predict = Callable[[Sequence[Case]], list[Prediction]]
 
-# Reasons to skip a record that only show once it is to be compared; the reader of the files has its own.
+# Reasons to skip a record at the comparison; the reader of the files has others.
 UNPREDICTED = "no prediction"
 FAILED = "the predictor failed"
 IMPOSSIBLE = "impossible figures"
 UNMEASURED = "nothing measured"
-NAMED = 0.5  # an out-of-memory probability above this says that the job does not fit
+NAMED = 0.5  # out-of-memory probability above which a record is predicted to run out of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case with its prediction. Errors are signed shares of what was measured; None where nothing was."""
+    """A case with its prediction; errors are signed and relative to the measured value, None without one."""
 
     case: Case
     predicted: Prediction
@@ -34,12 +34,12 @@ class Row:
 
     @property
     def seconds(self) -> float | None:
-        """Of a finished step: what ran out of memory has none, whatever its record says."""
+        """Measured seconds of a step; None for a run that ran out of memory, whatever its record states."""
         return None if self.case.oom else self.case.seconds
 
     @property
     def memory_bytes(self) -> float | None:
-        """Peak that was reached and held."""
+        """Measured peak bytes; None for a run that ran out of memory."""
         return None if self.case.oom else self.case.memory_bytes
 
     @property
@@ -56,11 +56,12 @@ class Row:
 
     @property
     def cost(self) -> float | None:
-        """Measured rank-seconds a token: records of a group may differ in batch or in ranks, and rank all the same."""
+        """Measured rank-seconds per token, comparable across batches and numbers of ranks."""
         return None if self.seconds is None else self.seconds * rank_share(self.case)
 
     @property
     def predicted_cost(self) -> float:
+        """Predicted rank-seconds per token."""
         return self.predicted.seconds * rank_share(self.case)
 
 
@@ -69,15 +70,15 @@ def relative(predicted: float, measured: float | None) -> float | None:
 
 
 def rank_share(case: Case) -> float:
-    """Ranks over tokens of a step."""
+    """Ranks over the tokens of a step."""
     return float(case.setup.ranks / (case.setup.batch * case.setup.seq))
 
 
 def predicted(cases: Sequence[Case], predict: Predict) -> tuple[list[Row], list[Skipped]]:
-    """Every case as a record, or skipped with the reason.
+    """Every case with its prediction, or skipped with the reason.
 
-    All at once, which is what a predictor is quick at; one by one when that fails, so that a record that nobody foresaw
-    costs only itself, and what it made the predictor raise is said.
+    They are predicted in one call, which is fastest, and one by one when that raises, so that an unforeseen record
+    costs only itself and its exception is reported.
     """
     try:
         return joined(cases, predict(cases))
@@ -96,7 +97,7 @@ def alone(case: Case, predict: Predict) -> tuple[list[Row], list[Skipped]]:
 
 
 def joined(cases: Sequence[Case], predictions: Sequence[Prediction]) -> tuple[list[Row], list[Skipped]]:
-    """Cases with their predictions, those that cannot be compared apart. Raises ValueError if they are not as many."""
+    """Cases paired with their predictions, and those that cannot be compared. Raises ValueError for unequal numbers."""
     rows, skipped = [], []
     for case, prediction in zip(cases, predictions, strict=True):
         found = flaw(case, prediction)
@@ -108,7 +109,7 @@ def joined(cases: Sequence[Case], predictions: Sequence[Prediction]) -> tuple[li
 
 
 def flaw(case: Case, prediction: Prediction) -> tuple[str, str] | None:
-    """Why a case and its prediction cannot be compared, as a reason and its detail; None: they can."""
+    """Reason and detail why a case and its prediction cannot be compared; None where they can."""
     measured = {"seconds": case.seconds, "memory_bytes": case.memory_bytes}
     if not case.oom and all(value is None for value in measured.values()):
         return UNMEASURED, ""

@@ -1,4 +1,4 @@
-"""How fast each rank computes beside its simulation: a slow device sets the pace of all that wait for it."""
+"""Compute time of each rank beside its simulation, and the stragglers that make all others wait."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -6,12 +6,12 @@ from statistics import median
 from planner.simulate import Timeline
 
 PHASES = ("F", "B", "I", "W")
-FAR = 1.1  # times the median: slow hosts took about a tenth longer in MegaScale (arXiv 2402.15627, section 5)
+FAR = 1.1  # over the median: stragglers in MegaScale took about a tenth longer (arXiv 2402.15627, section 5)
 
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """Seconds in which one rank computed, without what it waited for."""
+    """Simulated and measured compute seconds of one rank, without waiting."""
 
     rank: int
     simulated: float
@@ -19,17 +19,19 @@ class Paced:
 
     @property
     def ratio(self) -> float:
+        """Measured over simulated seconds."""
         return self.measured / self.simulated
 
 
 def paces(simulated: Timeline, measured: Timeline) -> tuple[Paced, ...]:
-    """Of every rank that computes in both."""
+    """Compute time of every rank that computes in both timelines."""
     expected, found = computing(simulated), computing(measured)
     everyone = [(rank, expected.get(simulated.simulated_for(rank), 0.0)) for rank in sorted(found)]
     return tuple(Paced(rank, seconds, found[rank]) for rank, seconds in everyone if seconds > 0)
 
 
 def computing(timeline: Timeline) -> dict[int, float]:
+    """Compute seconds by rank."""
     seconds: dict[int, float] = {}
     for event in timeline.events:
         if event.phase in PHASES:
@@ -39,7 +41,7 @@ def computing(timeline: Timeline) -> dict[int, float]:
 
 
 def slow_ranks(paced: tuple[Paced, ...]) -> list[Paced]:
-    """Those that take a tenth longer than the median rank does, each beside its own simulation; slowest first."""
+    """Stragglers, slowest first: ranks whose ratio exceeds the median ratio by more than a tenth."""
     if len(paced) < 2:
         return []
     usual = median(each.ratio for each in paced)

@@ -1,1 +1,1 @@
-"""What others measured and published, as setups that can be priced: records of CSV files in one schema."""
+"""Measurements that others published, read from CSV files of one schema into setups that can be priced."""

@@ -1,4 +1,4 @@
-"""What a row's words change in its framework's accounting of memory."""
+"""Changes to a framework's memory accounting that the settings of a published record state."""
 
 import re
 
@@ -6,7 +6,9 @@ from planner.specs.accounting import Accounting
 from planner.specs.base import changed
 
 SEGMENTS = re.compile(r"expandable[_ -]?segments?(?!\s*[:=]\s*(?:false|off|0))")
-APART = re.compile(r"(?:without|no) expandable[_ -]?segments?|expandable[_ -]?segments?\s*[:=]\s*(?:false|off|0)")
+NOT_EXPANDABLE = re.compile(
+    r"(?:without|no) expandable[_ -]?segments?|expandable[_ -]?segments?\s*[:=]\s*(?:false|off|0)"
+)
 NATIVE_LOSS = re.compile(r"cross[-_ ]entropy[-_ ](?:loss[-_ ])?fusion[-_ ]*(?:impl)?\s*[=: ]*(?:true;?\s*)?native")
 ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which dropout of 0.1 is the default
 NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
@@ -15,15 +17,15 @@ DETERMINISTIC_WORKSPACE_GIB = 0.05
 UNFUSED = re.compile(r"attention-backend\s*=\s*(?:unfused|local)\b")  # attention with its matrix in memory
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
-# Fitted: what parts runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
+# Fitted: it separates the runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
 FRAGMENTED = 0.42
 NATIVE_LOGIT_BYTES = 10.0  # exponentials beside the float32 copy
 COMPILED_LOGIT_BYTES = 13.0
 
 
 def accounting(settings: str, software: str, usual: Accounting) -> Accounting:
-    """`settings`: what the record says in words, in lower case."""
-    if APART.search(settings):
+    """`usual`, the framework's accounting, with what the record's settings (free text, in lower case) change in it."""
+    if NOT_EXPANDABLE.search(settings):
         usual = changed(usual, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):
         usual = changed(usual, fragmentation=0.0)

@@ -1,4 +1,4 @@
-"""What a row's other settings say of its model, where they are arguments of Megatron's command line."""
+"""Megatron command-line arguments among a published record's other settings, and what they state of its model."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ GPT2_TOKENS, PADDED_TO = 50257, 128  # of Megatron's usual tokenizer; times tp (
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Names without dashes in front, and their values as text."""
+    """Arguments by name, without leading dashes, with their values as text."""
 
     values: Mapping[str, str]
 
@@ -23,9 +23,13 @@ class Arguments:
         return bool(self.values)
 
     def on(self, name: str) -> bool:
+        """Whether a boolean argument is set."""
+        """Whether a boolean argument is set."""
         return self.values.get(name, "").strip().lower() in ("true", "1")
 
     def count(self, name: str) -> int | None:
+        """A positive integer; None where the argument is absent or no such number."""
+        """A positive integer; None where the argument is absent or no such number."""
         text = self.values.get(name, "").strip()
         return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
 
@@ -42,7 +46,7 @@ class Arguments:
         return self.count("max-position-embeddings")
 
     def vocab(self, stated: int | None, tp: int) -> int | None:
-        """Records of the embedding, padded to as many on each of tp's ranks; of GPT-2's tokens if nothing is said."""
+        """Rows of the embedding, padded to a multiple on each of tp's ranks; GPT-2's vocabulary by default."""
         if not self.values:
             return stated
         each = (self.count("make-vocab-size-divisible-by") or PADDED_TO) * tp
@@ -54,7 +58,7 @@ class Arguments:
         return int(4 * hidden * 2 / 3 / 64) * 64 if self.on("swiglu") else None
 
     def style(self, gpt: bool) -> dict[str, Any]:
-        """Fields of a decoder that are said; `gpt`: of a family whose arguments turn things on."""
+        """Stated fields of a `Decoder`; `gpt`: the family's defaults are GPT's, so that arguments switch to others."""
         fields: dict[str, Any] = {}
         if not self.values:
             return fields
@@ -71,7 +75,7 @@ class Arguments:
         return fields
 
     def latent(self) -> Latent:
-        """With Megatron-Core's defaults of MLATransformerConfig, which are DeepSeek-V2's but for the queries' rank."""
+        """Latent attention; defaults of Megatron-Core's MLATransformerConfig: DeepSeek-V2's but for the query rank."""
         return Latent(
             q_rank=self.count("q-lora-rank") or 0,
             kv_rank=self.count("kv-lora-rank") or 512,
@@ -81,13 +85,15 @@ class Arguments:
         )
 
     def experts(self, moe: Experts) -> Experts:
-        """With what else is said of them."""
+        """`moe` with the shared expert's width and the number of leading dense layers that are stated."""
         shared = self.count("moe-shared-expert-intermediate-size") or 0
         dense = re.match(r"\(?\[0\]\s*\*\s*(\d{1,4})\s*\+", self.values.get("moe-layer-freq", ""))
         return changed(moe, shared_ffn=shared, dense_layers=int(dense[1]) if dense else 0)
 
 
 def of(record: Row) -> Arguments:
+    """The arguments in the record's other settings; empty where these are not of Megatron's form."""
+    """The arguments in the record's other settings; empty where these are not of Megatron's form."""
     found = (ARGUMENT.fullmatch(part) for part in record.text("other_settings").lower().split(";"))
     # RMSNorm is the one value whose capitals matter
     values = {match[1]: match[2].strip().replace("rmsnorm", "RMSNorm") for match in found if match}

@@ -1,4 +1,4 @@
-"""How many sequences of how many tokens a row's step trains, and how many a rank works on at once."""
+"""Sequence length, global batch and micro-batch of a published record."""
 
 import re
 from typing import NamedTuple
@@ -6,12 +6,12 @@ from typing import NamedTuple
 from planner.published.layout import Spread
 from planner.published.rows import Row, Unusable
 
-ROUNDING = 0.01  # of what is printed
+ROUNDING = 0.01  # relative rounding of printed figures
 THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
 
 
 class Batch(NamedTuple):
-    """`assumed`: columns that the record leaves blank."""
+    """Tokens of a sequence, sequences of a step and of a micro-batch; `assumed`: blank columns that were filled in."""
 
     seq: int
     batch: int
@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 
 
 def batch(record: Row, layout: Spread) -> Batch:
-    """Raises Unusable."""
+    """Batch sizes, where blank from the figures that imply them. Raises UnusableRecord."""
     seq, size = sequence(record), record.count("gbs")
     micro, steps = record.count("mbs"), record.count("grad_accum")
     assumed: list[str] = []
@@ -46,7 +46,7 @@ def batch(record: Row, layout: Spread) -> Batch:
 
 
 def counted(record: Row, seq: int, unit: int) -> int | None:
-    """Sequences in a step that seconds and tokens per second, both printed, give: a multiple of `unit`."""
+    """Sequences of a step that its printed seconds and tokens per second imply, if near a multiple of `unit`."""
     seconds, rate = record.positive("step_time_s"), record.positive("tokens_per_s_total")
     if not seconds or not rate:
         return None
@@ -56,7 +56,7 @@ def counted(record: Row, seq: int, unit: int) -> int | None:
 
 
 def sequence(record: Row) -> int:
-    """Tokens. Raises Unusable."""
+    """Tokens of a sequence. Raises UnusableRecord."""
     text = record.stated("seq_len").lower().replace(",", "")
     if not text:
         raise Unusable("sequence length not stated")

@@ -1,4 +1,4 @@
-"""One published measurement that can be predicted, or why it cannot."""
+"""A published measurement that can be predicted, its prediction, or the reason why it cannot be predicted."""
 
 from dataclasses import dataclass
 
@@ -8,69 +8,69 @@ from planner.specs.layers import Module
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a record comes from."""
+    """Where a record comes from: its source, its identifiers, and its line in the file."""
 
     source: str  # source_id
     row: str  # row_id
-    group: str  # group_id: records to rank against each other
+    group: str  # group_id: records of one job, whose strategies are ranked against each other
     file: str
     line: int  # in that file, 1-based; the header is line 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """The network of a record, as far as it says; GB/s one way per rank."""
+    """The stated network of a record; GB/s per rank in one direction."""
 
-    per_node: int
-    node_gb_per_s: float | None = None  # None: as the device's own links
-    between_gb_per_s: float | None = None  # None: as machines with this device usually have
+    per_node: int  # ranks of a node
+    node_gb_per_s: float | None = None  # None: the bandwidth of the device's own links
+    between_gb_per_s: float | None = None  # None: the usual adapter of machines with this device
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """What a decoder attends to, on the same ranks and as they are spread there, in front of it in each micro-batch."""
+    """The encoder that a decoder attends to: on the same ranks with the same layout, before it in each micro-batch."""
 
     module: Module
-    seq: int  # tokens that it reads, for each sequence of the decoder
+    seq: int  # its input tokens for each sequence of the decoder
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A setup that somebody ran."""
+    """A published measurement as a setup that can be priced."""
 
     origin: Origin
     module: Module
     setup: Columns
-    device: str  # a file of profiles/devices
-    software: str  # a file of profiles/software
+    device: str  # name of a profile in profiles/devices
+    software: str  # name of a framework in profiles/software
     fabric: Fabric
-    adapters: bool  # only low-rank adapters are trained: no gradients and no states of the rest
-    settings: str  # what else the record says, in lower case
-    seconds: float | None  # of a step, measured; None: the record gives none
-    memory_bytes: float | None  # peak of the rank that `memory_rank` names, measured
+    adapters: bool  # only low-rank adapters are trained: other weights have no gradients and no optimizer state
+    settings: str  # other settings as free text, in lower case
+    seconds: float | None  # of a measured step; None: the record states none
+    memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last
-    oom: bool  # it ran out of memory
+    oom: bool  # the run ran out of memory
     encoder: Encoder | None = None
-    device_bytes: float | None = None  # memory of a board that has other than its profile's; None: as that says
-    defaulted: tuple[str, ...] = ()  # facts that the record leaves unsaid, filled from the source's cited defaults
-    assumed: tuple[str, ...] = ()  # those that nobody says: as the framework usually has them
+    device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
+    defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults
+    assumed: tuple[str, ...] = ()  # blank columns that nothing states: as the framework usually has them
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that is not predicted."""
+    """A record that cannot be predicted, with the reason."""
 
     origin: Origin
-    reason: str  # one of few, to be counted
-    detail: str = ""  # what exactly
+    reason: str  # one of a few, so that they can be counted
+    detail: str = ""  # what is wrong in this record
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is predicted of a case."""
+    """Predicted step time and memory of a case."""
 
     seconds: float
-    spread: float  # of seconds: the 80 % interval is seconds·e^±spread
+    spread: float  # half-width of the 80 % interval: seconds·e^±spread
     memory_bytes: float
     oom_probability: float
-    source: str  # fitted, published or analytic: the least trusted of what went in
+    source: str  # fitted, published or analytic: the least trusted of its inputs

@@ -1,4 +1,4 @@
-"""What a source leaves unsaid, filled from a shipped file in which each fact has its citation."""
+"""Facts that a source leaves blank, filled from a shipped file in which each fact has its citation."""
 
 import re
 from collections.abc import Mapping
@@ -13,37 +13,37 @@ from planner.specs.library import shipped
 
 
 class Fill(Spec, kw_only=True):
-    """Cells of the records whose cells match."""
+    """Cells to fill in the records that `where` matches."""
 
     fill: dict[str, str] = {}  # column to value; only blank cells are filled
-    replace: bool = False  # fills cells that say something too: the source itself is mistaken, or names it otherwise
-    drop: tuple[str, ...] = ()  # columns whose cells are made blank: measured, but not what others call so
-    skip: bool = False  # the records are not predicted
-    software: str = ""  # a file of profiles/software that ran these records
-    where: dict[str, str] = {}  # column to the pattern that its whole cell must match, capitals or not
-    because: str  # where the fact stands
+    replace: bool = False  # overwrites stated cells too: the source is mistaken, or uses another name
+    drop: tuple[str, ...] = ()  # columns to blank: measured, but by another definition
+    skip: bool = False  # these records are skipped
+    software: str = ""  # the framework that these ran with, a name in profiles/software
+    where: dict[str, str] = {}  # column to a pattern that the whole cell must match, ignoring case
+    because: str  # citation of the fact
 
 
 class Defaults(Spec, kw_only=True):
-    """`profiles/published/*.yaml`."""
+    """A file `profiles/published/*.yaml`: the facts that one or more sources leave blank."""
 
     FORMAT: ClassVar[str] = "planner.published/1"
     format: str
-    sources: tuple[str, ...]  # values of source_id, or names of files without their ending
+    sources: tuple[str, ...]  # values of source_id, or file names without suffix
     about: str
-    software: str = ""  # a file of profiles/software; empty: by the row's framework
+    software: str = ""  # a name in profiles/software; empty: from the record's framework column
     attention: Literal["causal", "full"] = "full"  # how its TFLOP/s count attention
-    recomputed: bool = False  # its TFLOP/s count what is recomputed
+    recomputed: bool = False  # its TFLOP/s count recomputation (hardware FLOPs)
     memory_rank: Literal["", "worst", "first", "last"] = ""
     fills: tuple[Fill, ...] = ()
 
 
-EVERY = "*"  # the source of facts that hold whoever ran it, such as shapes of named models
+EVERY = "*"  # stands for every source: facts such as the shapes of named models
 NO_DEFAULTS = Defaults(format=Defaults.FORMAT, sources=(), about="")
 
 
 def defaults(record: Row) -> Defaults:
-    """Of the row's source, then those that hold for every source. Raises InputError."""
+    """The rules of the record's source, then those that hold for every source. Raises InputError."""
     known = by_name()
     own = known.get(record.source) or known.get(record.file.removesuffix(".csv")) or NO_DEFAULTS
     every = known.get(EVERY)
@@ -52,21 +52,23 @@ def defaults(record: Row) -> Defaults:
 
 @lru_cache(maxsize=1)
 def by_name() -> Mapping[str, Defaults]:
+    """Every shipped file, by the sources it names."""
+    """Every shipped file, by the sources it names."""
     read = [files.read(path, Defaults) for path in sorted((shipped() / "published").glob("*.yaml"))]
     return {name: each for each in read for name in each.sources}
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A record with its blanks filled, and which columns were."""
+    """A record with its blank cells filled, and the names of the columns that were."""
 
     row: Row
     names: tuple[str, ...]
-    software: str  # empty: by the row's framework
+    software: str  # empty: from the record's framework column
 
 
 def filled(record: Row, known: Defaults) -> Filled:
-    """Raises Unusable for records that the source's file says to skip."""
+    """The record with the rules applied. Raises UnusableRecord where a rule says to skip it."""
     names: list[str] = []
     software = known.software
     for rule in known.fills:

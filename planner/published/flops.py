@@ -1,4 +1,4 @@
-"""FLOPs of a step as sources count them, to turn their TFLOP/s and shares of peak into seconds."""
+"""FLOPs of a step as sources count them, which turn their TFLOP/s and MFU into seconds."""
 
 from typing import Literal
 
@@ -10,11 +10,11 @@ Attention = Literal["causal", "full"]
 
 
 def step_flops(module: Module, setup: Columns, attention: Attention, recomputed: bool) -> float:
-    """Of all ranks, forward and backward: three times forward's, as in Megatron-LM's num_floating_point_operations.
+    """FLOPs of a step on all ranks: three times forward's, as in Megatron-LM's num_floating_point_operations.
 
-    attention: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,
+    `attention`: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,
     arXiv 2104.04473, eq. 3; Korthikanti et al., arXiv 2205.05198, eq. 7) or not (Megatron-Core and Megatron-Bridge of
-    2025). recomputed: with forward once more for layers that are recomputed whole (hardware FLOPs).
+    2025). `recomputed`: counts the second forward of fully recomputed layers too (hardware FLOPs).
     """
     squared = matmul = 0.0
     for kind, count in kind_counts(module).items():

@@ -1,4 +1,4 @@
-"""How a row's ranks are shared out: degrees that multiply up to the ranks there are."""
+"""Parallel degrees of a published record, such that their product is its number of ranks."""
 
 import re
 from typing import NamedTuple
@@ -10,23 +10,23 @@ from planner.specs.parallelism import Parallelism
 
 DEGREES = ("tp", "cp", "pp", "dp")
 ZERO = re.compile(r"\bze?ro[- _]?(?:stage[- _=]*)?([0-3])\b(?!\s*=)|\bzero[- _]?redundancy.{0,20}([1-3])\b")
-Degrees = tuple[int, int, int, int]  # of these
+Degrees = tuple[int, int, int, int]  # tp, cp, pp, dp
 
 
 class Spread(NamedTuple):
-    """A row's degrees, and the columns that it leaves blank and that matter."""
+    """A record's ranks and parallel degrees; `assumed`: blank columns that were filled in."""
 
     ranks: int
     said: Parallelism
     assumed: tuple[str, ...]
 
     def __getattr__(self, name: str) -> int:
-        """A degree: all of them are said."""
+        """A parallel degree; 1 where it is open."""
         return getattr(self.said, name) or 1
 
 
 def spread(record: Row, module: Module, software: str) -> Spread:
-    """Raises Unusable."""
+    """Every degree, stated or implied by the number of ranks. Raises UnusableRecord."""
     ranks = record.count("n_gpus")
     if ranks is None:
         raise Unusable("number of GPUs not stated")
@@ -35,7 +35,7 @@ def spread(record: Row, module: Module, software: str) -> Spread:
     degrees, assumed = dense(record, ranks)
     tp, cp, pp, dp = degrees
     vpp = record.degree("vpp") or 1
-    if pp * vpp > module.layers + 2:  # Megatron counts embedding and loss as layers where it is told to
+    if pp * vpp > module.layers + 2:  # Megatron can count embedding and loss as layers
         raise Unusable("layout does not multiply up", f"{pp}x{vpp} stages for {module.layers} layers")
     if module.heads % tp:
         raise Unusable("layout does not multiply up", f"{module.heads} heads on {tp} ranks")
@@ -47,7 +47,7 @@ def spread(record: Row, module: Module, software: str) -> Spread:
 
 
 def dense(record: Row, ranks: int) -> tuple[Degrees, list[str]]:
-    """tp, cp, pp, dp, and which one follows from the others alone. Raises Unusable."""
+    """tp, cp, pp, dp, and the names of those that follow from the others. Raises UnusableRecord."""
     stated = {name: record.degree(name) for name in DEGREES}
     stated["cp"] = stated["cp"] or ulysses(record, stated["tp"])
     written, stated["dp"] = stated["dp"], replicas(record, stated, ranks)
@@ -67,8 +67,9 @@ def dense(record: Row, ranks: int) -> tuple[Degrees, list[str]]:
 
 
 def replicas(record: Row, stated: dict[str, int | None], ranks: int) -> int | None:
-    """dp; some tables count the experts' replicas instead, of which there are ep times fewer, or those of sequence
-    parts too, cp times as many. What multiplies up to the ranks tells which.
+    """dp, from any of three conventions: replicas, expert replicas (ep times fewer), or replicas times cp.
+
+    The convention is the one by which the degrees multiply up to the number of ranks.
     """
     dp, ep, cp = stated["dp"], record.degree("ep") or 1, stated["cp"] or 1
     others = cp * (stated["tp"] or 1) * (stated["pp"] or 1)
@@ -80,13 +81,13 @@ def replicas(record: Row, stated: dict[str, int | None], ranks: int) -> int | No
 
 
 def ulysses(record: Row, tp: int | None) -> int | None:
-    """The degree of sequence parallelism where column sp gives one: 0 and 1 there say whether Megatron's is on."""
+    """The Ulysses degree, where column sp holds one: 0 and 1 only switch Megatron's sequence parallelism."""
     degree = record.number("sp") if re.fullmatch(r"\d+", record.text("sp")) else None
     return int(degree) if degree and degree > 1 and degree != tp and degree <= 10**6 else None
 
 
 def zero_stage(record: Row) -> int | None:
-    """The ZeRO stage that the record states, in its column or in words. Raises Unusable."""
+    """The ZeRO stage stated in its column or in the settings, else None. Raises UnusableRecord."""
     text = record.stated("zero_stage").lower()
     match = re.fullmatch(r"(?:ze?ro)?[- _]*(?:stage)?[- _]*([0-3])(?:\.0)?(?:\s*[+(].*)?", text)
     if text and not match:
@@ -96,11 +97,11 @@ def zero_stage(record: Row) -> int | None:
 
 
 def experts(record: Row, module: Module, degrees: Degrees, software: str) -> tuple[int, int, list[str]]:
-    """ep and etp. Raises Unusable.
+    """ep, etp, and the names of those that were assumed. Raises UnusableRecord.
 
-    Megatron-LM splits experts as it splits dense layers unless told otherwise (expert_tensor_parallel_size is None: tp;
-    megatron/training/arguments.py), so where that leaves too few ranks it was told. NeMo's and Megatron-Bridge's
-    recipes of MoE models say 1 (scripts/performance/configs of the latter), and others know no such thing.
+    By default Megatron-LM shards experts over tp too (expert_tensor_parallel_size is None: tp;
+    megatron/training/arguments.py); where there are too few ranks for that, it must have been set to 1. NeMo's and
+    Megatron-Bridge's recipes of MoE models set 1 (scripts/performance/configs), and other frameworks have no etp.
     """
     if module.routed is None:
         if (record.degree("ep") or 1) > 1:

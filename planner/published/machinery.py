@@ -1,4 +1,4 @@
-"""The machine of a case: its device's profile, its framework's traits, and the network that its record tells of."""
+"""The machine that prices a case: its device's rates, its framework's coefficients, and its record's network."""
 
 from planner.costs.compute.assumed import adapter, complete, links
 from planner.costs.compute.machine import Machine
@@ -9,11 +9,11 @@ from planner.specs.profile import Device, Profile
 from planner.specs.rates import Rates
 from planner.specs.software import Software
 
-NEAR_US, FAR_US = 3.0, 8.0  # a hop's latency within a node and between nodes: NCCL's smallest messages, rounded up
+NEAR_US, FAR_US = 3.0, 8.0  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
 
 
 def machine(case: Case, profile: Profile, software: Software) -> Machine:
-    """What prices a case."""
+    """The machine of a case, from its device's profile and its framework."""
     rates = complete(profile.rates)
     return Machine(
         profile.device, rates, network(case.fabric, profile.device, rates), software.timing, software.accounting
@@ -21,7 +21,7 @@ def machine(case: Case, profile: Profile, software: Software) -> Machine:
 
 
 def network(fabric: Fabric, device: Device, rates: Rates) -> Network:
-    """What collectives reach of the links and adapters that a record states, or that such a device usually has."""
+    """Bandwidths that collectives reach on the stated links and adapters, else on the device's usual ones."""
     near = fabric.node_gb_per_s or links(device)
     far = min(fabric.between_gb_per_s or adapter(device), near)
     within = Reach(fabric.per_node, near * (rates.link_share or 1.0), NEAR_US)

@@ -1,11 +1,12 @@
-"""Which device a record ran on, how many share a node, and what the network between nodes carries."""
+"""The platform of a published record: device, ranks of a node, network, framework, and precision."""
 
 import re
 
+from planner.costs.columns import Precision
 from planner.published.case import Fabric
 from planner.published.rows import Row, Unusable
 
-# What a row's text about its GPU must contain, and the device's file; GB: of the kinds that come with several sizes.
+# Pattern of the record's GPU text, and the device profile by memory in GB (0: there is one size).
 DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
     (r"\bgb300\b", {0: "gb300"}),
     (r"\bgb200\b", {0: "gb200"}),
@@ -21,21 +22,44 @@ DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
     (r"\bmi355x?\b", {0: "mi355x"}),
     (r"\bmi300x?\b", {0: "mi300x"}),
 )
-# Boards of these names that are other devices: on PCIe, at other clocks.
+# Boards with these names are other devices, on PCIe or at other clocks.
 OTHERS = re.compile(r"\bpcie?\b|\bnvl\b(?!\s*\d)|\bh100[- ]?nvl\b|\bmi300a\b|\bmi300c\b")
-PCIE_GB_PER_S = {"a100": 25.0, "v100": 12.0}  # one way of x16, as copies reach: Gen4 and Gen3
+PCIE_GB_PER_S = {"a100": 25.0, "v100": 12.0}  # what copies reach in one direction of x16, Gen4 and Gen3
 GIBIBYTE_SIZES = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*gi?b?(?:yte)?s?\b")
 RACKED = ("gb200", "gb300")
-TRAY = 4  # GPUs of a node of these, which has their network adapters
+TRAY = 4  # GPUs of a node (compute tray) in these racks, which has their network adapters
 RACK = 72  # GPUs that one NVLink domain joins in NVL72 (NVIDIA's data sheets)
 USUAL_NODE = 8  # GPUs in a DGX or HGX of every other device here
 RATE = re.compile(r"(?:(\d{1,2})\s*[x×*]\s*)?(\d{1,5}(?:\.\d+)?)\s*([GgTt])i?(?:([Bb])|\b)")
 INSIDE = re.compile(r"nvlink|nvswitch|xgmi|infinity fabric|pcie?\b|intra")
 OWN = re.compile(r"per[- ](?:gpu|rank|device|card)|each gpu|/gpu")
+GENERIC = "generic"  # what is common to all fitted frameworks
+# Patterns of the record's framework column, the first match decides.
+FRAMEWORKS = (
+    (r"primus", "primus"),
+    (r"torch ?titan", "torchtitan"),
+    (r"intern ?evo|internlm", "internevo"),
+    (r"nemo|megatron[- ]?bridge|dgxc|mbridge|maxtext[- ]nemo", "nemo"),
+    (r"megatron[- ]?deepspeed|deepspeed|zero[- ]?[123]\b|colossal|xtuner|llama[- ]?factory|axolotl", "deepspeed"),
+    (r"fsdp|fms|foundation[- ]model|llm[- ]?foundry|mosaic|composer|lit[- ]?gpt|accelerate|torchtune|veomni", "fsdp"),
+    (r"megatron|mcore|pai[- ]|alpa\b|galvatron", "megatron"),
+)
+# Before these dates Megatron-LM had no flash attention: its use began in 2023 (release core_r0.2.0 and after).
+BEFORE_FLASH = re.compile(r"\b(20(?:19|20|21|22))\b|arxiv[: ]*(?:19|20|21|22)\d\d\.")
+# The first match decides; mixed precision is named by what its matrices are multiplied in.
+SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
+    (r"fp4|float4|int8|int4|fp6|tf32", None),
+    (r"fp8|float8|e4m3|e5m2", "fp8"),
+    (r"bf16|bfloat16|bf-16", "bf16"),
+    (r"fp16|float16|half|fp-16", "fp16"),
+    (r"fp32|float32|single|full precision", "float32"),
+    (r"mixed|amp|16.?bit", "bf16"),
+)
+WITHOUT_BF16 = "v100"  # its tensor cores multiply fp16 only (NVIDIA V100 data sheet)
 
 
 def device(record: Row) -> str:
-    """The name of a file of profiles/devices. Raises Unusable."""
+    """The name of the device's profile in profiles/devices. Raises UnusableRecord."""
     text = spaced(f"{record.text('gpu')} {'' if record.text('gpu') else record.text('system')}")
     found = [(name, sizes) for name, sizes in DEVICES if re.search(name, text)]
     if len(found) != 1:
@@ -51,7 +75,7 @@ def device(record: Row) -> str:
 
 
 def memory_gb(record: Row) -> float | None:
-    """What the record says of its device's memory. Raises Unusable."""
+    """The stated memory of the device in GB, None where it is blank. Raises UnusableRecord."""
     column = spaced(record.stated("gpu_mem_gb"))
     if column and not GIBIBYTE_SIZES.fullmatch(column):
         return record.positive("gpu_mem_gb")
@@ -60,7 +84,7 @@ def memory_gb(record: Row) -> float | None:
 
 
 def fabric(record: Row, name: str) -> Fabric:
-    """`name`: of the device. Raises Unusable."""
+    """The network of a record, whose device is `name`. Raises UnusableRecord."""
     pcie = re.search(r"\bpcie?\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
     linked = re.search(r"nvlink|nvswitch", record.text("interconnect").lower())
     inside = next((rate for kind, rate in PCIE_GB_PER_S.items() if kind in name), None)
@@ -70,7 +94,7 @@ def fabric(record: Row, name: str) -> Fabric:
 
 
 def node(record: Row, name: str) -> int:
-    """Ranks that the fast links join: a node's, or a rack's. Raises Unusable."""
+    """Ranks of one NVLink domain: a node or a rack. Raises UnusableRecord."""
     domain = re.search(r"nvl\s*(\d{1,3})\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
     if domain and int(domain[1]):
         return int(domain[1])
@@ -80,10 +104,10 @@ def node(record: Row, name: str) -> int:
 
 
 def between_gb_per_s(text: str, ranks: int) -> float | None:
-    """GB/s one way for each of a node's `ranks`, from words such as `8x200Gbps HDR IB per node`.
+    """GB/s in one direction for each of a node's `ranks`, from text such as `8x200Gbps HDR IB per node`.
 
-    What is said per GPU is a rank's own; every other figure is of the whole node, links times their rate. A small b is
-    bits, as is a G alone. None where nothing is said.
+    A figure per GPU is a rank's own; every other figure is of the whole node, links times their rate. A small b means
+    bits, as does a G alone. None where the text states no rate.
     """
     for part in re.split(r"[;,|]", text):
         own = OWN.search(part.lower())
@@ -98,5 +122,36 @@ def between_gb_per_s(text: str, ranks: int) -> float | None:
 
 
 def spaced(text: str) -> str:
-    """In lower case, words apart where a dash, an underscore, a slash or a count joins them."""
+    """The text in lower case, its words separated where a dash, an underscore, a slash or a count joins them."""
     return re.sub(r"(\d+)\s*[x×]\s*(?=[a-z])", r"\1x ", re.sub(r"[-_/()\s]+", " ", text.lower()))
+
+
+def software(record: Row) -> str:
+    """The name of the framework in profiles/software; `generic` where none is recognised.
+
+    Megatron of a record dated before 2023 is `megatron-2021`.
+    """
+    text = f"{record.text('framework')}".lower()
+    name = next((name for words, name in FRAMEWORKS if re.search(words, text)), None)
+    if name is None:
+        name = next(
+            (name for words, name in FRAMEWORKS if re.search(words, record.text("source_ref").lower())), GENERIC
+        )
+    dated = f"{record.text('date_or_version')} {record.text('source_ref')}".lower()
+    if name == "megatron" and BEFORE_FLASH.search(dated):
+        return "megatron-2021"
+    return name
+
+
+def precision(record: Row, device: str) -> tuple[Precision, bool]:
+    """The precision of matrix products, and whether it is assumed. Raises UnusableRecord."""
+    text = record.stated("precision").lower()
+    usual: Precision = "fp16" if device.startswith(WITHOUT_BF16) else "bf16"
+    if not text:
+        return usual, True
+    for spelling, name in SPELLINGS:
+        if re.search(spelling, text):
+            if name is None:
+                break
+            return (usual if name == "bf16" else name), False
+    raise Unusable("no model of the precision", record.text("precision"))

@@ -1,4 +1,4 @@
-"""What a record measured: seconds of a step, peak bytes of a rank. Figures that cannot be are named, never averaged in."""
+"""Measured step seconds and peak bytes of a published record; impossible figures are refused with their reason."""
 
 import re
 from typing import NamedTuple
@@ -8,25 +8,29 @@ from planner.published.flops import Attention, step_flops
 from planner.published.rows import Row, Unusable
 from planner.specs.layers import Module
 
-AGREE = 0.05  # of two figures for one step; rounding of what is printed comes on top
-DEFINED = 0.2  # by which a source's count of FLOPs may leave the range of the usual definitions
+AGREE = 0.05  # relative difference of two figures for one step, before the rounding of printed digits
+DEFINED = 0.2  # by which a source's FLOP count may leave the range of the usual definitions
 UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
-SLOWEST = 1 / 150  # of the peak; the slowest records that were meant reach a hundredth
+SLOWEST = 1 / 150  # of the peak; the slowest genuine records reach a hundredth
 OUT_OF_MEMORY = re.compile(r"\boom|out[ _-]?of[ _-]?mem")
-LARGEST_BYTES = 1e12  # no device has more
+LARGEST_BYTES = 1e12  # more than any device has
 LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
 ADAPTERS = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
 FIRST = re.compile(r"rank[- _]?0|first (?:rank|stage)")
 
 
 class Counting(NamedTuple):
-    """How a source counts FLOPs."""
+    """How a source counts FLOPs (see `step_flops`)."""
 
     attention: Attention = "full"
     recomputed: bool = False
 
 
 class Measured(NamedTuple):
+    """Measured figures of a record; None where it states none."""
+
+    """Measured figures of a record; None where it states none."""
+
     seconds: float | None
     memory_bytes: float | None
     memory_rank: str  # worst, first, last
@@ -34,7 +38,7 @@ class Measured(NamedTuple):
 
 
 def measured(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> Measured:
-    """`peak`: FLOP/s of the device in the row's precision, None if unknown. Raises Unusable."""
+    """Figures of a record; `peak`: FLOP/s of its device in its precision, None if unknown. Raises UnusableRecord."""
     status = record.text("status").lower()
     oom = bool(OUT_OF_MEMORY.search(status))
     check_shares(record, peak)
@@ -51,7 +55,7 @@ def measured(record: Row, module: Module, setup: Columns, counting: Counting, pe
 
 
 def printed(record: Row, setup: Columns) -> dict[str, tuple[float, float]]:
-    """Seconds of a step from each figure that gives them exactly, best first, and the relative rounding of each."""
+    """Step seconds by the column that implies them, most direct first, with the relative rounding of each."""
     tokens = setup.batch * setup.seq
     work = {
         "step_time_s": None,
@@ -68,17 +72,19 @@ def printed(record: Row, setup: Columns) -> dict[str, tuple[float, float]]:
 
 
 def rounding(text: str) -> float:
-    """Half a unit of the last digit that is printed, over the value."""
+    """Half a unit of the last printed digit, relative to the value."""
     digits = re.sub(r"[^0-9.]", "", re.split(r"[eE]", text)[0])
     whole, _, part = digits.partition(".")
     value = float(digits) if re.fullmatch(r"\d*\.?\d+", digits) else 0.0
-    if not part:  # zeros at the end of a whole number may be rounding, the last two of them
+    if not part:  # up to two trailing zeros of a whole number may be rounding
         zeros = len(whole) - len(whole.rstrip("0"))
         return 0.5 * 10 ** min(zeros, 2) / value if value else 0.0
     return 0.5 * 10 ** -len(part) / value if value else 0.0
 
 
 def check_alike(times: dict[str, tuple[float, float]]) -> None:
+    """Raises UnusableRecord where two columns imply different step seconds."""
+    """Raises UnusableRecord where two columns imply different step seconds."""
     names = list(times)
     for name in names[1:]:
         (first, blur), (second, other) = times[names[0]], times[name]
@@ -88,10 +94,10 @@ def check_alike(times: dict[str, tuple[float, float]]) -> None:
 
 
 def check_shares(record: Row, peak: float | None) -> None:
-    """Nothing runs faster than its device's peak."""
+    """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak."""
     for name in ("mfu_pct", "hfu_pct"):
         share = record.positive(name)
-        if share is not None and not 1 < share <= 100:  # one and less is a fraction that was taken for percent
+        if share is not None and not 1 < share <= 100:  # at most 1 is a fraction written in place of percent
             raise Unusable("impossible figures", f"{name}: {share:g}")
     mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
     if mfu and hfu and mfu > hfu * (1 + AGREE):
@@ -102,8 +108,8 @@ def check_shares(record: Row, peak: float | None) -> None:
 
 
 def by_flops(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> float | None:
-    """Seconds from TFLOP/s, else from the share of the peak, as the source counts FLOPs."""
-    passes = 2 / 3 if adapters(record) else 1.0  # without the gradients of weights
+    """Step seconds from TFLOP/s, else from MFU or HFU, by the source's own FLOP count; None where neither is stated."""
+    passes = 2 / 3 if adapters(record) else 1.0  # adapters have no weight gradients
     ranks = float(setup.ranks)
     rate = record.positive("tflops_per_gpu")
     if rate:
@@ -116,9 +122,10 @@ def by_flops(record: Row, module: Module, setup: Columns, counting: Counting, pe
 
 
 def check_possible(record: Row, module: Module, setup: Columns, seconds: float | None, peak: float | None) -> None:
-    """The work of a step, in these seconds, is neither beyond the device nor a thousandth of it; nor is it other work
-    than what is printed as TFLOP/s, by any usual count: causal or full attention, with what is recomputed or without,
-    and without the gradients of weights (a third) where only adapters are trained.
+    """Raises UnusableRecord where these step seconds imply impossible FLOP/s.
+
+    They must lie between a 150th of the device's peak and the peak, and agree with the printed TFLOP/s under some usual
+    count: causal or full attention, with or without recomputation, and without weight gradients (a third) for adapters.
     """
     if not seconds:
         return
@@ -143,7 +150,7 @@ def adapters(record: Row) -> bool:
 
 
 def memory_bytes(record: Row, oom: bool) -> float | None:
-    """Peak of a rank. Of a record that ran out, only what is called a peak."""
+    """Peak bytes of a rank; of a record that ran out of memory, only a figure called a peak. Raises UnusableRecord."""
     value = record.positive("peak_mem")
     if value is None or (oom and "peak" not in record.text("mem_kind").lower()):
         return None
@@ -159,6 +166,8 @@ def memory_bytes(record: Row, oom: bool) -> float | None:
 
 
 def memory_rank(record: Row) -> str:
+    """The rank whose peak the record states: worst, first or last."""
+    """The rank whose peak the record states: worst, first or last."""
     text = f"{record.text('mem_kind')} {record.text('notes')}".lower()
     if LAST.search(record.text("mem_kind").lower()):
         return "last"

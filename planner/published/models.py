@@ -1,4 +1,4 @@
-"""The module that a record trains: from its columns where they say enough, else a shipped spec by the model's name."""
+"""The module that a record trains: from its shape columns, else the shipped spec of that name."""
 
 import re
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from planner.specs.parameters import parameters
 from planner.specs.parts import Experts
 
 SHAPE = ("layers", "hidden", "heads")
-TOLERANCE = 0.3  # a shape whose parameters miss the stated number by more is not of this model
-MOST_LAYERS = 10_000  # as in a model's file
+TOLERANCE = 0.3  # by which parameters of the shape may differ from the stated number
+MOST_LAYERS = 10_000  # the limit of model files
 GPT = {"gated": False, "norm": "layer", "bias": "all", "positions": "learned", "tied": True}
 LLAMA = {"gated": True, "norm": "rms", "bias": "none", "positions": "rope", "tied": False}
 MPT = {"gated": False, "norm": "layer", "bias": "none", "positions": "rope", "tied": True}  # ALiBi: no table either
-# By words of family and model: how its layers are made, and its vocabulary where the record does not say.
+# Pattern of family or model name: fields of its layers, and its vocabulary where the record states none.
 # GPT-2's 50,257 tokens, padded to a multiple of 128 on each of 8 ranks (Megatron-LM), are 51,200.
 STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
     (r"mpt", MPT, 50368),
@@ -43,16 +43,16 @@ STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row's model, and which of its columns were not said but usual for its family."""
+    """A record's model; `assumed`: columns that were filled with what is usual for its family."""
 
     module: Module
     assumed: tuple[str, ...] = ()
-    tokens: int | None = None  # of its sequences, where the row's are of the encoder
+    tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
     encoder: Encoder | None = None
 
 
 def found(record: Row) -> Found:
-    """Raises Unusable."""
+    """The model of a record, from its columns or its name. Raises UnusableRecord."""
     family, model = record.text("family"), record.text("model")
     other = other_layers(family, model, record.text("task"))
     if other:
@@ -76,7 +76,7 @@ def found(record: Row) -> Found:
 
 @lru_cache(maxsize=64)
 def shipped(name: str) -> Module:
-    """Raises Unusable."""
+    """The only module of a shipped model. Raises UnusableRecord."""
     model = files.read(library.find(name, Model), Model)
     modules = list(model.modules.values())
     if len(modules) > 1 or modules[0].gives:
@@ -85,13 +85,13 @@ def shipped(name: str) -> Module:
 
 
 def cut(record: Row, module: Module) -> Module:
-    """With as many layers as the record says: models are cut to fit fewer nodes. Raises Unusable."""
+    """The module with the stated number of layers, as benchmarks shorten models. Raises UnusableRecord."""
     layers = record.count("layers")
     return module if layers is None else built(module, layers=layers)
 
 
 def by_shape(record: Row) -> Found:
-    """From the columns, in the style of the family. Raises Unusable."""
+    """The model of the shape columns, with the layers of its family. Raises UnusableRecord."""
     style, vocab, assumed = styled(record)
     hidden, ffn, experts = record.count("hidden") or 0, record.count("ffn"), record.count("experts")
     said = arguments.of(record)
@@ -116,9 +116,9 @@ def by_shape(record: Row) -> Found:
 
 
 def styled(record: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
-    """How the family's layers are made, its vocabulary, and what of it is assumed. Raises Unusable.
+    """Fields of the family's layers, its vocabulary, and what of these is assumed. Raises UnusableRecord.
 
-    Of no known family, an MLP four times as wide as the model is a GPT's, another is gated.
+    Of an unknown family, an MLP four times as wide as the model is a GPT's, and any other is gated.
     """
     for name in ("family", "model"):
         text = plain(record.text(name))
@@ -132,7 +132,7 @@ def styled(record: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
 
 
 def built(module: Module | None, **fields: Any) -> Module:
-    """A decoder with these fields, changed or new. Raises Unusable."""
+    """`module` with these fields changed, or a new decoder of them. Raises UnusableRecord."""
     if (fields.get("layers") or 0) > MOST_LAYERS:
         raise Unusable("impossible figures", f"{fields['layers']} layers")
     try:
@@ -142,7 +142,7 @@ def built(module: Module | None, **fields: Any) -> Module:
 
 
 def check_size(record: Row, module: Module) -> None:
-    """Raises Unusable where the row's own number of parameters is another."""
+    """Raises UnusableRecord where the stated number of parameters differs from the shape's by over 30 %."""
     stated = record.positive("params_b")
     count = parameters(module).total / 1e9
     if stated and not 1 / (1 + TOLERANCE) <= count / stated <= 1 + TOLERANCE:

@@ -1,9 +1,9 @@
-"""Names of models, in the many ways that they are written, as names of shipped specs."""
+"""Spellings of model names, resolved to names of shipped specs."""
 
 import re
 from collections.abc import Iterable
 
-# Of a name in plain form (see `plain`): the first pattern that is found names the spec. `{1}` is what a group holds.
+# Patterns of a name in plain form (see `plain_words`): the first match names the spec; `{1}` is its first group.
 ALIASES: tuple[tuple[str, str], ...] = (
     (r"\bllama 4 (scout|maverick)|\b(scout|maverick)\b", "llama-4-{1}"),
     (r"\bllama 3(?: [1-3])? (8|70) b\b", "llama-3-{1}b"),
@@ -32,7 +32,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\b(?:nemo|nvidia) (?:gpt )?gpt (?:3 )?(\d+) b\b|\bgpt (175) b\b", "gpt3-{1}b"),
     (r"\bk 2 65 b\b", "k2-65b"),
 )
-# Words of what this accounting has no layers for, and what to call it.
+# Patterns of models whose layers have no cost model here, and the name of that kind.
 RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
 OTHER_LAYERS: tuple[tuple[str, str], ...] = (
@@ -51,19 +51,19 @@ UNLIKE = re.compile(r"^(gpt|tiny)\b")
 
 
 def plain(*names: str) -> str:
-    """In lower case, letters and digits apart: `Llama3.1_405B` as `llama 3 1 405 b`."""
+    """Lower-case words with letters and digits separated: `Llama3.1_405B` as `llama 3 1 405 b`."""
     words = re.findall(r"[a-z]+|[0-9]+", " ".join(names).lower())
     return " ".join(words)
 
 
 def other_layers(*names: str) -> str:
-    """What a model has that is not described here; empty where nothing of the kind is said."""
+    """The kind of layers that this model has and no spec describes; empty where it has none."""
     text = plain(*names)
     return next((kind for words, kind in OTHER_LAYERS if re.search(words, text)), "")
 
 
 def spec_name(model: str, family: str, shipped: Iterable[str]) -> str | None:
-    """The shipped spec that a name means; None where it means none of them."""
+    """The shipped spec that a name means; None where there is none."""
     known, text = {plain(name): name for name in shipped}, plain(model)
     if text in known and not UNLIKE.search(text):
         return known[text]

@@ -1,4 +1,4 @@
-"""What is predicted of published cases, from what is shipped of their devices and frameworks."""
+"""Predictions of published cases from the shipped profiles of their devices and frameworks."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from planner.specs.profile import Profile
 from planner.specs.software import Software
 from planner.units import GIB
 
-# What frameworks print as peak memory, where it is not what their tensors take.
+# Which figure of the allocator frameworks print as peak memory, where it is not the allocated bytes.
 REPORTED = {"torchtitan": "reserved", "primus": "total"}
 NAMED = re.compile(r"core[ _-]?att")
 OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
@@ -28,7 +28,7 @@ Parts = tuple[Profile, Software]
 
 
 def predict(cases: Sequence[Case]) -> list[Prediction]:
-    """Seconds, memory and their spreads, in the cases' order. Raises InputError for a file that cannot be read."""
+    """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
     parts = {(case.device, case.software): shipped(case) for case in cases}
     made = seconds(alike(cases), len(cases), machine_of(parts))
     return [
@@ -37,7 +37,7 @@ def predict(cases: Sequence[Case]) -> list[Prediction]:
 
 
 def shipped(case: Case) -> Parts:
-    """The device's profile and the framework's traits."""
+    """The device's profile and the framework's coefficients. Raises InputError."""
     where = f"{case.origin.file}:{case.origin.line}"
     profile, _ = library.read(case.device, Profile, where=where)
     software, _ = library.read(case.software, Software, where=where)
@@ -45,11 +45,13 @@ def shipped(case: Case) -> Parts:
 
 
 def machine_of(parts: dict[tuple[str, str], Parts]) -> Callable[[Case], Machine]:
+    """The machine of a case, as a function over these profiles."""
+    """The machine of a case, as a function over these profiles."""
     return lambda case: machine(case, *parts[case.device, case.software])
 
 
 def predicted(case: Case, parts: Parts, made: float) -> Prediction:
-    """With the memory of the rank that the record tells of, and the chance that the fullest does not fit."""
+    """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
     profile, software = parts
     software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
     setup, kept = trained(case), software.accounting
@@ -66,15 +68,17 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
 
 
 def held(case: Case, setup: Columns, kept: Accounting) -> Footprint:
-    """On the fullest rank, with the encoder that lies there besides."""
+    """Memory of the fullest rank, with the encoder on the same rank."""
     own = peak(case.module, setup, kept)
     return own.beside(peak(case.encoder.module, encoded(case.encoder, setup), kept)) if case.encoder else own
 
 
 def least_kept(case: Case, setup: Columns) -> Columns:
-    """What a run may have kept at the least: where a record does not say what is recomputed or offloaded, whoever ran it
-    may have let every layer be made again, and would have before running out of memory. Selective recomputation that
-    names no modules says as little: of flash attention there is nothing to make again.
+    """The setup that needs the least memory of those a record may describe.
+
+    Where it states neither recomputation nor offload, every layer may have been recomputed, as anybody would before
+    running out of memory. Selective recomputation without named modules states as little: flash attention recomputes by
+    itself.
     """
     vague = setup.parts == {"attention"} and not NAMED.search(case.settings)
     unsaid = "recompute" in (*case.defaulted, *case.assumed) or vague or OFFLOADED.search(case.settings)
@@ -82,7 +86,7 @@ def least_kept(case: Case, setup: Columns) -> Columns:
 
 
 def told(case: Case, software: Software, fullest: Footprint) -> float:
-    """Bytes of the rank that the row's figure is of: as the framework counts them."""
+    """Bytes of the rank that the record's figure is of, as its framework counts them."""
     setup = trained(case)
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
     if case.memory_rank in stages and case.encoder is None:

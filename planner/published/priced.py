@@ -1,4 +1,4 @@
-"""Seconds of many cases at once: those that differ in numbers only are priced as arrays."""
+"""Step seconds of many cases at once: cases that differ in numbers only are priced as arrays."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Cases of one module on one machine, as one setup of arrays."""
+    """Cases of one module on one machine, as one setup of arrays (cases,)."""
 
     first: Case
     setup: Columns
-    places: NDArray[np.int64]  # of these cases among all
+    places: NDArray[np.int64]  # (cases,): indices of these cases among all
 
 
 def alike(cases: Sequence[Case]) -> list[Alike]:
-    """Cases grouped by all but their numbers, in the order of their first."""
+    """Cases grouped by everything but their numbers, in the order of each group's first case."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for place, case in enumerate(cases):
         setup = trained(case)
@@ -39,12 +39,12 @@ def alike(cases: Sequence[Case]) -> list[Alike]:
 
 
 def trained(case: Case) -> Columns:
-    """The setup, with what of the model it trains."""
+    """The setup of a case, with whether it trains adapters only."""
     return replace(case.setup, adapters=case.adapters)
 
 
 def seconds(groups: Sequence[Alike], count: int, machine: Callable[[Case], Machine]) -> Seconds:
-    """Of each of `count` cases, in their order."""
+    """Step seconds (count,) of every case, in order."""
     found = np.zeros(count)
     for group in groups:
         found[group.places] = together(group, machine(group.first))
@@ -52,16 +52,16 @@ def seconds(groups: Sequence[Alike], count: int, machine: Callable[[Case], Machi
 
 
 def together(group: Alike, machine: Machine) -> Seconds:
-    """Of a step of the module, and of the encoder that works in front of it on the same ranks: one after the other."""
+    """Step seconds (cases,) of a group: the module, after its encoder on the same ranks."""
     made: Seconds = step_seconds(group.first.module, group.setup, machine).seconds
     encoder = group.first.encoder
     if encoder is None:
         return made
     first = step_seconds(encoder.module, encoded(encoder, group.setup), machine)
-    more: Seconds = first.seconds - first.overhead  # which is once a step
+    more: Seconds = first.seconds - first.overhead  # per step, so counted once
     return made + more
 
 
 def encoded(encoder: Encoder, setup: Columns) -> Columns:
-    """The encoder, spread as its reader is."""
+    """The encoder's setup: the layout of the decoder that reads it, with its own tokens."""
     return replace(setup, seq=float(encoder.seq), reads=0.0)

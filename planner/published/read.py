@@ -1,4 +1,4 @@
-"""Every record of a directory of published measurements, as a case that can be predicted or with the reason why not."""
+"""Reader of a folder of published measurements: each record as a case, or skipped with the reason."""
 
 import re
 from collections.abc import Iterator
@@ -11,26 +11,26 @@ from planner.errors import InputError
 from planner.published import machines, models
 from planner.published.case import Case, Origin, Skipped
 from planner.published.defaults import defaults, filled
+from planner.published.machines import software
 from planner.published.measured import Counting, adapters, measured
 from planner.published.rows import EXTRA, Row, Unusable, is_published, read_rows
 from planner.published.setups import Machine, settings, setup
-from planner.published.software import software
 from planner.specs import library
 from planner.specs.profile import Device, Profile
 
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
-ROOM = 1.1  # of a device's memory: what is printed as GB may be GiB
-BOARD = 0.1  # by which a nominal size may differ from what the device reports
+ROOM = 1.1  # over a device's memory: figures printed as GB may be GiB
+BOARD = 0.1  # by which a nominal memory size may differ from what the device reports
 VARIED = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
 
 
 def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
-    """Each record of each CSV file exactly once, by file name and line; a file of another schema is skipped as one.
+    """Every record of every CSV file exactly once, by file name and line; a file of another schema is skipped whole.
 
-    Raises InputError for what is no directory, has no file of the schema, or has one that cannot be read.
+    Raises InputError where this is no directory, holds no file of the schema, or holds one that cannot be read.
     """
     if not directory.is_dir():
-        raise InputError("this is no directory", where=str(directory), fix="give a folder of CSV files")
+        raise InputError("not a directory", where=str(directory), fix="give a folder of CSV files")
     cases: list[Case] = []
     skipped: list[Skipped] = []
     paths = sorted(path for path in directory.glob("*.csv") if path.is_file())
@@ -50,7 +50,7 @@ def read_published(directory: Path) -> tuple[list[Case], list[Skipped]]:
 
 
 def once(paths: list[Path]) -> Iterator[Case | Skipped]:
-    """Every record read; one that is printed again is skipped."""
+    """Every record as a case or skipped; a measurement that is published twice counts once."""
     seen: dict[tuple[object, ...], str] = {}
     for path in paths:
         for record in read_rows(path):
@@ -68,7 +68,7 @@ def once(paths: list[Path]) -> Iterator[Case | Skipped]:
 
 
 def printed(record: Row, case: Case) -> tuple[object, ...]:
-    """What is equal where one measurement is printed twice: the setup, and every measured digit."""
+    """Equal for two prints of one measurement: the setup, and every measured digit."""
     told = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
     digits = tuple(record.text(name) for name in MEASURED)
     source = case.origin.source
@@ -77,7 +77,7 @@ def printed(record: Row, case: Case) -> tuple[object, ...]:
 
 
 def read_case(record: Row) -> Case:
-    """Raises Unusable, and InputError for a shipped file that cannot be read."""
+    """A record as a case. Raises UnusableRecord, and InputError for a shipped file that cannot be read."""
     if record.text(EXTRA):
         raise Unusable("unreadable row", f"more cells than columns: {record.text(EXTRA)[:60]}")
     if VARIED.search(record.text("task").lower()):
@@ -91,7 +91,7 @@ def read_case(record: Row) -> Case:
     name = told.software or software(record)
     fabric = machines.fabric(record, device)
     own = record
-    if model.tokens:  # FLOPs are counted of one module alone
+    if model.tokens:  # printed FLOPs count both modules, ours one: drop them
         own = record.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
     made, assumed = setup(own, model.module, Machine(device, name, fabric.per_node))
     if model.encoder:
@@ -125,14 +125,14 @@ def read_case(record: Row) -> Case:
 
 @lru_cache(maxsize=64)
 def shipped_device(name: str) -> Device:
-    """Raises Unusable."""
+    """Facts of a shipped device. Raises UnusableRecord."""
     if name not in library.names(Profile):
         raise Unusable("no profile of the device", name)
     return files.read(library.find(name, Profile), Profile).device
 
 
 def board_bytes(record: Row, facts: Device) -> float | None:
-    """What the record says of its device's memory, where that is not what the device's file says. Raises Unusable."""
+    """The stated device memory where it differs from the profile's, else None. Raises UnusableRecord."""
     stated = machines.memory_gb(record)
     if stated is None or abs(stated / (facts.memory_gib * 2**30 / 1e9) - 1) < BOARD:
         return None
@@ -140,6 +140,6 @@ def board_bytes(record: Row, facts: Device) -> float | None:
 
 
 def peak(facts: Device, precision: str) -> float | None:
-    """FLOP/s; None where the device's file does not say."""
+    """Peak FLOP/s of a device in a precision; None where its profile states none."""
     tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
     return tflops * 1e12 if tflops else None

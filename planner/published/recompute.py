@@ -1,4 +1,4 @@
-"""What a record recomputes in backward: a share of whole layers, and parts of the others."""
+"""Activation recomputation of a published record: the share of whole layers, and parts of the other layers."""
 
 import re
 
@@ -26,14 +26,17 @@ PARTS: tuple[tuple[str, frozenset[Part]], ...] = (
     (r"\bmoe\b(?![ _-]?act)|(?<!shared )\bexperts?\b", frozenset({"moe"})),
     (r"mla[ _-]?up[ _-]?proj|\bup[ _-]?proj\b|\brope\b", frozenset()),
 )
-# torchtitan's policy for ops saves the results of every other matmul and of attention, and makes the rest again.
+# torchtitan's per-op policy saves the results of every other matmul and of attention, and recomputes the rest.
 OPS: Recompute = (0.0, frozenset({"norm", "mlp"}))
 HALF: Recompute = (0.5, frozenset())  # torchtitan's `selective` by layer: every second one (its default option 2)
 SELECTIVE: Recompute = (0.0, frozenset({"attention"}))  # Megatron's default module: core attention
 
 
 def recompute(record: Row, software: str, chunk: float) -> Recompute:
-    """`chunk`: layers of one virtual stage, out of which a stated number is recomputed. Raises Unusable."""
+    """The setting of a record; `chunk`: layers of one virtual stage, of which a stated number is recomputed.
+
+    Raises UnusableRecord.
+    """
     text = stated(record)
     if not text or NONE.fullmatch(text):
         return NOTHING
@@ -62,7 +65,7 @@ def recompute(record: Row, software: str, chunk: float) -> Recompute:
 
 
 def stated(record: Row) -> str:
-    """What the column says, else the settings; in lower case."""
+    """The recompute column, else the matching part of the other settings, in lower case."""
     said = record.text("recompute") or "".join(
         found[1] for found in SAID.finditer(record.text("other_settings").lower())
     )
@@ -70,7 +73,7 @@ def stated(record: Row) -> str:
 
 
 def by_software(record: Row, software: str) -> Recompute:
-    """What `selective` alone means."""
+    """What `selective` means in a framework, where no modules are named."""
     if software == "torchtitan":
         return OPS
     if software == "fsdp":
@@ -79,9 +82,9 @@ def by_software(record: Row, software: str) -> Recompute:
 
 
 def counted_by_flops(record: Row) -> Recompute:
-    """Where layers are selected, their share: with all of them, hardware FLOPs are 4/3 of the model's. Raises Unusable.
+    """The share of recomputed layers from HFU over MFU: with all layers recomputed, it is 4/3. Raises UnusableRecord.
 
-    Of both the record must say which part of the peak they are.
+    The record must state both MFU and HFU.
     """
     mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
     if mfu is None or hfu is None:

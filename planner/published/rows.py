@@ -1,7 +1,7 @@
-"""Records of CSV files in the published schema: text cells with typed readings, and where each stands.
+"""Records of CSV files in the published schema: text cells with typed access, and the position of each.
 
-A blank cell means that the source does not say. Columns are those of the schema's README; one that a file leaves out
-is blank in all of its records, but for the few without which nothing can be told apart.
+A blank cell means that the source does not state the fact. Columns are those of the schema's README; a column that a
+file lacks is blank in all of its records, but for a few that identify a record and are required.
 """
 
 import csv
@@ -24,11 +24,11 @@ NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9
 TRUE = frozenset({"1", "true", "yes", "y", "on", "x", "✓"})
 FALSE = frozenset({"0", "false", "no", "n", "off"})
 LARGEST = 1e18
-EXTRA = ""  # the name of what stands beyond the last column
+EXTRA = ""  # key of the cells beyond the last column
 
 
 class Unusable(Exception):
-    """Why a record is skipped: one of few reasons, and what exactly."""
+    """A record cannot be used: one of a few reasons, and the detail."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -38,23 +38,23 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a file."""
+    """One published measurement: a row of a CSV file, with typed access to its cells."""
 
     cells: Mapping[str, str]
     file: str
-    line: int  # 1-based, where the record begins
+    line: int  # 1-based, of its first line
 
     def text(self, name: str) -> str:
-        """Without the blanks around it; empty where the source does not say."""
+        """The cell without surrounding blanks; empty where it is blank."""
         return (self.cells.get(name) or "").strip()
 
     def stated(self, name: str) -> str:
-        """As `text`, empty also where the cell only says that it says nothing."""
+        """The cell, empty also where it holds a word for unknown such as n/a."""
         text = self.text(name)
         return "" if text.lower() in BLANK else text
 
     def number(self, name: str) -> float | None:
-        """A finite number, None where the source does not say. Raises Unusable."""
+        """A finite number, None where the cell is blank. Raises UnusableRecord."""
         text = self.stated(name)
         if not text:
             return None
@@ -65,14 +65,14 @@ class Row:
         return value
 
     def positive(self, name: str) -> float | None:
-        """As `number`; what is measured is more than nothing. Raises Unusable."""
+        """A number above 0, None where the cell is blank. Raises UnusableRecord."""
         value = self.number(name)
         if value is not None and value <= 0:
             raise Unusable("impossible figures", f"{name}: {self.text(name)}")
         return value
 
     def count(self, name: str) -> int | None:
-        """A whole number from 1. Raises Unusable."""
+        """A whole number from 1, None where the cell is blank. Raises UnusableRecord."""
         value = self.number(name)
         if value is None:
             return None
@@ -81,11 +81,11 @@ class Row:
         return int(value)
 
     def degree(self, name: str) -> int | None:
-        """As `count`; 0 is how some tables write that there is none. Raises Unusable."""
+        """A whole number from 1, None where the cell is blank or 0, as some tables write. Raises UnusableRecord."""
         return None if self.number(name) == 0 else self.count(name)
 
     def flag(self, name: str) -> bool | None:
-        """Raises Unusable."""
+        """True or false, None where the cell is blank. Raises UnusableRecord."""
         text = self.stated(name).lower()
         if not text:
             return None
@@ -94,20 +94,24 @@ class Row:
         raise Unusable("unreadable number", f"{name}: {text[:60]}")
 
     def filled(self, values: Mapping[str, str]) -> "Row":
-        """With these cells in place of what was there."""
+        """The record with these cells replaced."""
         return replace(self, cells=MappingProxyType({**self.cells, **values}))
 
     @property
     def source(self) -> str:
+        """source_id, or the name of the file without its suffix."""
+        """source_id, or the name of the file without its suffix."""
         return self.text("source_id") or Path(self.file).stem
 
     @property
     def origin(self) -> Origin:
+        """Where the record comes from."""
+        """Where the record comes from."""
         return Origin(self.source, self.text("row_id"), self.text("group_id"), self.file, self.line)
 
 
 def is_published(path: Path) -> bool:
-    """Whether the file's header claims to be of the schema. Raises InputError."""
+    """Whether the file's header has the identifying columns of the schema. Raises InputError."""
     try:
         header = next(csv.reader(opened(path)), [])
     except csv.Error:
@@ -116,7 +120,7 @@ def is_published(path: Path) -> bool:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Every line below the header. Raises InputError."""
+    """Every record below the header. Raises InputError."""
     reader = csv.reader(opened(path))
     try:
         header = named(next(reader, []))
@@ -130,7 +134,7 @@ def read_rows(path: Path) -> Iterator[Row]:
                 yield Row(MappingProxyType(known), path.name, line)
     except csv.Error as error:
         where = f"{path}:{reader.line_num}"
-        raise InputError(f"this is not CSV: {error}", where=where, fix="mend the quotes there") from error
+        raise InputError(f"not valid CSV: {error}", where=where, fix="correct the quotes there") from error
 
 
 def opened(path: Path) -> io.StringIO:
@@ -144,5 +148,5 @@ def named(header: list[str]) -> list[str]:
 def check_header(header: list[str], path: Path) -> None:
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        what = f"this is no file of the published schema: it has no column {', '.join(missing)}"
+        what = f"not a file of the published schema: no column {', '.join(missing)}"
         raise InputError(what, where=f"{path}:1", fix="add the columns, or move the file elsewhere")

@@ -1,4 +1,4 @@
-"""A row's strategy as a setup that can be priced."""
+"""The parallelization strategy of a published record, as a setup that can be priced."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from planner.costs.columns import Columns
 from planner.published import arguments, moe
 from planner.published.batches import batch
 from planner.published.layout import Spread, spread
-from planner.published.precision import precision
+from planner.published.machines import precision
 from planner.published.recompute import recompute, stated
 from planner.published.rows import Row, Unusable
 from planner.published.sharding import copies, zero
@@ -25,7 +25,7 @@ SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|o
 
 
 class Machine(NamedTuple):
-    """What a setup needs to know of where it ran."""
+    """Where a record ran: its device, its framework, and the ranks of a node."""
 
     device: str
     software: str
@@ -33,7 +33,7 @@ class Machine(NamedTuple):
 
 
 def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
-    """The setup, and the columns that the record leaves blank and that matter. Raises Unusable."""
+    """The setup of a record, and the blank columns that were assumed. Raises UnusableRecord."""
     place = spread(record, module, machine.software)
     size = batch(record, place)
     stage, unsaid = zero(record, machine.software)
@@ -70,12 +70,12 @@ def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[
 
 
 def settings(record: Row) -> str:
-    """What the record says in words, in lower case."""
+    """The record's free-text columns, joined, in lower case."""
     return " | ".join(record.text(name) for name in SETTINGS if record.text(name)).lower()
 
 
 def schedule(record: Row, place: Spread) -> Schedule:
-    """The pipeline's schedule. Raises Unusable."""
+    """The pipeline schedule. Raises UnusableRecord for one that has no cost model."""
     text = record.text("other_settings").lower()
     if place.pp == 1:
         return "1f1b"
@@ -88,10 +88,10 @@ def schedule(record: Row, place: Spread) -> Schedule:
 
 
 def sequence_parallel(record: Row, place: Spread, module: Module, software: str) -> tuple[bool, bool]:
-    """Whether norms are split over tp's ranks too, and whether the record leaves it unsaid. Raises Unusable.
+    """Whether norms are sharded over tp too (sequence parallelism), and whether that is assumed. Raises UnusableRecord.
 
-    NeMo's and Megatron-Bridge's recipes have it wherever tp > 1, torchtitan always, and experts need it in Megatron;
-    Megatron-LM has it if told to, and not before 2022 (arXiv 2205.05198); Megatron-DeepSpeed branched off before.
+    NeMo's and Megatron-Bridge's recipes use it wherever tp > 1, torchtitan always, and experts need it in Megatron;
+    in Megatron-LM it is an option since 2022 (arXiv 2205.05198); Megatron-DeepSpeed branched off before.
     """
     text = record.stated("sp").lower()
     if text and not re.fullmatch(r"\d+", text):

@@ -1,4 +1,4 @@
-"""What a record shards over its replicas, and over how many of them."""
+"""ZeRO stage of a published record, and the number of copies of each shard."""
 
 import re
 
@@ -6,16 +6,16 @@ from planner.published import arguments
 from planner.published.layout import Spread, zero_stage
 from planner.published.rows import Row, Unusable
 
-# Stages where a record says nothing: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1), InternEvo
-# ZeRO-1, torchtitan and FSDP shard weights (ZeRO-3); Megatron-LM only does so if told to.
+# Usual stages, where a record states none: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1),
+# InternEvo ZeRO-1; torchtitan and FSDP shard weights (ZeRO-3).
 USUAL = {"nemo": 1, "primus": 1, "internevo": 1, "torchtitan": 3, "fsdp": 3, "megatron": 1}
 OFF = re.compile(r"0|false|off|no|none|ddp|no_shard|n/?a|-")
-GRADIENTS = re.compile(r"grad_op|zero-?2")  # weights stay whole
+GRADIENTS = re.compile(r"grad_op|zero-?2")  # weights stay replicated
 GROUP = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
 
 
 def zero(record: Row, software: str) -> tuple[int, bool]:
-    """The stage, and whether the record leaves it unsaid. Raises Unusable."""
+    """The ZeRO stage, and whether it is assumed. Raises UnusableRecord."""
     fsdp, stated = record.text("fsdp").lower(), zero_stage(record)
     if fsdp and not OFF.fullmatch(fsdp):
         return 2 if GRADIENTS.search(fsdp) else 3, False
@@ -30,14 +30,14 @@ def zero(record: Row, software: str) -> tuple[int, bool]:
 
 
 def copies(record: Row, stage: int, place: Spread, per_node: int) -> int:
-    """How many copies there are of what ZeRO shards. Raises Unusable where shards are no part of the replicas."""
+    """Copies of what ZeRO shards (HSDP). Raises UnusableRecord where shard groups do not divide the replicas."""
     text = record.text("fsdp").lower()
     replicas = place.dp * place.cp
     size = 0
     if stage == 3 and re.fullmatch(r"\d{1,7}", text) and int(text) > 1:
         size = int(text)
     elif stage == 3 and re.search(r"hsdp|hybrid", text):
-        size = max(1, per_node // (place.tp * place.cp))  # within a node, as PyTorch's HYBRID_SHARD does by default
+        size = max(1, per_node // (place.tp * place.cp))  # shards within a node: the default of PyTorch's HYBRID_SHARD
     else:
         match = GROUP.search(record.text("other_settings").lower())
         size = max(0, int(match[1])) if match and stage else 0

@@ -1,7 +1,7 @@
-"""BERT and T5 as Megatron trains them: an encoder of text alone, and one to whose outputs a decoder attends.
+"""BERT and T5 as Megatron trains them: a text encoder alone, and an encoder with a decoder that attends to it.
 
-Both are pre-norm with learned positions there (megatron/core/models/{bert,T5}); BERT has two segments, a head over
-words, and two classes of pairs.
+Both are pre-norm with learned positions (megatron/core/models/{bert,T5}); BERT has two segments, a language-model head,
+and a binary head over pairs.
 """
 
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from planner.published import arguments
 from planner.published.rows import Row, Unusable
 from planner.specs.layers import Decoder, TextEncoder
 
-# Of Megatron's usual tokenizers: BertWordPieceLowerCase; BertWordPieceCase with T5's hundred words for what is hidden.
+# Of Megatron's usual tokenizers: BertWordPieceLowerCase; BertWordPieceCase with T5's hundred sentinel tokens.
 BERT_TOKENS, T5_TOKENS = 30522, 28996 + 100
 T5_DECODED = 128  # tokens: --decoder-seq-length of Megatron-LM's examples/t5, beside 512 of the encoder
 
 
 class Halves(NamedTuple):
-    """A decoder, its tokens, and the encoder that it reads."""
+    """A decoder, its tokens of a sequence, and the encoder that it attends to."""
 
     decoder: Decoder
     tokens: int
@@ -24,17 +24,17 @@ class Halves(NamedTuple):
 
 
 def bert(record: Row) -> TextEncoder:
-    """Raises Unusable."""
+    """BERT of a record's columns. Raises UnusableRecord."""
     said = arguments.of(record)
-    rows = said.max_positions or record.count("seq_len") or 512
+    positions = said.max_positions or record.count("seq_len") or 512
     more: dict[str, Any] = {} if said.on("bert-no-binary-head") else {"pooled": True, "classes": 2}
     return TextEncoder(
-        **shape(record, BERT_TOKENS, record.count("layers")), max_positions=rows, segments=2, predicts=True, **more
+        **shape(record, BERT_TOKENS, record.count("layers")), max_positions=positions, segments=2, predicts=True, **more
     )
 
 
 def t5(record: Row) -> Halves:
-    """As many layers in both halves where only the encoder's are said. Raises Unusable."""
+    """T5 of a record's columns, with as many decoder layers as encoder layers by default. Raises UnusableRecord."""
     said = arguments.of(record)
     layers = said.count("encoder-num-layers") or record.count("layers")
     tokens = said.count("decoder-seq-length") or T5_DECODED
@@ -48,11 +48,11 @@ def t5(record: Row) -> Halves:
 
 
 def shape(record: Row, tokens: int, layers: int | None) -> dict[str, Any]:
-    """What the columns say of both. Raises Unusable."""
+    """Fields that BERT, and both halves of T5, take from the columns. Raises UnusableRecord."""
     hidden, heads, said = record.count("hidden"), record.count("heads"), arguments.of(record)
     if not (layers and hidden and heads):
         raise Unusable("no spec of the model", record.text("model") or "not stated")
-    each = 128 * (record.count("tp") or 1)  # to whose multiple Megatron pads
+    each = 128 * (record.count("tp") or 1)  # Megatron pads the vocabulary to a multiple of it
     fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": record.count("ffn") or 4 * hidden}
     fields |= {"vocab": -(-(record.count("vocab") or tokens) // each) * each}
     return fields | ({"head_dim": said.count("kv-channels") or 64} if hidden % heads else {})

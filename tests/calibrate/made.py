@@ -1,4 +1,4 @@
-"""Published rows as a known framework would have run them."""
+"""Published records as a known framework would have run them."""
 
 from dataclasses import replace
 

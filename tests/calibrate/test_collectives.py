@@ -39,5 +39,5 @@ def test_the_spread_is_that_of_the_worst_number_of_ranks(tmp_path):
 
 def test_one_size_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", HEADER, [row for row in rows() if row[2] in (256, 2**22)])
-    with pytest.raises(InputError, match="1 configurations cannot tell 2 coefficients"):
+    with pytest.raises(InputError, match="1 configurations cannot determine 2 coefficients"):
         fit_collectives(read_collectives(path))

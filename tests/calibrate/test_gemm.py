@@ -65,7 +65,7 @@ def test_a_launch_that_no_product_feels_is_held(tmp_path):
 
 
 def test_too_few_shapes_are_refused(tmp_path):
-    with pytest.raises(InputError, match="4 configurations cannot tell 5 coefficients"):
+    with pytest.raises(InputError, match="4 configurations cannot determine 5 coefficients"):
         fitted(tmp_path, gemm_rows(KNOWN, sizes=(512, 1024), tokens=(2048,)) * 3)  # what repeats tells nothing new
     with pytest.raises(InputError, match="0 configurations"):
         fitted(tmp_path, gemm_rows(KNOWN, tokens=(1, 2, 4)))

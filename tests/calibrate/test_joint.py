@@ -1,4 +1,4 @@
-"""Traits come out of steps that they made; neither rows nor sources that are off turn the others around."""
+"""Traits come out of steps that they made; neither records nor sources that are off turn the others around."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_what_made_the_steps_is_found(found, exact):
 
 
 def test_what_no_row_tells_stays_as_assumed_and_is_said(found):
-    knob = Knob("nemo", "cast")  # no row is in fp8
+    knob = Knob("nemo", "cast")  # no record is in fp8
     assert found.held(knob) and found.values[knob] == pytest.approx(0.5, rel=0.01)
     assert not found.held(Knob("nemo", "tp_exposed"))
 
@@ -43,7 +43,7 @@ def test_what_no_row_tells_stays_as_assumed_and_is_said(found):
 def test_rows_that_are_off_pull_no_harder_than_others(exact, found):
     spoilt = [replace(c, seconds=c.seconds * 5) if n % 10 == 0 else c for n, c in enumerate(exact)]
     again = fit(spoilt, machines(spoilt))
-    assert np.median(errors(exact, again.values)) < 0.1  # of a tenth of the rows, five times too slow
+    assert np.median(errors(exact, again.values)) < 0.1  # of a tenth of the records, five times too slow
 
 
 def test_a_source_that_is_off_does_not_outvote_two_that_agree(exact):
@@ -84,4 +84,4 @@ def test_values_as_arrays_price_as_values_one_by_one(exact):
 
     for place, case in enumerate(few):
         both = step_seconds(case.module, case.setup, fitted(run_on[place], case, with_array)).seconds
-        assert np.ravel(both) == pytest.approx([row[place] for row in each], rel=1e-12)
+        assert np.ravel(both) == pytest.approx([record[place] for record in each], rel=1e-12)

@@ -1,4 +1,4 @@
-"""Knobs are named, positive, and those that a row depends on."""
+"""Knobs are named, positive, and those that a record depends on."""
 
 from dataclasses import replace
 

@@ -5,7 +5,7 @@ import pytest
 
 from planner.calibrate.joint import fit
 from planner.calibrate.knobs import COMMON
-from planner.calibrate.left_out import SHARE, coverage, half_width, left_out, spreads
+from planner.calibrate.left_out import SHARE, half_width, left_out, spreads
 from planner.calibrate.rows import machines
 from tests.calibrate.made import grid, measured, truth
 
@@ -51,7 +51,6 @@ def test_the_interval_holds_four_fifths_of_what_was_left_out(cases, out):
     for name in ("nemo", "fsdp"):
         rows = np.array([case.software == name for case in cases])
         assert SHARE <= np.mean(np.abs(own[rows]) <= widths[name]) <= SHARE + 0.05
-    assert 0.6 < coverage(cases, own, common) <= 1.0
 
 
 @pytest.mark.parametrize("size", [5, 30, 1000])

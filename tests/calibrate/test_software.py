@@ -1,5 +1,7 @@
 """A fit as files: they can be read, they say what they rest on, and nothing else in a device's file changes."""
 
+import sys
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -80,10 +82,20 @@ def test_a_folder_that_tells_nothing_is_refused(tmp_path):
 
 
 def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("planner.evidence.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="scipy") as caught:
-        evidence.calibrate_published(tmp_path, None)
-    assert "planner[calibrate]" in caught.value.fix
+    from tests.calibrate.generated import gemm_rows, write
+
+    known = {"share": 0.7, "m0": 30.0, "n0": 20.0, "k0": 100.0, "launch_us": 4.0}
+    write(tmp_path / "gemm.csv", ("m", "n", "k", "latency"), gemm_rows(known))
+    monkeypatch.setitem(sys.modules, "scipy", None)  # as if it were not installed
+    cases = grid("one")
+    for calibrate in (
+        lambda: evidence.calibrate_published(tmp_path, None),
+        lambda: fit(cases, machines(cases)),
+        lambda: evidence.calibrate_tables(tmp_path, "h100-80gb", None),
+    ):
+        with pytest.raises(InputError, match="needs scipy, which is not installed") as caught:
+            calibrate()
+        assert caught.value.fix == "pip install 'planner[calibrate]'"
 
 
 def test_tables_become_a_profile(tmp_path):

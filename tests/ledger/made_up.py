@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from planner.costs.columns import Columns
+from planner.ledger.account import account_of
+from planner.ledger.row import joined
 from planner.published.case import Case, Fabric, Origin, Prediction, Skipped
 from planner.specs.layers import Decoder
 
@@ -43,3 +45,9 @@ def perfect(cases, factor=1.0):
         prediction((case.seconds or 1.0) * factor, (case.memory_bytes or 1e9) * factor, float(case.oom))
         for case in cases
     ]
+
+
+def account(cases, left, predictions):
+    """The accuracy of these predictions, beside the records that were skipped before."""
+    records, incomparable = joined(cases, predictions)
+    return account_of(records, [*left, *incomparable])

@@ -1,4 +1,4 @@
-"""What holds of an account whatever the rows are."""
+"""What holds of an account whatever the records are."""
 
 import json
 import math
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.ledger.account import account, account_of, quantile
+from planner.ledger.account import account_of, quantile
 from planner.ledger.answer import PROMISED, answer
 from planner.ledger.row import FAILED, IMPOSSIBLE, UNMEASURED, UNPREDICTED, predicted
-from tests.ledger.made_up import case, perfect, prediction, skipped
+from tests.ledger.made_up import account, case, perfect, prediction, skipped
 
 some = st.floats(0.01, 100)
 maybe = st.one_of(st.none(), some)
@@ -22,7 +22,7 @@ odd = st.one_of(maybe, st.sampled_from([0.0, -1.0, math.nan, math.inf]))
 
 @st.composite
 def tables(draw, numbers=maybe, predictions=some):
-    """Rows of a few sources and groups, some of them skipped, with predictions."""
+    """Records of a few sources and groups, some of them skipped, with predictions."""
     cases, left, made = [], [], []
     for line in range(2, 2 + draw(st.integers(0, 25))):
         source, group = draw(st.sampled_from("abc")), draw(st.sampled_from(["", "g", "h"]))
@@ -43,7 +43,7 @@ def test_every_row_is_used_or_skipped(table):
     read = len(cases) + len(left)
     assert found.overall.rows_read == found.overall.rows_used + sum(found.overall.rows_skipped.values()) == read
     assert sum(figures.rows_read for figures in found.sources.values()) == read
-    origins = [row.case.origin for row in found.rows] + [one.origin for one in found.skipped]
+    origins = [record.case.origin for record in found.rows] + [one.origin for one in found.skipped]
     assert sorted(origins, key=str) == sorted([one.origin for one in (*cases, *left)], key=str)
     assert len(answer(found, with_rows=True)["rows"]) == read
     assert json.loads(json.dumps(answer(found), allow_nan=False))  # whatever is odd is in no figure
@@ -117,7 +117,7 @@ def test_figures_by_hand():
 
 
 def test_out_of_memory_rows_are_found_and_only_they():
-    """Half of one is not yet named; a row that measured nothing says nothing of the names either."""
+    """Half of one is not yet named; a record that measured nothing says nothing of the names either."""
     cases = [
         case(2, seconds=None, oom=True),
         case(3, seconds=None, oom=True),
@@ -142,7 +142,7 @@ def test_what_cannot_be_compared_is_named():
     made = [prediction(), prediction(math.nan), prediction(oom_probability=1.5), prediction(math.nan, 9.0)]
     found = account(cases, [], made)
     assert found.overall.rows_skipped == {UNPREDICTED: 2, IMPOSSIBLE: 1}
-    assert [row.case.origin.line for row in found.rows] == [5]  # its seconds are nobody's business
+    assert [record.case.origin.line for record in found.rows] == [5]  # its seconds are nobody's business
 
 
 def test_one_bad_row_costs_only_itself():

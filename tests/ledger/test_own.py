@@ -64,7 +64,7 @@ def test_a_line_cut_off_is_said_and_spoils_no_other(tmp_path, kept):
     path.write_bytes(whole + whole[:kept])
     entries, unread = read(path)
     assert entries == [ENTRY]
-    assert [tuple(line) for line in unread] == [(2, "the last line has no end: its writer was cut off")]
+    assert [tuple(line) for line in unread] == [(2, "the last line is incomplete: its writer was interrupted")]
     append(path, replace(ENTRY, steps=9))
     entries, unread = read(path)
     assert [one.steps for one in entries] == [4, 9]

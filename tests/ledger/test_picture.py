@@ -1,14 +1,13 @@
-"""The picture has a mark for every row, whatever rows are called."""
+"""The picture has a mark for every record, whatever records are called."""
 
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from planner.ledger.account import account
 from planner.ledger.picture import COLOURS, SHAPES, mark, scatter, ticks
 from planner.report.page import asset
-from tests.ledger.made_up import case, prediction
+from tests.ledger.made_up import account, case, prediction
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,4 +1,4 @@
-"""A whole folder of published rows: each is in the account once."""
+"""A whole folder of published records: each is in the account once."""
 
 import csv
 from collections import Counter
@@ -40,15 +40,15 @@ def write(folder, *rows):
     with (folder / "x.csv").open("w", newline="") as out:
         writer = csv.DictWriter(out, list(COLUMNS))
         writer.writeheader()
-        writer.writerows({**COLUMNS, **row} for row in rows)
+        writer.writerows({**COLUMNS, **record} for record in rows)
 
 
 def test_rows_of_a_folder(tmp_path):
-    """Of three lines one is predicted, one is no number, and the blank one is no row."""
+    """Of three lines one is predicted, one is no number, and the blank one is no record."""
     write(tmp_path, {}, {"row_id": "x-2", "step_time_s": "soon"}, dict.fromkeys(COLUMNS, ""))
     (tmp_path / "models.csv").write_text("name,layers\nGPT,1\n")
     found = account_of_folder(tmp_path, (), perfect)
-    assert [row.case.origin.row for row in found.rows] == ["x-1"]
+    assert [record.case.origin.row for record in found.rows] == ["x-1"]
     assert found.rows[0].seconds == 1.42
     assert found.overall.rows_read == 2
     assert [one.origin.file for one in found.files] == ["models.csv"]
@@ -67,7 +67,9 @@ def test_every_shared_row_is_accounted_for(shared):
     lines = Counter()
     for path in folder.glob("*.csv"):
         with path.open(newline="") as text:
-            lines.update(row["source_id"] for row in csv.DictReader(text) if row.keys() >= {"row_id", "source_id"})
+            lines.update(
+                record["source_id"] for record in csv.DictReader(text) if record.keys() >= {"row_id", "source_id"}
+            )
     found = account_of_folder(folder, (), perfect)
     assert {name: figures.rows_read for name, figures in found.sources.items()} == lines
     assert found.overall.rows_read == lines.total()

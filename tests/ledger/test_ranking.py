@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.ledger.account import account
 from planner.ledger.ranking import best_pick_loss, spearman
-from tests.ledger.made_up import case, prediction
+from tests.ledger.made_up import account, case, prediction
 
 some = st.floats(0.01, 100)
 
@@ -55,7 +54,7 @@ def test_three_strategies_are_no_ranking():
 
 
 def test_repeated_measurements_count_once():
-    """Five rows of which two are of one configuration: four strategies, and the median of the two."""
+    """Five records of which two are of one configuration: four strategies, and the median of the two."""
     measured = ((1.0, 1), (3.0, 1), (5.0, 2), (7.0, 4), (9.0, 8))  # seconds, tp
     cases = [case(2 + at, seconds=seconds, tp=tp) for at, (seconds, tp) in enumerate(measured)]
     made = [prediction(seconds) for seconds in (1.5, 1.5, 1.0, 3.0, 4.0)]

@@ -1,4 +1,4 @@
-"""Rows that are made up, of which a test changes what it is about."""
+"""Records that are made up, of which a test changes what it is about."""
 
 import csv
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ USUAL = {
 }  # fmt: skip
 
 
-def row(changes: Mapping[str, str] | None = None, **cells: str) -> Row:
-    """The usual row with these cells in place of its own."""
+def record(changes: Mapping[str, str] | None = None, **cells: str) -> Row:
+    """The usual record with these cells in place of its own."""
     return Row(MappingProxyType({**dict.fromkeys(COLUMNS, ""), **USUAL, **(changes or {}), **cells}), "made.csv", 2)
 
 
 def write(path: Path, *rows: Mapping[str, str]) -> Path:
-    """A file of the usual row, changed as each of these says."""
+    """A file of the usual record, changed as each of these says."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

@@ -2,11 +2,9 @@
 
 import pytest
 
-from planner.published.machines import between_gb_per_s, device, fabric, memory_gb
-from planner.published.precision import precision
+from planner.published.machines import between_gb_per_s, device, fabric, memory_gb, precision, software
 from planner.published.rows import Unusable
-from planner.published.software import software
-from tests.published.made import row
+from tests.published.made import record
 
 
 @pytest.mark.parametrize(
@@ -36,21 +34,21 @@ from tests.published.made import row
     ],
 )
 def test_devices_by_many_names(written, memory, name):
-    assert device(row(gpu=written, gpu_mem_gb=memory)) == name
+    assert device(record(gpu=written, gpu_mem_gb=memory)) == name
 
 
 @pytest.mark.parametrize("written", ["TPU v5p", "L40S", "", "H100 PCIe", "H100 NVL", "Ascend 910B", "A100 + H100"])
 def test_devices_without_a_profile_are_named(written):
     with pytest.raises(Unusable) as why:
-        device(row(gpu=written))
+        device(record(gpu=written))
     assert why.value.reason in ("no profile of the device", "several kinds of device")
 
 
 def test_the_board_says_its_memory():
-    assert memory_gb(row(gpu="H100 94GB")) == 94
-    assert memory_gb(row(gpu="H100 94GB", gpu_mem_gb="96")) == 96
-    assert memory_gb(row(gpu="A100 80GB", gpu_mem_gb="40 GB")) == 40
-    assert memory_gb(row()) is None
+    assert memory_gb(record(gpu="H100 94GB")) == 94
+    assert memory_gb(record(gpu="H100 94GB", gpu_mem_gb="96")) == 96
+    assert memory_gb(record(gpu="A100 80GB", gpu_mem_gb="40 GB")) == 40
+    assert memory_gb(record()) is None
 
 
 @pytest.mark.parametrize(
@@ -74,11 +72,11 @@ def test_the_network_of_one_rank_in_eight(text, gigabytes):
 
 
 def test_a_rack_is_one_domain_whatever_its_trays():
-    assert fabric(row(gpu="GB200", gpus_per_node="4", interconnect="4x400 Gb/s"), "gb200").per_node == 72
-    assert fabric(row(gpu="GB200", interconnect="4x400 Gb/s"), "gb200").between_gb_per_s == 50
-    assert fabric(row(gpu="GB200 NVL36"), "gb200").per_node == 36
-    assert fabric(row(gpus_per_node="4"), "v100-32gb").per_node == 4
-    assert fabric(row(), "h100-80gb").per_node == 8
+    assert fabric(record(gpu="GB200", gpus_per_node="4", interconnect="4x400 Gb/s"), "gb200").per_node == 72
+    assert fabric(record(gpu="GB200", interconnect="4x400 Gb/s"), "gb200").between_gb_per_s == 50
+    assert fabric(record(gpu="GB200 NVL36"), "gb200").per_node == 36
+    assert fabric(record(gpus_per_node="4"), "v100-32gb").per_node == 4
+    assert fabric(record(), "h100-80gb").per_node == 8
 
 
 @pytest.mark.parametrize(
@@ -90,15 +88,15 @@ def test_a_rack_is_one_domain_whatever_its_trays():
     ],
 )  # fmt: skip
 def test_precisions_by_many_names(written, name):
-    assert precision(row(precision=written), "h100-80gb") == (name, False)
+    assert precision(record(precision=written), "h100-80gb") == (name, False)
 
 
 def test_precision_unsaid_or_unknown():
-    assert precision(row(precision=""), "h100-80gb") == ("bf16", True)
-    assert precision(row(precision=""), "v100-32gb") == ("fp16", True)
+    assert precision(record(precision=""), "h100-80gb") == ("bf16", True)
+    assert precision(record(precision=""), "v100-32gb") == ("fp16", True)
     for text in ("NVFP4", "TF32", "posit"):
         with pytest.raises(Unusable, match="no model of the precision"):
-            precision(row(precision=text), "b200")
+            precision(record(precision=text), "b200")
 
 
 @pytest.mark.parametrize(
@@ -117,4 +115,4 @@ def test_precision_unsaid_or_unknown():
     ],
 )
 def test_software_by_the_framework(framework, dated, name):
-    assert software(row(framework=framework, date_or_version=dated)) == name
+    assert software(record(framework=framework, date_or_version=dated)) == name

@@ -9,14 +9,14 @@ from planner.published.measured import Counting, measured
 from planner.published.models import found
 from planner.published.rows import Unusable
 from planner.published.setups import Machine, setup
-from tests.published.made import row
+from tests.published.made import record
 
 PEAK = 989.4e12
 USUAL = Counting()
 
 
 def read(counting=USUAL, **cells):
-    each = row(**cells)
+    each = record(**cells)
     module = found(each).module
     return measured(each, module, setup(each, module, Machine("h100-80gb", "nemo", 8))[0], counting, PEAK)
 
@@ -35,7 +35,7 @@ def test_each_figure_gives_the_same_seconds():
 
 
 def test_flops_by_the_sources_count():
-    each = row()
+    each = record()
     module = found(each).module
     made, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
     for counting in (Counting("full"), Counting("causal"), Counting("full", True)):
@@ -46,11 +46,11 @@ def test_flops_by_the_sources_count():
 
 
 def test_flops_of_published_pairs():
-    """Tokens and TFLOP/s of one row: full attention in NeMo 24.07, causal in Megatron-Bridge (their summaries)."""
+    """Tokens and TFLOP/s of one record: full attention in NeMo 24.07, causal in Megatron-Bridge (their summaries)."""
     for model, tokens, rate, attention in (
         ("LLAMA3_70B", 1533, 738, "full"), ("LLAMA3_8B", 12036, 697, "full"), ("LLAMA3_70B", 4224, 1892, "causal"),
     ):  # fmt: skip
-        each = row(model=model)
+        each = record(model=model)
         module = found(each).module
         made, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
         per_token = step_flops(module, made, attention, False) / made.batch / made.seq
@@ -58,7 +58,7 @@ def test_flops_of_published_pairs():
 
 
 def test_hardware_flops_count_a_second_forward():
-    each = row(recompute="full")
+    each = record(recompute="full")
     module = found(each).module
     full, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
     none = replace(full, full=0.0)

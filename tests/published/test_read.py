@@ -1,4 +1,4 @@
-"""Every row is a case or is skipped with a reason, exactly once; nothing that a cell may hold escapes."""
+"""Every record is a case or is skipped with a reason, exactly once; nothing that a cell may hold escapes."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from planner.published.case import Case
 from planner.published.read import once, read_case, read_published
 from planner.published.rows import Unusable, read_rows
 from tests.examples import examples
-from tests.published.made import COLUMNS, row, write
+from tests.published.made import COLUMNS, record, write
 
 CELLS = st.one_of(
     st.text(max_size=12),
@@ -55,7 +55,7 @@ def test_a_table_of_another_manner():
         "precision": "amp_bf16", "gbs": "1024", "mbs": "8", "grad_accum": "2", "step_time_s": "", "mfu_pct": "40",
         "hfu_pct": "53",
     }  # fmt: skip
-    case = read_case(row(cells))
+    case = read_case(record(cells))
     assert (case.setup.pipelines, case.setup.zero, case.setup.micro_batches, case.setup.full) == (64, 3, 2, 1)
     flops = 1024 * 2048 * 6 * 29.6e9  # a little less than it is, without attention
     assert case.seconds == pytest.approx(flops / (0.4 * 989.4e12 * 64), rel=0.1)
@@ -63,7 +63,7 @@ def test_a_table_of_another_manner():
 
 
 def test_a_board_with_other_memory_is_told():
-    assert read_case(row(gpu="H100 96GB")).device_bytes == 96e9
+    assert read_case(record(gpu="H100 96GB")).device_bytes == 96e9
 
 
 def test_one_measurement_printed_twice_counts_once(tmp_path):
@@ -76,7 +76,7 @@ def test_one_measurement_printed_twice_counts_once(tmp_path):
 def test_a_folder_without_such_files_is_refused(tmp_path):
     with pytest.raises(InputError, match="no CSV file here"):
         read_published(tmp_path)
-    with pytest.raises(InputError, match="no directory"):
+    with pytest.raises(InputError, match="not a directory"):
         read_published(tmp_path / "none")
 
 
@@ -91,7 +91,7 @@ def test_too_many_cells_are_named(tmp_path):
 @given(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=6))
 def test_no_cell_escapes(cells):
     try:
-        assert isinstance(read_case(row(cells)), Case)
+        assert isinstance(read_case(record(cells)), Case)
     except Unusable as why:
         assert why.reason
 

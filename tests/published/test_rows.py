@@ -4,7 +4,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.published.rows import Unusable, is_published, read_rows
-from tests.published.made import COLUMNS, row, write
+from tests.published.made import COLUMNS, record, write
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,23 @@ from tests.published.made import COLUMNS, row, write
     ],
 )
 def test_numbers_as_tables_write_them(text, value):
-    assert row(gbs=text).number("gbs") == value
+    assert record(gbs=text).number("gbs") == value
 
 
 @pytest.mark.parametrize("text", ["8 (4)", "eight", "1e999", "8.7  5", "--3", "9" * 400])
 def test_what_is_no_number_is_named(text):
     with pytest.raises(Unusable) as why:
-        row(gbs=text).number("gbs")
+        record(gbs=text).number("gbs")
     assert why.value.reason == "unreadable number"
     assert "gbs" in why.value.detail
 
 
 def test_counts_are_whole_and_from_one():
-    assert row(tp="4.0").count("tp") == 4
-    assert row(tp="0").degree("tp") is None
+    assert record(tp="4.0").count("tp") == 4
+    assert record(tp="0").degree("tp") is None
     for text in ("0", "-1", "2.5"):
         with pytest.raises(Unusable):
-            row(tp=text).count("tp")
+            record(tp=text).count("tp")
 
 
 def test_lines_are_where_rows_begin(tmp_path):

@@ -1,17 +1,17 @@
-"""A row's strategy: degrees multiply up to the ranks, and what is not said follows or is told."""
+"""A record's strategy: degrees multiply up to the ranks, and what is not said follows or is told."""
 
 import pytest
 
 from planner.published.models import found
 from planner.published.rows import Unusable
 from planner.published.setups import Machine, setup
-from tests.published.made import row
+from tests.published.made import record
 
 MOE = {"model": "Qwen3 30B-A3B", "family": "qwen3", "layers": ""}
 
 
 def made(software="nemo", **cells):
-    return setup(each := row(**cells), found(each).module, Machine("h100-80gb", software, 8))
+    return setup(each := record(**cells), found(each).module, Machine("h100-80gb", software, 8))
 
 
 def test_the_usual_row():

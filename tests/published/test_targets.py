@@ -1,10 +1,10 @@
-"""What the shipped coefficients reach on published rows: a gate against making them worse."""
+"""What the shipped coefficients reach on published records: a gate against making them worse."""
 
 import pytest
 
 from planner import evidence
 
-pytestmark = pytest.mark.slow  # every row is predicted
+pytestmark = pytest.mark.slow  # every record is predicted
 
 TIME = {  # source → most that the median error of a step may be
     "dgxc_benchmarking": 0.08,

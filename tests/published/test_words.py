@@ -1,4 +1,4 @@
-"""What a row says in words: of exchanges that are hidden, of experts, of memory."""
+"""What a record says in words: of exchanges that are hidden, of experts, of memory."""
 
 import pytest
 
