@@ -48,23 +48,23 @@ def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTable) 
         raise InputError(what, where=str(folder), fix="measure some, or give another folder")
     done: dict[str, Found] = {}
 
-    def said(name: str, found: Found) -> None:
+    def on_fit(name: str, found: Found) -> None:
         done[name] = changed_date(found, date)
         on_table(len(done), 0, name)
 
-    gemm = gemms(by_kind["gemm"], base, said)
+    gemm = gemms(by_kind["gemm"], base, on_fit)
     memory = fit_memory(read_gemm(str(by_kind["gemm"][0])), base.device.memory_gb_per_s)
-    said("memory", memory.found)
+    on_fit("memory", memory.found)
     rates = Rates(
         source="fitted",
         spread=LEAST_SPREAD,
         gemm=gemm,
-        attention=attentions(by_kind["attention"], base, said),
-        grouped_share=grouped(by_kind["moe"], gemm, base, said),
+        attention=attentions(by_kind["attention"], base, on_fit),
+        grouped_share=grouped(by_kind["moe"], gemm, base, on_fit),
         memory_share=memory.share,
         launch_us=memory.launch_us,
     )
-    collectives = links(by_kind["collectives"], said) or base.collectives
+    collectives = links(by_kind["collectives"], on_fit) or base.collectives
     worst = max([LEAST_SPREAD, *(found.fitted.p90_error for name, found in done.items() if name.startswith("gemm"))])
     rates = changed(rates, spread=worst, fitted={name: found.fitted for name, found in sorted(done.items())})
     made = Provenance(source=f"tables in {folder.name}", date=date, machine=base.provenance.machine)
@@ -83,7 +83,7 @@ def changed_date(found: Found, date: str) -> Found:
     return Found(found.values, changed(found.fitted, date=date), found.left_out)
 
 
-def gemms(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], None]) -> dict[str, GemmCurve]:
+def gemms(paths: Sequence[Path], base: Profile, on_fit: Callable[[str, Found], None]) -> dict[str, GemmCurve]:
     """The curve of each dtype that has a peak and a table; bf16 is required. Raises InputError."""
     curves: dict[str, GemmCurve] = {}
     for dtype in DTYPES:
@@ -93,14 +93,14 @@ def gemms(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], Non
             if len(table.lines) and dtype not in curves and peak:
                 fit = fit_gemm(table, peak)
                 curves[dtype] = fit.curve
-                said(f"gemm/{dtype}", fit.found)
+                on_fit(f"gemm/{dtype}", fit.found)
     if "bf16" not in curves:
         fix = "give a table whose gemm_dtype is bfloat16, and a device with a bf16 peak"
         raise InputError("no products in bf16", where=str(paths[0]), fix=fix)
     return curves
 
 
-def attentions(paths: Sequence[Path], base: Profile, said: Callable[[str, Found], None]) -> dict[str, AttentionCurve]:
+def attentions(paths: Sequence[Path], base: Profile, on_fit: Callable[[str, Found], None]) -> dict[str, AttentionCurve]:
     """The curve of each head size in the tables; a table without that column is of the usual size."""
     curves: dict[str, AttentionCurve] = {}
     for path in paths:
@@ -116,27 +116,27 @@ def attentions(paths: Sequence[Path], base: Profile, said: Callable[[str, Found]
                 continue
             if size not in curves:
                 curves[size] = fit.curve
-                said(f"attention/{size}", fit.found)
+                on_fit(f"attention/{size}", fit.found)
     usual = curves.get(USUAL_HEAD) or next(iter(curves.values()), None)
     return {**curves, "any": usual} if usual else {}
 
 
 def grouped(
-    paths: Sequence[Path], gemm: dict[str, GemmCurve], base: Profile, said: Callable[[str, Found], None]
+    paths: Sequence[Path], gemm: dict[str, GemmCurve], base: Profile, on_fit: Callable[[str, Found], None]
 ) -> float | None:
     """The share of the first table of grouped kernels, None without one."""
     for path in paths:
         fit = fit_grouped(read_grouped(str(path)), gemm["bf16"], base.device.tflops["bf16"])
-        said("grouped", fit.found)
+        on_fit("grouped", fit.found)
         return fit.share
     return None
 
 
-def links(paths: Sequence[Path], said: Callable[[str, Found], None]) -> dict[str, Collective]:
+def links(paths: Sequence[Path], on_fit: Callable[[str, Found], None]) -> dict[str, Collective]:
     """Every collective of the first such table, empty without one."""
     for path in paths:
         fit = fit_collectives(read_collectives(str(path)))
         for name, found in fit.found.items():
-            said(name, found)
+            on_fit(name, found)
         return fit.table
     return {}

@@ -67,7 +67,7 @@ class Problem:
         """Jacobian (cases, coefficients) of `predicted_logs` by differences; one vectorised pass for each group."""
         found = np.zeros((len(self.cases), len(self.names)))
         for group, machine in zip(self.groups, self.machines, strict=True):
-            columns = [number for number, knob in enumerate(self.names) if depends(group.first, knob)]
+            columns = [number for number, coefficient in enumerate(self.names) if depends(group.first, coefficient)]
             moved = np.tile(logs, (len(columns) + 1, 1))
             moved[range(len(columns)), columns] += STEP
             there = self.of(group, machine, moved)
@@ -88,9 +88,9 @@ class Found:
     values: dict[Knob, float]
     widths: dict[Knob, float]
 
-    def held(self, knob: Knob) -> bool:
+    def held(self, coefficient: Knob) -> bool:
         """Whether the records determine next to nothing of it, so that it stays near its prior."""
-        return self.widths.get(knob, prior(knob).width) > TELLING * prior(knob).width
+        return self.widths.get(coefficient, prior(coefficient).width) > TELLING * prior(coefficient).width
 
 
 def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values) -> Logs:
@@ -104,7 +104,7 @@ def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values
 
 def fitted(machine: Machine, case: Case, values: Values) -> Machine:
     """The machine with the fitted coefficients of the case's framework and device."""
-    owner = case.software if any(knob.owner == case.software for knob in values) else COMMON
+    owner = case.software if any(coefficient.owner == case.software for coefficient in values) else COMMON
     timing = with_traits(machine.timing, owner, values)
     return replace(machine, timing=timing, rates=with_pace(machine.rates, case.device, values))
 
@@ -115,12 +115,12 @@ def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None
     The second fit keeps the sustained rates, so that the common coefficients describe a framework without records.
     `machines` has one of each case; `most`: records of one source that count in full.
     """
-    as_one = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
-    common = solve(as_one, start or {}, noise(as_one, {}))
-    apart = problem(cases, machines, common.values, cases, most)
+    pooled = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
+    common = solve(pooled, start or {}, noise(pooled, {}))
+    separate = problem(cases, machines, common.values, cases, most)
     found = common
     for _ in range(REFITS):
-        own = solve(apart, {**(start or {}), **found.values}, noise(apart, found.values))
+        own = solve(separate, {**(start or {}), **found.values}, noise(separate, found.values))
         found = Found(common.values | own.values, common.widths | own.widths)
     return found
 
@@ -151,7 +151,7 @@ def problem(
 ) -> Problem:
     """The problem of these cases with `common` fixed; `grouped_as`: the same cases with their true frameworks."""
     groups = alike(grouped_as)
-    names = [knob for knob in knobs(cases) if not (common and knob.name in PACES)]
+    names = [coefficient for coefficient in knobs(cases) if not (common and coefficient.name in PACES)]
     firsts = [replace(group, first=cases[group.places[0]]) for group in groups]
     those = [machines[group.places[0]] for group in groups]
     return Problem(cases, firsts, those, names, priors(names, common), common, most)
@@ -160,9 +160,9 @@ def problem(
 def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
     """Priors of these coefficients; a framework's are centred on the common coefficients where there are some."""
     found = []
-    for knob in names:
-        shared = None if knob.name in OWN else common.get(Knob(COMMON, knob.name))
-        wide = prior(knob)
+    for coefficient in names:
+        shared = None if coefficient.name in OWN else common.get(Knob(COMMON, coefficient.name))
+        wide = prior(coefficient)
         found.append(Prior(shared, wide.width) if shared is not None else wide)
     return found
 
@@ -174,29 +174,29 @@ def solve(given: Problem, start: Values, spread: Logs) -> Found:
 
     target = measured(given.cases)
     weights = says(given.cases, given.most) / spread
-    middle = np.array([log(each.value) for each in given.priors])
+    means = np.array([log(each.value) for each in given.priors])
     widths = np.array([each.width for each in given.priors])
 
     def residuals(logs: Logs) -> Logs:
         off = weights * (given.predicted(logs) - target)
-        return np.concatenate([softened(off), (logs - middle) / widths])
+        return np.concatenate([softened(off), (logs - means) / widths])
 
     def slopes(logs: Logs) -> Logs:
-        bend = softened_slope(weights * (given.predicted(logs) - target)) * weights
-        return np.concatenate([bend[:, None] * given.slopes(logs), np.diag(1 / widths)])
+        derivative = softened_slope(weights * (given.predicted(logs) - target)) * weights
+        return np.concatenate([derivative[:, None] * given.slopes(logs), np.diag(1 / widths)])
 
-    first = np.array([log(start[k]) if k in start else m for k, m in zip(given.names, middle, strict=True)])
+    first = np.array([log(start[k]) if k in start else m for k, m in zip(given.names, means, strict=True)])
     result = least_squares(residuals, first, jac=slopes, max_nfev=ROUNDS, x_scale="jac", ftol=ENOUGH)
-    sure = np.sqrt(np.diag(np.linalg.inv(result.jac.T @ result.jac)))
+    deviations = np.sqrt(np.diag(np.linalg.inv(result.jac.T @ result.jac)))
     return Found(
         dict(zip(given.names, np.exp(result.x).tolist(), strict=True)),
-        dict(zip(given.names, sure.tolist(), strict=True)),
+        dict(zip(given.names, deviations.tolist(), strict=True)),
     )
 
 
-def depends(case: Case, knob: Knob) -> bool:
+def depends(case: Case, coefficient: Knob) -> bool:
     """Whether a case's seconds depend on a coefficient."""
-    return knob.owner == case.software or knob.owner == pace_of(case).owner
+    return coefficient.owner == case.software or coefficient.owner == pace_of(case).owner
 
 
 def says(cases: Sequence[Case], most: int) -> Logs:

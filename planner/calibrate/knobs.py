@@ -88,9 +88,9 @@ def pace_of(case: Case) -> Knob:
     return Knob(CHIPS.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
 
 
-def prior(knob: Knob) -> Prior:
+def prior(coefficient: Knob) -> Prior:
     """The prior of a coefficient of a framework, or of a sustained rate."""
-    return TRAITS.get(knob.name, PACE)
+    return TRAITS.get(coefficient.name, PACE)
 
 
 def with_traits(timing: Timing, owner: str, values: Values) -> Timing:

@@ -41,7 +41,11 @@ def left_out(
             continue
         others = fit([cases[n] for n in rest], [machines[n] for n in rest], start)
         there, those = [cases[n] for n in here], [machines[n] for n in here]
-        generic = {knob: value for knob, value in others.values.items() if knob.owner not in software(cases)}
+        generic = {
+            coefficient: value
+            for coefficient, value in others.values.items()
+            if coefficient.owner not in software(cases)
+        }
         own[here] = np.log(predicted(there, those, others.values)) - measured(there)
         common[here] = np.log(predicted(there, those, generic)) - measured(there)
     on_source(len(asked), len(asked), "")

@@ -38,7 +38,9 @@ class Fit:
 def software(name: str, fit: Fit, date: str) -> Software:
     """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
     known = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
-    values = {knob: rounded(value) for knob, value in fit.found.values.items() if knob.owner == name}
+    values = {
+        coefficient: rounded(value) for coefficient, value in fit.found.values.items() if coefficient.owner == name
+    }
     timing = with_traits(known.timing, name, values)
     if name == COMMON:
         timing = changed(timing, shard_ms=0.0)
@@ -59,13 +61,13 @@ def fitted(name: str, fit: Fit, date: str) -> Fitted:
     outside = (fit.common if name == COMMON else fit.outside)[here]
     inside = np.abs(np.exp(fit.inside[here]) - 1)
     left = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
-    knobs = [knob for knob in fit.found.values if knob.owner == name]
+    knobs = [coefficient for coefficient in fit.found.values if coefficient.owner == name]
     return Fitted(
         rows=int(here.sum()),
         median_error=rounded(np.median(inside)) if len(inside) else 0.0,
         p90_error=rounded(np.quantile(inside, 0.9)) if len(inside) else 0.0,
         left_out_error=rounded(np.median(left)) if len(left) else None,
-        held=tuple(knob.name for knob in knobs if fit.found.held(knob)),
+        held=tuple(coefficient.name for coefficient in knobs if fit.found.held(coefficient)),
         sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, here, strict=True) if used})),
         date=date,
     )
@@ -74,7 +76,7 @@ def fitted(name: str, fit: Fit, date: str) -> Fitted:
 def paces(fit: Fit) -> dict[str, dict[str, float]]:
     """Sustained rates of each device by precision; boards with one chip share them."""
     found: dict[str, dict[str, float]] = {}
-    owners = {knob.owner for knob in fit.found.values if knob.name in PACES}
+    owners = {coefficient.owner for coefficient in fit.found.values if coefficient.name in PACES}
     chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
     for board, chip in sorted(chips.items()):
         values = {name: fit.found.values.get(Knob(chip, name)) for name in PACES}

@@ -80,7 +80,7 @@ def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ra
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
     ooms = [record for record in rows if record.case.oom]
-    named = [record for record in rows if record.named]  # outcomes are known: those without are skipped
+    predicted_ooms = [record for record in rows if record.named]  # outcomes are known: those without are skipped
     return Figures(
         rows_used=len(rows),
         rows_defaulted=sum(bool(record.case.defaulted) for record in rows),
@@ -97,7 +97,7 @@ def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ra
         memory_rows=len(memory),
         memory_median_error=middle(memory),
         oom_recall=(sum(record.named for record in ooms), len(ooms)),
-        oom_precision=(sum(record.case.oom for record in named), len(named)),
+        oom_precision=(sum(record.case.oom for record in predicted_ooms), len(predicted_ooms)),
     )
 
 

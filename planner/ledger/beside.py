@@ -96,9 +96,11 @@ def measured_timeline(records: Iterable[Record], tasks: Sequence[Task], ranks: i
 
     A receive begins no earlier than its send: until then the rank was idle.
     """
-    by_id, noted = {task.id: task for task in tasks}, [*records]
-    sent = {(r.id, r.rank): r.start for r in noted if by_id[r.id].phase == "send"}
-    moved = [replace(r, start=min(r.end, max(r.start, sent.get(sender(by_id[r.id], r.rank), r.start)))) for r in noted]
+    by_id, measured = {task.id: task for task in tasks}, [*records]
+    sent = {(r.id, r.rank): r.start for r in measured if by_id[r.id].phase == "send"}
+    moved = [
+        replace(r, start=min(r.end, max(r.start, sent.get(sender(by_id[r.id], r.rank), r.start)))) for r in measured
+    ]
     events = tuple(
         Event(r.id, by_id[r.id].phase, by_id[r.id].module, type(by_id[r.id].ranks)((r.rank,)), r.start, r.end, r.comm)
         for r in sorted(moved, key=lambda r: (r.start, r.rank, r.id))

@@ -46,13 +46,13 @@ def predicted(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
     """Predicted memory of each rank in one step of the plan."""
     from planner.runtime import RankMemory
 
-    made, holding = [], score.holding
+    memory, holding = [], score.holding
     for rank, peak in enumerate(score.memory.peaks):
         parts, share = holding.fixed(rank), 1.0 + holding.accounting(rank).fragmentation
         held = float(parts.weights + parts.optimizer)
         passes, update = (peak - float(parts.outside)) / share, float(parts.states + parts.update + parts.workspace)
-        made.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside)))
-    return tuple(made)
+        memory.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside)))
+    return tuple(memory)
 
 
 def holds_most(ranks: Sequence[Used]) -> Used:

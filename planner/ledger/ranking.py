@@ -59,9 +59,9 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
     """
     first, second = (ranks(values) for values in zip(*pairs, strict=True))
     middle = (len(pairs) - 1) / 2
-    together = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))
-    apart = sum((a - middle) ** 2 for a in first) * sum((b - middle) ** 2 for b in second)
-    return together / sqrt(apart) if apart else 0.0
+    covariance = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))
+    variances = sum((a - middle) ** 2 for a in first) * sum((b - middle) ** 2 for b in second)
+    return covariance / sqrt(variances) if variances else 0.0
 
 
 def ranks(values: Sequence[float]) -> list[float]:

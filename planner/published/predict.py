@@ -30,9 +30,9 @@ Parts = tuple[Profile, Software]
 def predict(cases: Sequence[Case]) -> list[Prediction]:
     """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
     parts = {(case.device, case.software): shipped(case) for case in cases}
-    made = seconds(alike(cases), len(cases), machine_of(parts))
+    step = seconds(alike(cases), len(cases), machine_of(parts))
     return [
-        predicted(case, parts[case.device, case.software], float(each)) for case, each in zip(cases, made, strict=True)
+        predicted(case, parts[case.device, case.software], float(each)) for case, each in zip(cases, step, strict=True)
     ]
 
 
@@ -50,16 +50,16 @@ def machine_of(parts: dict[tuple[str, str], Parts]) -> Callable[[Case], Machine]
     return lambda case: machine(case, *parts[case.device, case.software])
 
 
-def predicted(case: Case, parts: Parts, made: float) -> Prediction:
+def predicted(case: Case, parts: Parts, step: float) -> Prediction:
     """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
     profile, software = parts
     software = changed(software, accounting=accounting(case.settings, case.software, software.accounting))
-    setup, kept = trained(case), software.accounting
-    fullest = held(case, setup, kept)
-    least = held(case, least_kept(case, setup), kept)
-    chance = probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, kept.spread)
+    setup, accounted = trained(case), software.accounting
+    fullest = held(case, setup, accounted)
+    least = held(case, least_kept(case, setup), accounted)
+    chance = probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return Prediction(
-        seconds=made,
+        seconds=step,
         spread=spread_of(software.spread, profile.rates),
         memory_bytes=float(told(case, software, fullest)),
         oom_probability=float(chance),
@@ -67,10 +67,12 @@ def predicted(case: Case, parts: Parts, made: float) -> Prediction:
     )
 
 
-def held(case: Case, setup: Columns, kept: Accounting) -> Footprint:
+def held(case: Case, setup: Columns, accounted: Accounting) -> Footprint:
     """Memory of the fullest rank, with the encoder on the same rank."""
-    own = peak(case.module, setup, kept)
-    return own.beside(peak(case.encoder.module, encoded(case.encoder, setup), kept)) if case.encoder else own
+    decoder = peak(case.module, setup, accounted)
+    return (
+        decoder.beside(peak(case.encoder.module, encoded(case.encoder, setup), accounted)) if case.encoder else decoder
+    )
 
 
 def least_kept(case: Case, setup: Columns) -> Columns:

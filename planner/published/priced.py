@@ -45,21 +45,21 @@ def trained(case: Case) -> Columns:
 
 def seconds(groups: Sequence[Alike], count: int, machine: Callable[[Case], Machine]) -> Seconds:
     """Step seconds (count,) of every case, in order."""
-    found = np.zeros(count)
+    result = np.zeros(count)
     for group in groups:
-        found[group.places] = together(group, machine(group.first))
-    return found
+        result[group.places] = together(group, machine(group.first))
+    return result
 
 
 def together(group: Alike, machine: Machine) -> Seconds:
     """Step seconds (cases,) of a group: the module, after its encoder on the same ranks."""
-    made: Seconds = step_seconds(group.first.module, group.setup, machine).seconds
+    module_seconds: Seconds = step_seconds(group.first.module, group.setup, machine).seconds
     encoder = group.first.encoder
     if encoder is None:
-        return made
+        return module_seconds
     first = step_seconds(encoder.module, encoded(encoder, group.setup), machine)
-    more: Seconds = first.seconds - first.overhead  # per step, so counted once
-    return made + more
+    encoder_seconds: Seconds = first.seconds - first.overhead  # per step, so counted once
+    return module_seconds + encoder_seconds
 
 
 def encoded(encoder: Encoder, setup: Columns) -> Columns:

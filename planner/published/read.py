@@ -69,11 +69,11 @@ def once(paths: list[Path]) -> Iterator[Case | Skipped]:
 
 def printed(record: Row, case: Case) -> tuple[object, ...]:
     """Equal for two prints of one measurement: the setup, and every measured digit."""
-    told = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
+    stated = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
     digits = tuple(record.text(name) for name in MEASURED)
     source = case.origin.source
     model = files.json_text(case.module)
-    return source, told, digits, model, case.setup, case.device, case.fabric
+    return source, stated, digits, model, case.setup, case.device, case.fabric
 
 
 def read_case(record: Row) -> Case:
@@ -83,21 +83,21 @@ def read_case(record: Row) -> Case:
     if VARIED.search(record.text("task").lower()):
         raise Unusable("sequences of different lengths", record.text("task"))
     known, origin = defaults(record), record.origin
-    told = filled(record, known)
-    record = told.row
+    completed = filled(record, known)
+    record = completed.row
     model = models.found(record)
     device = machines.device(record)
     facts = shipped_device(device)
-    name = told.software or software(record)
+    name = completed.software or software(record)
     fabric = machines.fabric(record, device)
-    own = record
+    counted = record
     if model.tokens:  # printed FLOPs count both modules, ours one: drop them
-        own = record.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
-    made, assumed = setup(own, model.module, Machine(device, name, fabric.per_node))
+        counted = record.filled({"seq_len": str(model.tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""})
+    columns, assumed = setup(counted, model.module, Machine(device, name, fabric.per_node))
     if model.encoder:
-        made = replace(made, reads=model.encoder.seq / made.seq)
+        columns = replace(columns, reads=model.encoder.seq / columns.seq)
     counting = Counting(known.attention, known.recomputed)
-    figures = measured(own, model.module, made, counting, peak(facts, made.dtype))
+    figures = measured(counted, model.module, columns, counting, peak(facts, columns.dtype))
     board = board_bytes(record, facts)
     if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
         raise Unusable(
@@ -106,7 +106,7 @@ def read_case(record: Row) -> Case:
     return Case(
         origin=origin,
         module=model.module,
-        setup=made,
+        setup=columns,
         device=device,
         software=name,
         fabric=fabric,
@@ -118,8 +118,8 @@ def read_case(record: Row) -> Case:
         oom=figures.oom,
         encoder=model.encoder,
         device_bytes=board,
-        defaulted=tuple(sorted(told.names)),
-        assumed=tuple(sorted({*assumed, *model.assumed} - {*told.names})),
+        defaulted=tuple(sorted(completed.names)),
+        assumed=tuple(sorted({*assumed, *model.assumed} - {*completed.names})),
     )
 
 

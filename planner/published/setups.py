@@ -34,39 +34,43 @@ class Machine(NamedTuple):
 
 def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
     """The setup of a record, and the blank columns that were assumed. Raises UnusableRecord."""
-    place = spread(record, module, machine.software)
-    size = batch(record, place)
-    stage, unsaid = zero(record, machine.software)
-    number, numberless = precision(record, machine.device)
-    split, unclear = sequence_parallel(record, place, module, machine.software)
-    full, parts = recompute(record, machine.software, module.layers / (place.pp * place.vpp))
-    guesses = {"zero_stage": unsaid and place.dp * place.cp > 1, "precision": numberless, "sp": unclear}
+    degrees = spread(record, module, machine.software)
+    size = batch(record, degrees)
+    stage, guessed_stage = zero(record, machine.software)
+    dtype, guessed_precision = precision(record, machine.device)
+    split, guessed_split = sequence_parallel(record, degrees, module, machine.software)
+    full, parts = recompute(record, machine.software, module.layers / (degrees.pp * degrees.vpp))
+    guesses = {
+        "zero_stage": guessed_stage and degrees.dp * degrees.cp > 1,
+        "precision": guessed_precision,
+        "sp": guessed_split,
+    }
     guesses |= {"recompute": not stated(record)}
     words = moe.said(settings(record), module)
-    assumed = [*place.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
-    made = Columns(
-        ranks=place.ranks,
+    assumed = [*degrees.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
+    columns = Columns(
+        ranks=degrees.ranks,
         seq=size.seq,
         batch=size.batch,
         micro_batch=size.micro_batch,
-        tp=place.tp,
-        cp=place.cp,
-        pp=place.pp,
-        vpp=place.vpp,
-        ep=place.ep,
-        etp=place.etp,
+        tp=degrees.tp,
+        cp=degrees.cp,
+        pp=degrees.pp,
+        vpp=degrees.vpp,
+        ep=degrees.ep,
+        etp=degrees.etp,
         zero=stage,
-        replica=copies(record, stage, place, machine.per_node),
+        replica=copies(record, stage, degrees, machine.per_node),
         sequence_parallel=split,
         full=full,
         parts=parts,
-        dtype=number,
-        schedule=schedule(record, place),
+        dtype=dtype,
+        schedule=schedule(record, degrees),
         overlap=words.overlap,
         dispatch=words.dispatch,
         balanced=words.balanced,
     )
-    return made, assumed
+    return columns, assumed
 
 
 def settings(record: Row) -> str:
@@ -74,20 +78,20 @@ def settings(record: Row) -> str:
     return " | ".join(record.text(name) for name in SETTINGS if record.text(name)).lower()
 
 
-def schedule(record: Row, place: Spread) -> Schedule:
+def schedule(record: Row, degrees: Spread) -> Schedule:
     """The pipeline schedule. Raises UnusableRecord for one that has no cost model."""
     text = record.text("other_settings").lower()
-    if place.pp == 1:
+    if degrees.pp == 1:
         return "1f1b"
     for words, name in SCHEDULES:
         if re.search(words, text):
             if name is None:
                 raise Unusable("schedule not understood", record.text("other_settings")[:60])
-            return name if name != "interleaved" or place.vpp > 1 else "1f1b"
-    return "interleaved" if place.vpp > 1 else "1f1b"
+            return name if name != "interleaved" or degrees.vpp > 1 else "1f1b"
+    return "interleaved" if degrees.vpp > 1 else "1f1b"
 
 
-def sequence_parallel(record: Row, place: Spread, module: Module, software: str) -> tuple[bool, bool]:
+def sequence_parallel(record: Row, degrees: Spread, module: Module, software: str) -> tuple[bool, bool]:
     """Whether norms are sharded over tp too (sequence parallelism), and whether that is assumed. Raises UnusableRecord.
 
     NeMo's and Megatron-Bridge's recipes use it wherever tp > 1, torchtitan always, and experts need it in Megatron;
@@ -105,4 +109,4 @@ def sequence_parallel(record: Row, place: Spread, module: Module, software: str)
         return module.routed is not None, False
     if software in ("megatron-2021", "deepspeed"):
         return False, False
-    return True, place.tp > 1 and software not in ("torchtitan", "nemo") and module.routed is None
+    return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed is None

@@ -29,15 +29,17 @@ def zero(record: Row, software: str) -> tuple[int, bool]:
     return USUAL.get(software, 0), True
 
 
-def copies(record: Row, stage: int, place: Spread, per_node: int) -> int:
+def copies(record: Row, stage: int, degrees: Spread, per_node: int) -> int:
     """Copies of what ZeRO shards (HSDP). Raises UnusableRecord where shard groups do not divide the replicas."""
     text = record.text("fsdp").lower()
-    replicas = place.dp * place.cp
+    replicas = degrees.dp * degrees.cp
     size = 0
     if stage == 3 and re.fullmatch(r"\d{1,7}", text) and int(text) > 1:
         size = int(text)
     elif stage == 3 and re.search(r"hsdp|hybrid", text):
-        size = max(1, per_node // (place.tp * place.cp))  # shards within a node: the default of PyTorch's HYBRID_SHARD
+        size = max(
+            1, per_node // (degrees.tp * degrees.cp)
+        )  # shards within a node: the default of PyTorch's HYBRID_SHARD
     else:
         match = GROUP.search(record.text("other_settings").lower())
         size = max(0, int(match[1])) if match and stage else 0

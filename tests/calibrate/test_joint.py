@@ -35,8 +35,8 @@ def test_what_made_the_steps_is_found(found, exact):
 
 
 def test_what_no_row_tells_stays_as_assumed_and_is_said(found):
-    knob = Knob("nemo", "cast")  # no record is in fp8
-    assert found.held(knob) and found.values[knob] == pytest.approx(0.5, rel=0.01)
+    coefficient = Knob("nemo", "cast")  # no record is in fp8
+    assert found.held(coefficient) and found.values[coefficient] == pytest.approx(0.5, rel=0.01)
     assert not found.held(Knob("nemo", "tp_exposed"))
 
 
@@ -67,11 +67,11 @@ def test_the_same_rows_give_the_same_values(exact, found):
 
 def test_an_unknown_framework_is_the_generic_one(exact, found):
     strange = [replace(case, software="strange") for case in exact]
-    common = {knob: value for knob, value in found.values.items() if knob.owner != "nemo"}
+    common = {coefficient: value for coefficient, value in found.values.items() if coefficient.owner != "nemo"}
     assert predicted(strange, machines(exact), found.values) == pytest.approx(
         predicted(exact, machines(exact), common), rel=1e-12
     )
-    assert any(knob.owner == COMMON for knob in common)
+    assert any(coefficient.owner == COMMON for coefficient in common)
 
 
 def test_values_as_arrays_price_as_values_one_by_one(exact):

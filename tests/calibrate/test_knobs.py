@@ -39,11 +39,11 @@ def test_another_frameworks_values_change_nothing():
 
 
 def test_a_row_without_experts_tells_nothing_of_them():
-    assert not {knob.name for knob in knobs([case(0, "one")])} & set(SPARSE)
+    assert not {coefficient.name for coefficient in knobs([case(0, "one")])} & set(SPARSE)
 
 
 def test_a_trait_of_one_framework_is_not_common_to_all():
-    shared = {knob.name for knob in knobs([replace(case(0, "one"), software=COMMON)])}
+    shared = {coefficient.name for coefficient in knobs([replace(case(0, "one"), software=COMMON)])}
     assert not shared & set(OWN)
 
 
