@@ -43,8 +43,8 @@ def overlaid(
         if of_step:
             chosen = typical(of_step)
             explained = explain(timeline, chosen.timeline, tasks)
-            pace = paces(timeline, chosen.timeline)
-            found.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, pace))
+            times = paces(timeline, chosen.timeline)
+            found.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, times))
     return tuple(found)
 
 
