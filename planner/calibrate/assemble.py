@@ -46,11 +46,11 @@ def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTable) 
     if not by_kind["gemm"]:
         what = "no table of matrix products here: a CSV file with columns m, n, k, latency"
         raise InputError(what, where=str(folder), fix="measure some, or give another folder")
-    done: dict[str, Found] = {}
+    fits: dict[str, Found] = {}
 
     def on_fit(name: str, found: Found) -> None:
-        done[name] = changed_date(found, date)
-        on_table(len(done), 0, name)
+        fits[name] = changed_date(found, date)
+        on_table(len(fits), 0, name)
 
     gemm = gemms(by_kind["gemm"], base, on_fit)
     memory = fit_memory(read_gemm(str(by_kind["gemm"][0])), base.device.memory_gb_per_s)
@@ -65,11 +65,11 @@ def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTable) 
         launch_us=memory.launch_us,
     )
     collectives = links(by_kind["collectives"], on_fit) or base.collectives
-    worst = max([LEAST_SPREAD, *(found.fitted.p90_error for name, found in done.items() if name.startswith("gemm"))])
-    rates = changed(rates, spread=worst, fitted={name: found.fitted for name, found in sorted(done.items())})
-    made = Provenance(source=f"tables in {folder.name}", date=date, machine=base.provenance.machine)
-    profile = changed(base, provenance=made, collectives=collectives, rates=rates)
-    return Calibrated(profile, done, tuple(path.name for path, kind in tables.items() if not kind))
+    worst = max([LEAST_SPREAD, *(found.fitted.p90_error for name, found in fits.items() if name.startswith("gemm"))])
+    rates = changed(rates, spread=worst, fitted={name: found.fitted for name, found in sorted(fits.items())})
+    provenance = Provenance(source=f"tables in {folder.name}", date=date, machine=base.provenance.machine)
+    profile = changed(base, provenance=provenance, collectives=collectives, rates=rates)
+    return Calibrated(profile, fits, tuple(path.name for path, kind in tables.items() if not kind))
 
 
 def kind_of(path: Path) -> str:

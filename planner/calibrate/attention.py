@@ -32,8 +32,8 @@ def read_attention(path: str, head_dim: int) -> Table:
     """
     needed = {"batch_size": None, "isl": None, "num_heads": None, "latency": None}
     table = read(path, {**needed, "head_dim": float(head_dim), "window_size": 0.0}, {"kv_cache_dtype": "bfloat16"})
-    here = (table.numbers["head_dim"] == head_dim) & (table.numbers["window_size"] == 0)
-    return table.where(here).only(kv_cache_dtype="bfloat16")
+    mask = (table.numbers["head_dim"] == head_dim) & (table.numbers["window_size"] == 0)
+    return table.where(mask).only(kv_cache_dtype="bfloat16")
 
 
 def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()) -> Attention:
@@ -45,9 +45,9 @@ def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources
 
     coefficients = (SHARE, Coefficient("s0", 0.0, 1e5, 100.0), Coefficient("launch_us", 0.0, 1e4, 10.0))
     form = Form(coefficients, ("batch_size", "isl", "num_heads", "head_dim"), seconds)
-    found = fit(form, table, in_training(table), work(table, 0.0) / peak, sources)
-    values = rounded(found.values)
-    return Attention(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), found)
+    curve = fit(form, table, in_training(table), work(table, 0.0) / peak, sources)
+    values = rounded(curve.values)
+    return Attention(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), curve)
 
 
 def work(table: Table, s0: float) -> Array:

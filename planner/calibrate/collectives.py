@@ -46,19 +46,19 @@ def read_collectives(path: str, **words: str) -> Table:
 def fit_collectives(table: Table, sources: tuple[str, ...] = ()) -> Collectives:
     """Every kind of collective at every number of ranks in the table. Raises InputError where one has too few sizes."""
     points: dict[str, list[Point]] = {}
-    found: dict[str, Found] = {}
+    lines: dict[str, Found] = {}
     for name in sorted(set(table.words["op_name"].tolist()) & set(KINDS)):
-        kind, here = KINDS[name], table.words["op_name"] == name
-        for ranks in sorted(set(table.numbers["num_gpus"][here].tolist())):
-            line = fit_point(table.where(here & (table.numbers["num_gpus"] == ranks)), sources)
-            found[f"{kind}/{ranks:.0f}"] = line
+        kind, of_kind = KINDS[name], table.words["op_name"] == name
+        for ranks in sorted(set(table.numbers["num_gpus"][of_kind].tolist())):
+            line = fit_point(table.where(of_kind & (table.numbers["num_gpus"] == ranks)), sources)
+            lines[f"{kind}/{ranks:.0f}"] = line
             points.setdefault(kind, []).append(Point(ranks=int(ranks), **rounded(line.values)))
     spread = {
-        kind: max(line.fitted.p90_error for key, line in found.items() if key.startswith(kind)) for kind in points
+        kind: max(line.fitted.p90_error for key, line in lines.items() if key.startswith(kind)) for kind in points
     }
     return Collectives(
         {kind: Collective(source="fitted", spread=spread[kind], points=tuple(points[kind])) for kind in sorted(points)},
-        found,
+        lines,
     )
 
 

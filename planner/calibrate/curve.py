@@ -172,11 +172,13 @@ def configuration_numbers(form: Form, table: Table) -> Array:
 
 def held_out_error(form: Form, table: Table) -> float | None:
     """The median error on every fifth configuration, by coefficients from the others; None where too few remain."""
-    out = configuration_numbers(form, table) % LEFT_OUT == LEFT_OUT - 1
-    if not out.any() or len(set(configuration_numbers(form, table.where(~out)).tolist())) < len(form.coefficients):
+    held_out = configuration_numbers(form, table) % LEFT_OUT == LEFT_OUT - 1
+    if not held_out.any() or len(set(configuration_numbers(form, table.where(~held_out)).tolist())) < len(
+        form.coefficients
+    ):
         return None
-    values, _ = determined(form, table.where(~out))
-    return four_places(np.median(relative_errors(form, table.where(out), values)))
+    values, _ = determined(form, table.where(~held_out))
+    return four_places(np.median(relative_errors(form, table.where(held_out), values)))
 
 
 def log_errors(form: Form, table: Table, values: dict[str, float]) -> Array:

@@ -49,8 +49,8 @@ def fit_gemm(table: Table, peak_tflops: float, sources: tuple[str, ...] = ()) ->
         Coefficient("launch_us", 0.0, 1e4, 10.0),
     )
     form = Form(coefficients, ("m", "n", "k"), seconds)
-    found = fit(form, table, in_training(table), flops(table) / peak, sources)
-    return Gemm(GemmCurve(**rounded(found.values)), found)
+    curve = fit(form, table, in_training(table), flops(table) / peak, sources)
+    return Gemm(GemmCurve(**rounded(curve.values)), curve)
 
 
 def padded_seconds(table: Table, values: dict[str, float], peak: float) -> Array:

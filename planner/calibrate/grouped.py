@@ -50,18 +50,18 @@ def fit_grouped(table: Table, gemm: GemmCurve, peak_tflops: float, sources: tupl
     def inside(rows: Table) -> NDArray[np.bool_]:
         return np.asarray((tokens(rows) >= TOKENS) & (inter(rows) >= WIDTH))
 
-    found = fit(Form((SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
-    kept = table.where(inside(table))
-    names = sorted(set(kept.words["distribution"].tolist()) - {"balanced"})
-    return Grouped(rounded(found.values)["share"], {name: imbalance(kept, name) for name in names}, found)
+    curve = fit(Form((SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
+    training = table.where(inside(table))
+    names = sorted(set(training.words["distribution"].tolist()) - {"balanced"})
+    return Grouped(rounded(curve.values)["share"], {name: imbalance(training, name) for name in names}, curve)
 
 
 def apart_seconds(table: Table, gemm: GemmCurve, peak: float) -> Array:
     """Seconds (rows,) of the experts' products as separate kernels, without launch overhead."""
-    m, hidden, wide = tokens(table) + gemm.m0, table.numbers["hidden_size"], inter(table)
-    into = m * (2 * wide + gemm.n0) * (hidden + gemm.k0)
-    out = m * (hidden + gemm.n0) * (wide + gemm.k0)
-    seconds: Array = table.numbers["num_experts"] * 2 * (into + out) / (gemm.share * peak)
+    m, hidden, width = tokens(table) + gemm.m0, table.numbers["hidden_size"], inter(table)
+    gate_and_up = m * (2 * width + gemm.n0) * (hidden + gemm.k0)
+    down = m * (hidden + gemm.n0) * (width + gemm.k0)
+    seconds: Array = table.numbers["num_experts"] * 2 * (gate_and_up + down) / (gemm.share * peak)
     return seconds
 
 

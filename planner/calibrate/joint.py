@@ -58,27 +58,27 @@ class Problem:
 
     def predicted(self, logs: Logs) -> Logs:
         """Logarithms of predicted seconds (cases,) for log coefficients (coefficients,)."""
-        found = np.zeros(len(self.cases))
+        result = np.zeros(len(self.cases))
         for group, machine in zip(self.groups, self.machines, strict=True):
-            found[group.places] = self.of(group, machine, logs)
-        return found
+            result[group.places] = self.of(group, machine, logs)
+        return result
 
     def slopes(self, logs: Logs) -> Logs:
         """Jacobian (cases, coefficients) of `predicted_logs` by differences; one vectorised pass for each group."""
-        found = np.zeros((len(self.cases), len(self.names)))
+        jacobian = np.zeros((len(self.cases), len(self.names)))
         for group, machine in zip(self.groups, self.machines, strict=True):
             columns = [number for number, coefficient in enumerate(self.names) if depends(group.first, coefficient)]
-            moved = np.tile(logs, (len(columns) + 1, 1))
-            moved[range(len(columns)), columns] += STEP
-            there = self.of(group, machine, moved)
-            found[group.places[:, None], columns] = (there[:-1] - there[-1]).T / STEP
-        return found
+            shifted = np.tile(logs, (len(columns) + 1, 1))
+            shifted[range(len(columns)), columns] += STEP
+            log_seconds = self.of(group, machine, shifted)
+            jacobian[group.places[:, None], columns] = (log_seconds[:-1] - log_seconds[-1]).T / STEP
+        return jacobian
 
     def of(self, group: Alike, machine: Machine, logs: Logs) -> Logs:
         """Log seconds (..., cases) of one group, for log coefficients (..., coefficients)."""
         values = dict(zip(self.names, np.moveaxis(np.exp(logs), -1, 0)[..., None], strict=True))
-        made = fitted(machine, group.first, {**self.held, **values})
-        return np.asarray(np.log(step_seconds(group.first.module, group.setup, made).seconds))
+        fitted_machine = fitted(machine, group.first, {**self.held, **values})
+        return np.asarray(np.log(step_seconds(group.first.module, group.setup, fitted_machine).seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Found:
 
 def predicted(cases: Sequence[Case], machines: Sequence[Machine], values: Values) -> Logs:
     """Predicted seconds (cases,); a framework without coefficients of its own takes the common ones."""
-    found = np.zeros(len(cases))
+    seconds = np.zeros(len(cases))
     for group in alike(cases):
-        made = fitted(machines[group.places[0]], group.first, values)
-        found[group.places] = step_seconds(group.first.module, group.setup, made).seconds
-    return found
+        machine = fitted(machines[group.places[0]], group.first, values)
+        seconds[group.places] = step_seconds(group.first.module, group.setup, machine).seconds
+    return seconds
 
 
 def fitted(machine: Machine, case: Case, values: Values) -> Machine:
@@ -118,11 +118,11 @@ def fit(cases: Sequence[Case], machines: Sequence[Machine], start: Values | None
     pooled = problem([replace(case, software=COMMON) for case in cases], machines, {}, cases, most)
     common = solve(pooled, start or {}, noise(pooled, {}))
     separate = problem(cases, machines, common.values, cases, most)
-    found = common
+    fitted = common
     for _ in range(REFITS):
-        own = solve(separate, {**(start or {}), **found.values}, noise(separate, found.values))
-        found = Found(common.values | own.values, common.widths | own.widths)
-    return found
+        own = solve(separate, {**(start or {}), **fitted.values}, noise(separate, fitted.values))
+        fitted = Found(common.values | own.values, common.widths | own.widths)
+    return fitted
 
 
 def noise(given: Problem, found: Values) -> Logs:
@@ -132,12 +132,12 @@ def noise(given: Problem, found: Values) -> Logs:
     from outweighing the sources that agree with the rest.
     """
     logs = np.array([log(found.get(k, p.value)) for k, p in zip(given.names, given.priors, strict=True)])
-    off = given.predicted(logs) - measured(given.cases)
+    residuals = given.predicted(logs) - measured(given.cases)
     sources = np.array([case.origin.source for case in given.cases])
-    spread = np.zeros(len(off))
+    spread = np.zeros(len(residuals))
     for source in set(sources.tolist()):
-        own = off[sources == source]
-        spread[sources == source] = np.clip(np.median(np.abs(own)) * DEVIATION, *NOISE)
+        of_source = residuals[sources == source]
+        spread[sources == source] = np.clip(np.median(np.abs(of_source)) * DEVIATION, *NOISE)
     return spread
 
 
@@ -153,18 +153,18 @@ def problem(
     groups = alike(grouped_as)
     names = [coefficient for coefficient in knobs(cases) if not (common and coefficient.name in PACES)]
     firsts = [replace(group, first=cases[group.places[0]]) for group in groups]
-    those = [machines[group.places[0]] for group in groups]
-    return Problem(cases, firsts, those, names, priors(names, common), common, most)
+    group_machines = [machines[group.places[0]] for group in groups]
+    return Problem(cases, firsts, group_machines, names, priors(names, common), common, most)
 
 
 def priors(names: Sequence[Knob], common: Values) -> list[Prior]:
     """Priors of these coefficients; a framework's are centred on the common coefficients where there are some."""
-    found = []
+    centred = []
     for coefficient in names:
         shared = None if coefficient.name in OWN else common.get(Knob(COMMON, coefficient.name))
-        wide = prior(coefficient)
-        found.append(Prior(shared, wide.width) if shared is not None else wide)
-    return found
+        own = prior(coefficient)
+        centred.append(Prior(shared, own.width) if shared is not None else own)
+    return centred
 
 
 def solve(given: Problem, start: Values, spread: Logs) -> Found:

@@ -69,10 +69,10 @@ Values = Mapping[Knob, Any]  # numbers, or arrays that broadcast with a setup's
 
 def knobs(cases: Iterable[Case]) -> list[Knob]:
     """The coefficients that these cases depend on, sorted."""
-    found: dict[Knob, None] = {}
+    coefficients: dict[Knob, None] = {}
     for case in cases:
-        found.update(dict.fromkeys(of_case(case)))
-    return sorted(found)
+        coefficients.update(dict.fromkeys(of_case(case)))
+    return sorted(coefficients)
 
 
 def of_case(case: Case) -> list[Knob]:
@@ -95,15 +95,15 @@ def prior(coefficient: Knob) -> Prior:
 
 def with_traits(timing: Timing, owner: str, values: Values) -> Timing:
     """`timing` with the fitted coefficients of a framework."""
-    found = {name: values[Knob(owner, name)] for name in TRAITS if Knob(owner, name) in values}
-    found |= {name: np.minimum(1.0, found[name]) for name in SHARES if name in found}
-    if "tp_exposed" in found:
-        found["tp_exposed_backward"] = found["tp_exposed"]
-    return changed(timing, **found)
+    fitted = {name: values[Knob(owner, name)] for name in TRAITS if Knob(owner, name) in values}
+    fitted |= {name: np.minimum(1.0, fitted[name]) for name in SHARES if name in fitted}
+    if "tp_exposed" in fitted:
+        fitted["tp_exposed_backward"] = fitted["tp_exposed"]
+    return changed(timing, **fitted)
 
 
 def with_pace(rates: Rates, owner: str, values: Values) -> Rates:
     """`rates` with the fitted sustained rates of a device's chip."""
     chip = CHIPS.get(owner, owner)
-    found = {name: values[Knob(chip, name)] for name in PACES if Knob(chip, name) in values}
-    return changed(rates, sustained={**rates.sustained, **found})
+    fitted = {name: values[Knob(chip, name)] for name in PACES if Knob(chip, name) in values}
+    return changed(rates, sustained={**rates.sustained, **fitted})

@@ -32,24 +32,25 @@ def left_out(
     They are NaN for cases of sources that are not in `sources` (None: all). `start`: coefficients to begin each fit at.
     """
     asked = sorted({case.origin.source for case in cases}) if sources is None else list(sources)
-    own, common = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
+    own_errors, generic_errors = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
     for done, source in enumerate(asked):
         on_source(done, len(asked), source)
-        here = [n for n, case in enumerate(cases) if case.origin.source == source]
-        rest = [n for n, case in enumerate(cases) if case.origin.source != source]
-        if not here or not rest:
+        inside = [n for n, case in enumerate(cases) if case.origin.source == source]
+        outside = [n for n, case in enumerate(cases) if case.origin.source != source]
+        if not inside or not outside:
             continue
-        others = fit([cases[n] for n in rest], [machines[n] for n in rest], start)
-        there, those = [cases[n] for n in here], [machines[n] for n in here]
+        others = fit([cases[n] for n in outside], [machines[n] for n in outside], start)
+        held_out_cases, held_out_machines = [cases[n] for n in inside], [machines[n] for n in inside]
         generic = {
             coefficient: value
             for coefficient, value in others.values.items()
             if coefficient.owner not in software(cases)
         }
-        own[here] = np.log(predicted(there, those, others.values)) - measured(there)
-        common[here] = np.log(predicted(there, those, generic)) - measured(there)
+        target = measured(held_out_cases)
+        own_errors[inside] = np.log(predicted(held_out_cases, held_out_machines, others.values)) - target
+        generic_errors[inside] = np.log(predicted(held_out_cases, held_out_machines, generic)) - target
     on_source(len(asked), len(asked), "")
-    return own, common
+    return own_errors, generic_errors
 
 
 def software(cases: Sequence[Case]) -> set[str]:
@@ -60,12 +61,12 @@ def software(cases: Sequence[Case]) -> set[str]:
 def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
     """Spread of each framework: seconds·e^±spread holds four fifths of its held-out records (generic: of all)."""
     known = np.isfinite(common)
-    wide = half_width(common[known])
-    found = {COMMON: wide}
+    generic_width = half_width(common[known])
+    widths = {COMMON: generic_width}
     for name in sorted(software(cases)):
-        rows = own[np.array([case.software == name for case in cases]) & np.isfinite(own)]
-        found[name] = half_width(rows) if len(rows) >= FEW else max(wide, half_width(rows))
-    return found
+        errors = own[np.array([case.software == name for case in cases]) & np.isfinite(own)]
+        widths[name] = half_width(errors) if len(errors) >= FEW else max(generic_width, half_width(errors))
+    return widths
 
 
 def half_width(off: Logs) -> float:

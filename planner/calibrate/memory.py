@@ -35,9 +35,9 @@ def fit_memory(gemms: Table, gb_per_s: float, sources: tuple[str, ...] = ()) -> 
         return moved(rows) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
 
     form = Form((SHARE, Coefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
-    found = fit(form, thin, np.asarray(moved(thin) >= BEYOND_CACHES), sources=sources)
-    values = rounded(found.values)
-    return Memory(values["share"], values["launch_us"], found)
+    curve = fit(form, thin, np.asarray(moved(thin) >= BEYOND_CACHES), sources=sources)
+    values = rounded(curve.values)
+    return Memory(values["share"], values["launch_us"], curve)
 
 
 def moved(table: Table) -> Array:

@@ -31,12 +31,12 @@ def telling(cases: Sequence[Case]) -> list[Case]:
 def machines(cases: Sequence[Case]) -> list[Machine]:
     """The machine of each case: rates of kernels timed alone, and known facts of the framework. Raises InputError."""
     profiles = {name: unpaced(library.read(name, Profile)[0]) for name in {case.device for case in cases}}
-    found = []
+    result = []
     for case in cases:
         device, rates = profiles[case.device].device, complete(profiles[case.device].rates)
-        known = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        found.append(Machine(device, rates, network(case.fabric, device, rates), known.timing, known.accounting))
-    return found
+        facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
+        result.append(Machine(device, rates, network(case.fabric, device, rates), facts.timing, facts.accounting))
+    return result
 
 
 def unpaced(profile: Profile) -> Profile:

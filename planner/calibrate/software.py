@@ -37,19 +37,19 @@ class Fit:
 
 def software(name: str, fit: Fit, date: str) -> Software:
     """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
-    known = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
+    facts = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
     values = {
         coefficient: rounded(value) for coefficient, value in fit.found.values.items() if coefficient.owner == name
     }
-    timing = with_traits(known.timing, name, values)
+    timing = with_traits(facts.timing, name, values)
     if name == COMMON:
         timing = changed(timing, shard_ms=0.0)
     return Software(
         format=Software.FORMAT,
         name=name,
-        provenance=Provenance(source=KIND, date=date, note=known.about),
+        provenance=Provenance(source=KIND, date=date, note=facts.about),
         timing=changed(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
-        accounting=known.accounting,
+        accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
         fitted={"time": fitted(name, fit, date)},
     )
@@ -57,31 +57,31 @@ def software(name: str, fit: Fit, date: str) -> Software:
 
 def fitted(name: str, fit: Fit, date: str) -> Fitted:
     """A framework's records, the errors on them, and the coefficients that they do not determine."""
-    here = np.array([name in (COMMON, case.software) for case in fit.cases])
-    outside = (fit.common if name == COMMON else fit.outside)[here]
-    inside = np.abs(np.exp(fit.inside[here]) - 1)
-    left = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
-    knobs = [coefficient for coefficient in fit.found.values if coefficient.owner == name]
+    used_cases = np.array([name in (COMMON, case.software) for case in fit.cases])
+    outside = (fit.common if name == COMMON else fit.outside)[used_cases]
+    inside = np.abs(np.exp(fit.inside[used_cases]) - 1)
+    held_out = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
+    coefficients = [coefficient for coefficient in fit.found.values if coefficient.owner == name]
     return Fitted(
-        rows=int(here.sum()),
+        rows=int(used_cases.sum()),
         median_error=rounded(np.median(inside)) if len(inside) else 0.0,
         p90_error=rounded(np.quantile(inside, 0.9)) if len(inside) else 0.0,
-        left_out_error=rounded(np.median(left)) if len(left) else None,
-        held=tuple(coefficient.name for coefficient in knobs if fit.found.held(coefficient)),
-        sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, here, strict=True) if used})),
+        left_out_error=rounded(np.median(held_out)) if len(held_out) else None,
+        held=tuple(coefficient.name for coefficient in coefficients if fit.found.held(coefficient)),
+        sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, used_cases, strict=True) if used})),
         date=date,
     )
 
 
 def paces(fit: Fit) -> dict[str, dict[str, float]]:
     """Sustained rates of each device by precision; boards with one chip share them."""
-    found: dict[str, dict[str, float]] = {}
+    rates: dict[str, dict[str, float]] = {}
     owners = {coefficient.owner for coefficient in fit.found.values if coefficient.name in PACES}
     chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
     for board, chip in sorted(chips.items()):
         values = {name: fit.found.values.get(Knob(chip, name)) for name in PACES}
-        found[board] = {name: rounded(value) for name, value in values.items() if value is not None}
-    return found
+        rates[board] = {name: rounded(value) for name, value in values.items() if value is not None}
+    return rates
 
 
 def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
@@ -109,9 +109,9 @@ def with_paces(text: str, values: Mapping[str, float]) -> str:
     text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
     if not re.search(r"^rates:", text, flags=re.MULTILINE):
         text += f"rates:\n  source: published\n  spread: {SPREAD}\n"
-    place = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
-    assert place, "rates begin with their source and their spread"
-    return text[: place.end()] + line + text[place.end() :]
+    head = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
+    assert head, "rates begin with their source and their spread"
+    return text[: head.end()] + line + text[head.end() :]
 
 
 def rounded(value: float) -> float:

@@ -43,27 +43,27 @@ def calibrate_published(folder: Path, without: Sequence[str], on_work: OnWork) -
             raise InputError(f"no source is called `{name}`", where="--leave-out", fix=f"one of {', '.join(sources)}")
     run_on = machines(cases)
     on_work(0, 1, f"fitting {len(cases)} records of {len(sources)} sources")
-    found = fit(cases, run_on)
-    inside = np.log(predicted(cases, run_on, found.values)) - measured(cases)
-    asked = sources if EACH in without else sorted(set(without))
-    own, common = left_out(
-        cases, run_on, found.values, asked, lambda done, of, name: on_work(done, of, f"without {name}")
+    coefficients = fit(cases, run_on)
+    inside = np.log(predicted(cases, run_on, coefficients.values)) - measured(cases)
+    held_out = sources if EACH in without else sorted(set(without))
+    own_errors, generic_errors = left_out(
+        cases, run_on, coefficients.values, held_out, lambda done, of, name: on_work(done, of, f"without {name}")
     )
     if EACH in without:
-        widths = spreads(cases, own, common)
+        widths = spreads(cases, own_errors, generic_errors)
     else:  # in-sample errors doubled: the ratio that held-out errors of many sources had
         widths = {name: 2 * half_width(inside) for name in (COMMON, *(case.software for case in cases))}
-    return Fit(cases, found, inside, own, common, widths)
+    return Fit(cases, coefficients, inside, own_errors, generic_errors, widths)
 
 
 def by_source(made: Fit) -> list[Source]:
     """Median errors of each source, by name."""
     names = np.array([case.origin.source for case in made.cases])
-    found = []
+    sources = []
     for name in sorted(set(names.tolist())):
         inside, outside, common = (each[names == name] for each in (made.inside, made.outside, made.common))
-        found.append(Source(name, len(inside), off(inside) or 0.0, off(outside), off(common)))
-    return found
+        sources.append(Source(name, len(inside), off(inside) or 0.0, off(outside), off(common)))
+    return sources
 
 
 def off(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float | None:

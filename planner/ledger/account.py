@@ -53,18 +53,18 @@ class Account:
 def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
     """The accuracy of these records, in any order, beside those that were skipped."""
     used = tuple(sorted(rows, key=lambda record: place(record.case.origin)))
-    left = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
+    ordered_skips = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
     groups = ranked(used)
-    names = sorted({record.case.origin.source for record in used} | {one.origin.source for one in left})
+    names = sorted({record.case.origin.source for record in used} | {one.origin.source for one in ordered_skips})
     sources = {
         name: figures(
             [record for record in used if record.case.origin.source == name],
-            [one for one in left if one.origin.source == name],
+            [one for one in ordered_skips if one.origin.source == name],
             [group for group in groups if group.source == name],
         )
         for name in names
     }
-    return Account(figures(used, left, groups), sources, used, left)
+    return Account(figures(used, ordered_skips, groups), sources, used, ordered_skips)
 
 
 def place(origin: Origin) -> tuple[str, int, str, str]:

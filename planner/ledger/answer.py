@@ -24,11 +24,11 @@ PROMISED = (
 
 def answer(account: Account, with_rows: bool = False) -> dict[str, Any]:
     """`{overall, sources}`, and with `with_rows` also `rows`: every record, skipped ones too."""
-    said: dict[str, Any] = {
+    objects: dict[str, Any] = {
         "overall": promised(account.overall),
         "sources": {name: promised(figures) for name, figures in account.sources.items()},
     }
-    return {**said, "rows": rows(account)} if with_rows else said
+    return {**objects, "rows": rows(account)} if with_rows else objects
 
 
 def promised(figures: Figures) -> dict[str, Any]:

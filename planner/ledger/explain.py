@@ -193,9 +193,9 @@ class Walk:
         """The predecessor of an event: of those it may have waited for, the one that ended last; None for the first."""
         event = self.events[number]
         task = self.by_id[event.id]
-        found = [self.latest(self.of_task.get(awaited, ()), number) for awaited in task.after]
-        found += [self.latest(self.on_rank.get(rank, ()), number) for rank in task.ranks]
-        candidates = [candidate for candidate in found if candidate is not None]
+        nearest = [self.latest(self.of_task.get(awaited, ()), number) for awaited in task.after]
+        nearest += [self.latest(self.on_rank.get(rank, ()), number) for rank in task.ranks]
+        candidates = [candidate for candidate in nearest if candidate is not None]
         return max(candidates, key=lambda c: (self.events[c].end, self.kinship(c, event), -c), default=None)
 
     def kinship(self, candidate: int, event: Event) -> tuple[bool, bool]:

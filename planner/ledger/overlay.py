@@ -37,15 +37,15 @@ def overlaid(
 ) -> tuple[Overlay, ...]:
     """Every step of a plan (`name`, on `size` ranks) of which the file holds measurements. Raises InputError."""
     recorded = measured_of(path, [tasks for _, tasks in simulated], name, size)
-    found = []
+    overlays = []
     for step, (timeline, tasks) in enumerate(simulated):
         of_step = tuple(r for r in recorded if r.step == step)
         if of_step:
             chosen = typical(of_step)
             explained = explain(timeline, chosen.timeline, tasks)
             times = paces(timeline, chosen.timeline)
-            found.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, times))
-    return tuple(found)
+            overlays.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, times))
+    return tuple(overlays)
 
 
 def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: int) -> tuple[Recorded, ...]:
@@ -58,14 +58,14 @@ def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: in
     if recorded[0].label != "measured":
         fix = "give the trace that `planner run --trace` wrote"
         raise InputError("these times are simulated, not measured", where=f"{path} (otherData.planner)", fix=fix)
-    found = tuple(each for each in recorded if each.step < len(tasks))
-    for each in found:
+    of_plan = tuple(each for each in recorded if each.step < len(tasks))
+    for each in of_plan:
         require_same(each, tasks[each.step], path, name, size)
-    if not found:
+    if not of_plan:
         numbers = ", ".join(str(r.step) for r in recorded[:NAMED])
         what = f"the trace is of another plan: it has steps {numbers}, {name} has {len(tasks)}"
         raise InputError(what, where=f"{path} (otherData.steps)", fix=FIX)
-    return found
+    return of_plan
 
 
 def require_same(recorded: Recorded, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:

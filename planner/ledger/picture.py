@@ -124,8 +124,8 @@ def square(panel: Quantity, rows: Sequence[Row], marks: dict[str, int]) -> Itera
     many = Counter(record.case.origin.source for record, *_ in points)
     for record, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
         origin = record.case.origin
-        said = f"{origin.source} {origin.row}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
-        yield f"{mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(said)}</title></use>"
+        label = f"{origin.source} {origin.row}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
+        yield f"{mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(label)}</title></use>"
 
 
 def line(first: float, last: float, up: float, kind: str) -> str:

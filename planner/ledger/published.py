@@ -16,9 +16,9 @@ def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict)
     """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
     if not directory.is_dir():
         raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
-    cases, left = read_published(directory)
-    files = tuple(one for one in left if one.origin.line <= HEADER)
-    skipped = [one for one in left if one.origin.line > HEADER]
+    cases, not_cases = read_published(directory)
+    files = tuple(one for one in not_cases if one.origin.line <= HEADER)
+    skipped = [one for one in not_cases if one.origin.line > HEADER]
     if not cases and not skipped:
         raise InputError(
             "no published records here",

@@ -33,7 +33,7 @@ def ranked(rows: Iterable[Row]) -> list[Ranked]:
         origin = record.case.origin
         if record.seconds is not None and origin.group:
             groups[origin.source, origin.group][configuration(record.case)].append(record)
-    found = []
+    rankings = []
     for (source, group), by_configuration in sorted(groups.items()):
         pairs = [
             (
@@ -43,8 +43,8 @@ def ranked(rows: Iterable[Row]) -> list[Ranked]:
             for same in by_configuration.values()
         ]
         if len(pairs) >= FEWEST and len({measured for _, measured in pairs}) > 1:
-            found.append(Ranked(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs)))
-    return found
+            rankings.append(Ranked(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs)))
+    return rankings
 
 
 def configuration(case: Case) -> Hashable:
@@ -66,10 +66,10 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
 
 def ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 0; ties have their mean rank."""
-    places: dict[float, list[int]] = defaultdict(list)
-    for place, value in enumerate(sorted(values)):
-        places[value].append(place)
-    return [fmean(places[value]) for value in values]
+    positions: dict[float, list[int]] = defaultdict(list)
+    for position, value in enumerate(sorted(values)):
+        positions[value].append(position)
+    return [fmean(positions[value]) for value in values]
 
 
 def best_pick_loss(pairs: Sequence[tuple[float, float]]) -> float:

@@ -98,14 +98,14 @@ def alone(case: Case, predict: Predict) -> tuple[list[Row], list[Skipped]]:
 
 def joined(cases: Sequence[Case], predictions: Sequence[Prediction]) -> tuple[list[Row], list[Skipped]]:
     """Cases paired with their predictions, and those that cannot be compared. Raises ValueError for unequal numbers."""
-    rows, skipped = [], []
+    records, skipped = [], []
     for case, prediction in zip(cases, predictions, strict=True):
-        found = flaw(case, prediction)
-        if found:
-            skipped.append(Skipped(case.origin, *found))
+        reason = flaw(case, prediction)
+        if reason:
+            skipped.append(Skipped(case.origin, *reason))
         else:
-            rows.append(Row(case, prediction))
-    return rows, skipped
+            records.append(Row(case, prediction))
+    return records, skipped
 
 
 def flaw(case: Case, prediction: Prediction) -> tuple[str, str] | None:

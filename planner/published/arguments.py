@@ -49,9 +49,9 @@ class Arguments:
         """Rows of the embedding, padded to a multiple on each of tp's ranks; GPT-2's vocabulary by default."""
         if not self.values:
             return stated
-        each = (self.count("make-vocab-size-divisible-by") or PADDED_TO) * tp
+        multiple = (self.count("make-vocab-size-divisible-by") or PADDED_TO) * tp
         tokens = stated or self.count("vocab-size") or GPT2_TOKENS
-        return -(-tokens // each) * each
+        return -(-tokens // multiple) * multiple
 
     def gated_ffn(self, hidden: int) -> int | None:
         """Megatron's width of a gated MLP where none is given: two thirds of 4·hidden, in multiples of 64."""
@@ -94,7 +94,7 @@ class Arguments:
 def of(record: Row) -> Arguments:
     """The arguments in the record's other settings; empty where these are not of Megatron's form."""
     """The arguments in the record's other settings; empty where these are not of Megatron's form."""
-    found = (ARGUMENT.fullmatch(part) for part in record.text("other_settings").lower().split(";"))
+    matches = (ARGUMENT.fullmatch(part) for part in record.text("other_settings").lower().split(";"))
     # RMSNorm is the one value whose capitals matter
-    values = {match[1]: match[2].strip().replace("rmsnorm", "RMSNorm") for match in found if match}
+    values = {match[1]: match[2].strip().replace("rmsnorm", "RMSNorm") for match in matches if match}
     return Arguments(values if any("-" in name for name in values) else {})

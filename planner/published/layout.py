@@ -42,26 +42,26 @@ def spread(record: Row, module: Module, software: str) -> Spread:
     ep, etp, guessed = experts(record, module, degrees, software)
     if (tp * cp * dp) % (ep * etp):
         raise Unusable("layout does not multiply up", f"ep {ep} x etp {etp} among {tp * cp * dp} ranks of a stage")
-    said = Parallelism(tp=tp, cp=cp, pp=pp, dp=dp, vpp=vpp if pp > 1 else 1, ep=ep, etp=etp)
-    return Spread(ranks, said, (*assumed, *guessed))
+    parallelism = Parallelism(tp=tp, cp=cp, pp=pp, dp=dp, vpp=vpp if pp > 1 else 1, ep=ep, etp=etp)
+    return Spread(ranks, parallelism, (*assumed, *guessed))
 
 
 def dense(record: Row, ranks: int) -> tuple[Degrees, list[str]]:
     """tp, cp, pp, dp, and the names of those that follow from the others. Raises UnusableRecord."""
     stated = {name: record.degree(name) for name in DEGREES}
     stated["cp"] = stated["cp"] or ulysses(record, stated["tp"])
-    written, stated["dp"] = stated["dp"], replicas(record, stated, ranks)
+    stated_dp, stated["dp"] = stated["dp"], replicas(record, stated, ranks)
     sharded = record.stated("fsdp") or zero_stage(record) == 3
     if not any(stated[name] for name in ("tp", "pp", "dp")) and not sharded and ranks > 1:
         raise Unusable("layout not stated", f"{ranks} GPUs, neither tp, pp, dp nor fsdp")
     tp, cp, pp = (stated[name] or 1 for name in ("tp", "cp", "pp"))
     dp, rest = stated["dp"], ranks // (tp * cp * pp)
     if tp * cp * pp * (dp or rest) == ranks:
-        return (tp, cp, pp, dp or rest), ["dp"] if dp != written else []
-    unsaid = [name for name in ("tp", "pp") if stated[name] is None]
-    if dp and len(unsaid) == 1 and ranks % (tp * cp * pp * dp) == 0:
+        return (tp, cp, pp, dp or rest), ["dp"] if dp != stated_dp else []
+    blank = [name for name in ("tp", "pp") if stated[name] is None]
+    if dp and len(blank) == 1 and ranks % (tp * cp * pp * dp) == 0:
         factor = ranks // (tp * cp * pp * dp)
-        return (tp * factor, cp, pp, dp) if unsaid == ["tp"] else (tp, cp, pp * factor, dp), unsaid
+        return (tp * factor, cp, pp, dp) if blank == ["tp"] else (tp, cp, pp * factor, dp), blank
     product = " x ".join(f"{name} {value}" for name, value in stated.items() if value)
     raise Unusable("layout does not multiply up", f"{product} on {ranks} GPUs")
 

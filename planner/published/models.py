@@ -94,21 +94,23 @@ def by_shape(record: Row) -> Found:
     """The model of the shape columns, with the layers of its family. Raises UnusableRecord."""
     style, vocab, assumed = styled(record)
     hidden, ffn, experts = record.count("hidden") or 0, record.count("ffn"), record.count("experts")
-    said = arguments.of(record)
-    fields: dict[str, Any] = {**style, **said.style(style["positions"] == "learned")}
-    ffn = ffn or said.gated_ffn(hidden)
-    if ffn is None and fields["gated"] and not (experts and said.expert_ffn):
+    stated_arguments = arguments.of(record)
+    fields: dict[str, Any] = {**style, **stated_arguments.style(style["positions"] == "learned")}
+    ffn = ffn or stated_arguments.gated_ffn(hidden)
+    if ffn is None and fields["gated"] and not (experts and stated_arguments.expert_ffn):
         raise Unusable("shape of the model not stated", "ffn")
     if fields["positions"] == "learned":
-        fields["max_positions"] = said.max_positions or record.count("seq_len") or 2048
+        fields["max_positions"] = stated_arguments.max_positions or record.count("seq_len") or 2048
     width = ffn or 4 * hidden
     if experts and experts > 1:
-        topk = record.count("topk") or said.topk
+        topk = record.count("topk") or stated_arguments.topk
         if not topk:
             raise Unusable("shape of the model not stated", "topk")
-        fields["moe"] = said.experts(Experts(experts=experts, topk=min(topk, experts), ffn=said.expert_ffn or width))
+        fields["moe"] = stated_arguments.experts(
+            Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width)
+        )
     fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
-    tokens = said.vocab(record.count("vocab"), record.count("tp") or 1)
+    tokens = stated_arguments.vocab(record.count("vocab"), record.count("tp") or 1)
     fields |= {"kv_heads": record.count("kv_heads"), "vocab": tokens or vocab}
     module = built(None, **{name: value for name, value in fields.items() if value is not None})
     check_size(record, module)

@@ -41,5 +41,5 @@ def said(settings: str, module: Module) -> Said:
 
 def on(words: re.Pattern[str], settings: str) -> bool:
     """Whether the pattern matches and is not followed by a negation."""
-    found = words.search(settings)
-    return bool(found) and not OFF.match(settings, found.end() if found else 0)
+    match = words.search(settings)
+    return bool(match) and not OFF.match(settings, match.end() if match else 0)

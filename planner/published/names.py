@@ -64,15 +64,15 @@ def other_layers(*names: str) -> str:
 
 def spec_name(model: str, family: str, shipped: Iterable[str]) -> str | None:
     """The shipped spec that a name means; None where there is none."""
-    known, text = {plain(name): name for name in shipped}, plain(model)
-    if text in known and not UNLIKE.search(text):
-        return known[text]
+    by_words, text = {plain(name): name for name in shipped}, plain(model)
+    if text in by_words and not UNLIKE.search(text):
+        return by_words[text]
     for pattern, name in ALIASES:
         match = re.search(pattern, text) or re.search(pattern, f"{plain(family)} {text}")
         if match:
             groups = [group for group in match.groups() if group]
-            for place, group in enumerate(groups, start=1):
-                name = name.replace(f"{{{place}}}", group.replace(" ", "."))
-            return name if name in known.values() else None
-    inside = [words for words in known if f" {words} " in f" {text} " and not UNLIKE.search(words)]
-    return known[max(inside, key=len)] if inside else None
+            for number, group in enumerate(groups, start=1):
+                name = name.replace(f"{{{number}}}", group.replace(" ", "."))
+            return name if name in by_words.values() else None
+    inside = [words for words in by_words if f" {words} " in f" {text} " and not UNLIKE.search(words)]
+    return by_words[max(inside, key=len)] if inside else None

@@ -28,13 +28,13 @@ class Alike:
 def alike(cases: Sequence[Case]) -> list[Alike]:
     """Cases grouped by everything but their numbers, in the order of each group's first case."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         setup = trained(case)
         kind = tuple(str(getattr(setup, name)) for name in WORDS)
-        groups[files.json_text(case.module), case.encoder, case.device, case.software, case.fabric, kind].append(place)
+        groups[files.json_text(case.module), case.encoder, case.device, case.software, case.fabric, kind].append(index)
     return [
-        Alike(cases[places[0]], stacked([trained(cases[place]) for place in places]), np.array(places))
-        for places in groups.values()
+        Alike(cases[indices[0]], stacked([trained(cases[index]) for index in indices]), np.array(indices))
+        for indices in groups.values()
     ]
 
 

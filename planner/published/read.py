@@ -82,8 +82,8 @@ def read_case(record: Row) -> Case:
         raise Unusable("unreadable row", f"more cells than columns: {record.text(EXTRA)[:60]}")
     if VARIED.search(record.text("task").lower()):
         raise Unusable("sequences of different lengths", record.text("task"))
-    known, origin = defaults(record), record.origin
-    completed = filled(record, known)
+    source_facts, origin = defaults(record), record.origin
+    completed = filled(record, source_facts)
     record = completed.row
     model = models.found(record)
     device = machines.device(record)
@@ -96,7 +96,7 @@ def read_case(record: Row) -> Case:
     columns, assumed = setup(counted, model.module, Machine(device, name, fabric.per_node))
     if model.encoder:
         columns = replace(columns, reads=model.encoder.seq / columns.seq)
-    counting = Counting(known.attention, known.recomputed)
+    counting = Counting(source_facts.attention, source_facts.recomputed)
     figures = measured(counted, model.module, columns, counting, peak(facts, columns.dtype))
     board = board_bytes(record, facts)
     if (figures.memory_bytes or 0.0) > ROOM * (board or facts.memory_gib * 2**30):
@@ -114,7 +114,7 @@ def read_case(record: Row) -> Case:
         settings=settings(record),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
-        memory_rank=known.memory_rank or figures.memory_rank,
+        memory_rank=source_facts.memory_rank or figures.memory_rank,
         oom=figures.oom,
         encoder=model.encoder,
         device_bytes=board,

@@ -66,10 +66,10 @@ def recompute(record: Row, software: str, chunk: float) -> Recompute:
 
 def stated(record: Row) -> str:
     """The recompute column, else the matching part of the other settings, in lower case."""
-    said = record.text("recompute") or "".join(
+    text = record.text("recompute") or "".join(
         found[1] for found in SAID.finditer(record.text("other_settings").lower())
     )
-    return re.sub(r"\s+", " ", said.lower()).strip()
+    return re.sub(r"\s+", " ", text.lower()).strip()
 
 
 def by_software(record: Row, software: str) -> Recompute:

@@ -129,9 +129,9 @@ def read_rows(path: Path) -> Iterator[Row]:
         for cells in reader:
             line, last = last + 1, reader.line_num
             if any(cell.strip() for cell in cells):
-                known = dict(zip(header, cells, strict=False))
-                known[EXTRA] = "|".join(cells[len(header) :])
-                yield Row(MappingProxyType(known), path.name, line)
+                by_column = dict(zip(header, cells, strict=False))
+                by_column[EXTRA] = "|".join(cells[len(header) :])
+                yield Row(MappingProxyType(by_column), path.name, line)
     except csv.Error as error:
         where = f"{path}:{reader.line_num}"
         raise InputError(f"not valid CSV: {error}", where=where, fix="correct the quotes there") from error

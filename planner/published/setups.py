@@ -102,9 +102,9 @@ def sequence_parallel(record: Row, degrees: Spread, module: Module, software: st
         return bool(record.flag("sp")), False
     if text:
         return int(text[:9]) > 0, False
-    said = SEQUENCE_PARALLEL.search(f"{record.text('other_settings')} {record.text('notes')}".lower())
-    if said:
-        return said[1] in ("true", "on"), False
+    match = SEQUENCE_PARALLEL.search(f"{record.text('other_settings')} {record.text('notes')}".lower())
+    if match:
+        return match[1] in ("true", "on"), False
     if arguments.of(record):
         return module.routed is not None, False
     if software in ("megatron-2021", "deepspeed"):

@@ -21,9 +21,9 @@ def zero(record: Row, software: str) -> tuple[int, bool]:
         return 2 if GRADIENTS.search(fsdp) else 3, False
     if stated is not None:
         return stated, False
-    said = arguments.of(record)
-    if said or fsdp == "ddp":
-        return (1 if said.on("use-distributed-optimizer") else 0), False
+    stated_arguments = arguments.of(record)
+    if stated_arguments or fsdp == "ddp":
+        return (1 if stated_arguments.on("use-distributed-optimizer") else 0), False
     if fsdp and software in ("torchtitan", "fsdp"):
         return 0, False
     return USUAL.get(software, 0), True

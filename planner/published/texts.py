@@ -25,9 +25,9 @@ class Halves(NamedTuple):
 
 def bert(record: Row) -> TextEncoder:
     """BERT of a record's columns. Raises UnusableRecord."""
-    said = arguments.of(record)
-    positions = said.max_positions or record.count("seq_len") or 512
-    more: dict[str, Any] = {} if said.on("bert-no-binary-head") else {"pooled": True, "classes": 2}
+    stated_arguments = arguments.of(record)
+    positions = stated_arguments.max_positions or record.count("seq_len") or 512
+    more: dict[str, Any] = {} if stated_arguments.on("bert-no-binary-head") else {"pooled": True, "classes": 2}
     return TextEncoder(
         **shape(record, BERT_TOKENS, record.count("layers")), max_positions=positions, segments=2, predicts=True, **more
     )
@@ -35,12 +35,12 @@ def bert(record: Row) -> TextEncoder:
 
 def t5(record: Row) -> Halves:
     """T5 of a record's columns, with as many decoder layers as encoder layers by default. Raises UnusableRecord."""
-    said = arguments.of(record)
-    layers = said.count("encoder-num-layers") or record.count("layers")
-    tokens = said.count("decoder-seq-length") or T5_DECODED
+    stated_arguments = arguments.of(record)
+    layers = stated_arguments.count("encoder-num-layers") or record.count("layers")
+    tokens = stated_arguments.count("decoder-seq-length") or T5_DECODED
     fields = shape(record, T5_TOKENS, layers)
     encoder = TextEncoder(**fields, max_positions=record.count("seq_len") or 512, shared_words=True)
-    fields |= {"layers": said.count("decoder-num-layers") or layers, "norm": "layer", "bias": "all"}
+    fields |= {"layers": stated_arguments.count("decoder-num-layers") or layers, "norm": "layer", "bias": "all"}
     decoder = Decoder(
         **fields, gated=False, positions="learned", max_positions=tokens, tied=True, cross=fields["hidden"]
     )
@@ -49,10 +49,10 @@ def t5(record: Row) -> Halves:
 
 def shape(record: Row, tokens: int, layers: int | None) -> dict[str, Any]:
     """Fields that BERT, and both halves of T5, take from the columns. Raises UnusableRecord."""
-    hidden, heads, said = record.count("hidden"), record.count("heads"), arguments.of(record)
+    hidden, heads, stated_arguments = record.count("hidden"), record.count("heads"), arguments.of(record)
     if not (layers and hidden and heads):
         raise Unusable("no spec of the model", record.text("model") or "not stated")
-    each = 128 * (record.count("tp") or 1)  # Megatron pads the vocabulary to a multiple of it
+    multiple = 128 * (record.count("tp") or 1)  # Megatron pads the vocabulary to a multiple of it
     fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": record.count("ffn") or 4 * hidden}
-    fields |= {"vocab": -(-(record.count("vocab") or tokens) // each) * each}
-    return fields | ({"head_dim": said.count("kv-channels") or 64} if hidden % heads else {})
+    fields |= {"vocab": -(-(record.count("vocab") or tokens) // multiple) * multiple}
+    return fields | ({"head_dim": stated_arguments.count("kv-channels") or 64} if hidden % heads else {})
