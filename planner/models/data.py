@@ -142,7 +142,7 @@ def drawn_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Ten
 
 
 def drawn_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
-    """Mel frames `(last - first, 5, mels)` of an endless clip. It draws SEEN more frames, so that at least one window
+    """Mel frames `(last - first, 5, mels)` of an endless clip; a few more frames are drawn, so that at least one window
     is complete.
     """
     frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)

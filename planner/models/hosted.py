@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.errors import InputError
-from planner.models.batch import Batch
-from planner.models.data import IGNORED
+from planner.models.batch import IGNORED, Batch
 from planner.models.pieces import Masking
 
 NAME = "planner"  # under which transformers finds this attention

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from planner.models.data import IGNORED
+from planner.models.batch import IGNORED
 from planner.models.held import Part, Split
 from planner.models.tensor import ALONE, Tensors
 

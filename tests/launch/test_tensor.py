@@ -10,9 +10,9 @@ from planner.launch.meter import Meter
 from planner.launch.processes import launch
 from planner.launch.tensor import Block, block_of
 from planner.launch.worker import joined
-from planner.models.batch import Batch
+from planner.models.batch import IGNORED, Batch
 from planner.models.build import build, init_weights
-from planner.models.data import IGNORED, packed_batch
+from planner.models.data import packed_batch
 from planner.models.held import Held
 from planner.models.tensor import ALONE
 from planner.models.vocabulary import Vocabulary, cross_entropy

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.models.batch import IGNORED
 from planner.models.build import build, init_weights
-from planner.models.data import IGNORED, Synthetic, batch_from
+from planner.models.data import Synthetic, batch_from
 from planner.models.tokens import TokenFolder, source_of
 from planner.specs.layers import Decoder, Vit
 
