@@ -31,7 +31,7 @@ class Groups:
         key = tuple(ranks)
         if key not in self._groups and key == (self.rank,):
             self._groups[key] = dist.new_group(
-                [self.rank], use_local_synchronization=True, group_desc=f"rank {self.rank} alone"
+                [self.rank], use_local_synchronization=True, group_desc=f"rank {self.rank}"
             )
         return self._groups[key]
 

@@ -45,9 +45,11 @@ class Staying:
         self.spans = spans
 
     def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
+        """Visit this rank's block `(rows, kv_heads, head_dim + value_dim)`."""
         visit(self.spans, block)
 
     def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
+        """The gradient of this rank's block, of the same shape."""
         return visit(self.spans, block)
 
 

@@ -56,9 +56,11 @@ class Synthetic:
         """Nothing to check: any item exists, with any number of tokens."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the tokens `span`, with the shapes of `Batch.inputs` and `Batch.targets`."""
         return item_tokens(spec, item, span, self.seed)
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
+        """Every token of an item has a target."""
         return tokens
 
 

@@ -24,6 +24,7 @@ class Choice:
 
     @property
     def topk(self) -> int:
+        """Number of experts that each token chooses."""
         return self.experts.shape[1]
 
     def counts(self) -> Tensor:
@@ -57,6 +58,7 @@ class Here:
     """One rank that holds all experts, and all tokens of the micro-batch."""
 
     def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
+        """x `(tokens, hidden)` through the experts of its choice to the same shape."""
         counts, order = choice.counts(), choice.order()
         if not choice.dropless:
             order = order[: int(counts.sum())]
@@ -64,6 +66,7 @@ class Here:
         return combined(y, order, choice)
 
     def total(self, counts: Tensor) -> Tensor:
+        """The counts (any shape) themselves: there are no other ranks."""
         return counts
 
 

@@ -34,11 +34,13 @@ class Whole:
     """A group of one rank, which has every token and every head."""
 
     def held(self, lengths: Sequence[int]) -> list[Span]:
+        """Every token of every document."""
         return [Span(document, 0, length) for document, length in enumerate(lengths)]
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
+        """Attention as of `packed_attention`."""
         return packed_attention(q, k, v, cu_seqlens, masking, sinks)
 
 

@@ -52,6 +52,7 @@ class OnCpu:
         self.grouped = grouped
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
         operator = getattr(torch.ops.aten, FOR_CPU)
         k, v = self.repeated(q, k, v)
         out, lse = operator(*map(headed, widened(q, k, v)), 0.0, causal, scale=q.shape[2] ** -0.5)
@@ -60,6 +61,7 @@ class OnCpu:
     def backward(
         self, grad_out: Tensor, qkv: tuple[Tensor, Tensor, Tensor], seen: tuple[Tensor, Tensor], causal: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of q, k and v, in the shapes of `FusedKernel.backward`."""
         q, k, v = qkv
         operator = getattr(torch.ops.aten, f"{FOR_CPU}_backward")
         padded, (out, lse) = widened(q, *self.repeated(q, k, v)), seen
@@ -101,6 +103,7 @@ class OnGpu:
         self.random: list[Tensor] = []
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
         out, lse, *rng_state = self.operators._flash_attention_forward(
             *widened(q, k, v), *ends(q, k), 0.0, causal, False, scale=q.shape[2] ** -0.5
         )
@@ -110,6 +113,7 @@ class OnGpu:
     def backward(
         self, grad_out: Tensor, qkv: tuple[Tensor, Tensor, Tensor], seen: tuple[Tensor, Tensor], causal: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of q, k and v, in the shapes of `FusedKernel.backward`."""
         q, k, v = qkv
         padded, (out, lse) = widened(*qkv), seen
         grad_out, out = (widened(x, padded[0])[0].contiguous() for x in (grad_out, out))

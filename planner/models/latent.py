@@ -47,7 +47,7 @@ class LatentAttention(nn.Module):
         out = batch.exchange.attend(self.queries(queries, rotary), k, v, batch.cu_seqlens, self.masking, self.sinks)
         return self.output(out.flatten(1), tensor)  # type: ignore[no-any-return]
 
-    def compressed(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def narrow(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """For all tokens of the block: the compressed keys and values `(tokens, kv_rank)`, the rotary part of the keys
         `(tokens, rope_dim)`, and what queries are projected from, `(tokens, q_rank)` or `(tokens, hidden)`. x is
         `(local_tokens, hidden)`.

@@ -36,12 +36,12 @@ def in_chunks(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     chunks = [-(-length // chunk) for length in lengths]
     rows = rows_in_chunks(lengths, chunks, chunk).to(scanned.values.device)
 
-    def parted(x: Tensor) -> Tensor:
+    def in_chunk_rows(x: Tensor) -> Tensor:
         """x `(tokens, ...)` to `(chunks, chunk, ...)`."""
         padded = x.new_zeros(sum(chunks) * chunk, *x.shape[1:], dtype=scanned.steps.dtype)
         return torch.unflatten(padded.index_copy(0, rows, x.to(padded.dtype)), 0, (-1, chunk))
 
-    values, inputs, outputs, steps = map(parted, scanned[:4])
+    values, inputs, outputs, steps = map(in_chunk_rows, scanned[:4])
     weighted_values = values * steps[..., None]
     log_decay = (steps * scanned.decays).cumsum(
         1

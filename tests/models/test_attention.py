@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from planner.models import pieces as tiling
 from planner.models.attention import Scores, in_blocks, packed_attention, per_document
 from planner.models.pieces import Masking, hidden, pairs, pieces
 from planner.models.varlen import adapt_varlen, varlen_kernel
@@ -71,8 +72,8 @@ def test_sinks_and_values_of_another_width(value, masking):
 
 @pytest.mark.parametrize("masking", [Masking(True, 70), Masking(True, 3), Masking(False, 150)], ids=str)
 def test_long_documents_in_pieces(masking, monkeypatch):
-    monkeypatch.setattr("planner.models.pieces.SHORTEST", 16)
-    monkeypatch.setattr("planner.models.pieces.LONGEST", 50)
+    monkeypatch.setattr(tiling, "SHORTEST", 16)
+    monkeypatch.setattr(tiling, "LONGEST", 50)
     qkv = leaves(2, tokens=401)
     got = packed_attention(*qkv, torch.tensor([0, 180, 401], dtype=torch.int32), masking)
     want = torch.cat([textbook(*part, masking) for part in zip(*(x.split([180, 221]) for x in qkv), strict=True)])
