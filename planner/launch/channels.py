@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-AHEAD = 1  # receives that are posted on a channel before they are needed
+POSTED_AHEAD = 1  # receives that are posted on a channel before they are needed
 
 Pair = tuple[int, int]  # (source, target) ranks
 
@@ -56,8 +56,8 @@ class Channels:
         coming = self.coming[source]
         while name not in [each for each, _, _ in coming]:
             self.ask(source)
-        for _ in range(AHEAD):
-            if len(coming) <= AHEAD and self.due[source]:
+        for _ in range(POSTED_AHEAD):
+            if len(coming) <= POSTED_AHEAD and self.due[source]:
                 self.ask(source)
         index = [each for each, _, _ in coming].index(name)
         _, x, work = coming[index]

@@ -52,7 +52,7 @@ class AllToAll(OnStage):
         order = choice.order()[: sum(sent)]
         rows = self.ep.all_to_all(x[order // choice.topk], sent, received)
         rows = self.etp.all_gather(rows, gathered)
-        by_expert_order = by_expert(incoming, sum(gathered))
+        by_expert_order = expert_order(incoming, sum(gathered))
         y = compute(rows.index_select(0, by_expert_order), incoming.sum(0)).index_select(0, by_expert_order.argsort())
         y = self.etp.reduce_scatter(y, gathered)
         return combined(self.ep.all_to_all(y, received, sent), order, choice)
@@ -107,7 +107,7 @@ class AllGather(OnStage):
         return on_host[:-1], counts, on_host[-1]
 
 
-def by_expert(incoming: Tensor, rows: int) -> Tensor:
+def expert_order(incoming: Tensor, rows: int) -> Tensor:
     """Row indices `(rows)` that sort rows by expert, then source; `incoming` `(sources, experts)` holds the numbers of
     rows, which are ordered by source, then expert.
     """

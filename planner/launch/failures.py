@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.errors import PlannerError, RunFailed
 
-ECHOES = (
+PEER_LOST_MESSAGES = (
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
@@ -29,7 +29,7 @@ class Failure:
     @property
     def echo(self) -> bool:
         """Whether it only noticed that another worker was gone."""
-        return any(words in self.text for words in ECHOES)
+        return any(words in self.text for words in PEER_LOST_MESSAGES)
 
 
 class WorkerTraceback(Exception):
@@ -61,13 +61,13 @@ def failed(failures: Sequence[Failure]) -> PlannerError:
         error = cause.error
         error.where = f"{location}, {error.where}" if error.where else location
     else:
-        error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=location, fix=advice(cause))
+        error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=location, fix=suggested_fix(cause))
     if cause.trace:
         error.__cause__ = WorkerTraceback(cause.trace)
     return error
 
 
-def advice(cause: Failure) -> str:
+def suggested_fix(cause: Failure) -> str:
     """What the user can do about a failure."""
     if "SIGKILL" in cause.text:
         return "if nobody killed it, memory ran out: see dmesg, and give the job fewer tokens per rank"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
-Handler = Callable[[int, FrameType | None], None] | signal.Handlers
+SignalHandler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts(handler: Handler) -> Iterator[None]:
+def interrupts(handler: SignalHandler) -> Iterator[None]:
     """Handle SIGINT with `handler` in this block; only in the main thread, since Python sets signal handlers nowhere
     else.
     """

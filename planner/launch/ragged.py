@@ -83,7 +83,7 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sent: Sizes, received: Sizes) -> Tensor:
         ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
-        return new(ragged.swap(x, sent, received), x)
+        return as_new_tensor(ragged.swap(x, sent, received), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -95,7 +95,7 @@ class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return new(ragged.copies(x, sizes), x)
+        return as_new_tensor(ragged.copies(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -107,7 +107,7 @@ class _ReduceScatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return new(ragged.sums(x, sizes), x)
+        return as_new_tensor(ragged.sums(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -115,6 +115,6 @@ class _ReduceScatter(torch.autograd.Function):
         return ctx.ragged.copies(gradient, ctx.sizes), None, None
 
 
-def new(out: Tensor, x: Tensor) -> Tensor:
+def as_new_tensor(out: Tensor, x: Tensor) -> Tensor:
     """A view of the output (any shape) where it is the input x itself, which an autograd function may not return."""
     return x.view_as(x) if out is x else out

@@ -78,12 +78,12 @@ class Ring:
         """The rank whose block this rank has after so many steps."""
         return (self.index - step) % self.size
 
-    def pass_on(self, block: Tensor, source: int) -> "Passed":
+    def pass_on(self, block: Tensor, source: int) -> "BlockTransfer":
         """Send this block `(rows, ...)` of rank `source` to the next rank, and receive the previous rank's."""
-        return Passed(self, block.contiguous(), block.new_empty(rows(self.dealt[source - 1]), *block.shape[1:]))
+        return BlockTransfer(self, block.contiguous(), block.new_empty(rows(self.dealt[source - 1]), *block.shape[1:]))
 
 
-class Passed:
+class BlockTransfer:
     """A block sent to the next rank while another is received. Both operations are in one batch: NCCL would otherwise
     block in the first of them, on all ranks. Blocks without rows are not sent.
     """

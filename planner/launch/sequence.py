@@ -35,7 +35,7 @@ class Sharing(NamedTuple):
             raise ValueError(f"{len(self.ranks)} ranks are not {self.split.ring} sub-groups of {self.split.ulysses}")
 
 
-class Dealt:
+class UnifiedSequenceParallel:
     """The `SequenceParallel` of one rank where there are several sub-groups: `spans` are its own tokens; `attention`
     exchanges with the others.
 
@@ -75,4 +75,4 @@ def exchange_over(groups: Groups, sharing: Sharing, meter: Meter) -> Exchange:
     if split.ulysses > 1:
         sizes = even_sizes(rows(subgroup_shards[subgroup]), split.ulysses, unit)
         attention = Ulysses(groups[split.blocks(ranks)[subgroup]], sizes, meter, attention.attend)
-    return Dealt(dealt(lengths, split, index, unit), sum(lengths), attention)
+    return UnifiedSequenceParallel(dealt(lengths, split, index, unit), sum(lengths), attention)

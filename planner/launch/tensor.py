@@ -38,22 +38,22 @@ class Block:
 
     def mine(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
-        out: Tensor = _Mine.apply(x, self)  # type: ignore[no-untyped-call]
+        out: Tensor = _LocalRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def gather(self, x: Tensor) -> Tensor:
         """All-gather x `(local_tokens, ...)` to `(tokens, ...)`."""
-        out: Tensor = _Gather.apply(x, self)  # type: ignore[no-untyped-call]
+        out: Tensor = _AllGatherRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def scatter(self, x: Tensor) -> Tensor:
         """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`."""
-        out: Tensor = _Scatter.apply(x, self)  # type: ignore[no-untyped-call]
+        out: Tensor = _ReduceScatterRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def total(self, x: Tensor) -> Tensor:
         """The sum of x (any shape) over the ranks."""
-        out: Tensor = _Total.apply(x, self)  # type: ignore[no-untyped-call]
+        out: Tensor = _AllReduceSum.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     @torch.no_grad()
@@ -75,7 +75,7 @@ class Block:
         gradient.
         """
         largest, ranks = sizes[0], len(sizes)
-        sent = x.contiguous() if len(x) == largest else padded([x], largest)
+        sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
         out = x.new_empty(ranks * largest, *x.shape[1:])
         if largest:
             with self.meter.measure(x.device, sent.nbytes * (ranks - 1)):
@@ -89,7 +89,7 @@ class Block:
         gradient.
         """
         largest, ranks, size = sizes[0], len(sizes), sizes[self.part.index]
-        sent = x.contiguous() if sizes[-1] == largest else padded(torch.split(x, list(sizes)), largest)
+        sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
         out = x.new_empty(largest, *x.shape[1:])
         if largest:
             with self.meter.measure(x.device, out.nbytes * (ranks - 1)):
@@ -105,13 +105,13 @@ class Block:
         return out
 
 
-def padded(shards: Sequence[Tensor], rows: int) -> Tensor:
+def pad_shards(shards: Sequence[Tensor], rows: int) -> Tensor:
     """Shards `(at most rows, ...)`, each padded with zeros to `rows`, one after the other: `(shards * rows, ...)`."""
     parts = [part for x in shards for part in (x, x.new_zeros(rows - len(x), *x.shape[1:])) if len(part)]
     return torch.cat(parts) if parts else shards[0]
 
 
-class _Mine(torch.autograd.Function):
+class _LocalRows(torch.autograd.Function):
     """Local rows; backward all-gathers the ranks' gradients of their rows."""
 
     @staticmethod
@@ -125,7 +125,7 @@ class _Mine(torch.autograd.Function):
         return ctx.block.all_gather(gradient, ctx.sizes), None
 
 
-class _Gather(torch.autograd.Function):
+class _AllGatherRows(torch.autograd.Function):
     """All-gather; backward sums the gradients of all ranks, each of which used every row for part of its result."""
 
     @staticmethod
@@ -139,7 +139,7 @@ class _Gather(torch.autograd.Function):
         return ctx.block.reduce_scatter(gradient, ctx.block.sizes), None
 
 
-class _Scatter(torch.autograd.Function):
+class _ReduceScatterRows(torch.autograd.Function):
     """Reduce-scatter; the gradient of every rank's summand is that of the sum."""
 
     @staticmethod
@@ -153,7 +153,7 @@ class _Scatter(torch.autograd.Function):
         return ctx.block.all_gather(gradient, ctx.sizes), None
 
 
-class _Total(torch.autograd.Function):
+class _AllReduceSum(torch.autograd.Function):
     """All-reduce; what follows the sum is the same on all ranks, and so is its gradient."""
 
     @staticmethod

@@ -39,16 +39,16 @@ def packed_attention(
     scores (arXiv 2508.10925).
     """
     if not len(q):
-        return nothing(q, k, v, sinks)
+        return empty_attention(q, k, v, sinks)
     if masking.window is not None and not masking.causal:
         cu_seqlens, masking = in_blocks(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:
-        return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking, sinks)
+        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking, sinks)
     kernel = varlen_kernel(masking.window is not None) if suits(q, v.shape[2]) else None
     if kernel:
         return kernel(q, k, v, cu_seqlens, masking)
     if masking.window is not None:
-        return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking)
+        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking)
     return per_document(q, k, v, (cu_seqlens, cu_seqlens), Scores(masking.causal))
 
 
@@ -60,22 +60,22 @@ def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: tuple[Tensor, Tens
     `(documents + 1)`.
     """
     if not len(q):
-        return nothing(q, k, v, scores.distances)
+        return empty_attention(q, k, v, scores.distances)
     queries, keys = (each.diff().tolist() for each in cu_seqlens)
     parts = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
     if scores.distances is None:
-        return torch.cat([attended(*part, scores) for part in parts])
+        return torch.cat([document_attention(*part, scores) for part in parts])
     return torch.cat(
-        [whole(attended, *part, scores) for part in parts]
+        [whole(document_attention, *part, scores) for part in parts]
     )  # recomputed in backward: the bias of a document is quadratic
 
 
-def attended(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
     """Attention within one document: the arguments are those of `attention_per_document`, the result is `(n, heads,
     value_dim)`.
     """
     query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, heads, n, head_dim)
-    bias = None if scores.distances is None else masked(of_pairs(scores.distances, len(q)), scores.causal)
+    bias = None if scores.distances is None else causal_bias(of_pairs(scores.distances, len(q)), scores.causal)
     causal, grouped = scores.causal and bias is None, q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(
         query, key, value, bias, is_causal=causal, scale=scores.scale, enable_gqa=grouped
@@ -83,7 +83,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
     return out[0].transpose(0, 1)
 
 
-def masked(bias: Tensor, causal: bool) -> Tensor:
+def causal_bias(bias: Tensor, causal: bool) -> Tensor:
     """The bias `(heads, queries, keys)` that is added to scores; where attention is causal, -inf for keys after their
     query.
     """
@@ -93,7 +93,7 @@ def masked(bias: Tensor, causal: bool) -> Tensor:
     return bias.masked_fill(later, -torch.inf)
 
 
-def nothing(q: Tensor, k: Tensor, v: Tensor, optional: Tensor | None) -> Tensor:
+def empty_attention(q: Tensor, k: Tensor, v: Tensor, optional: Tensor | None) -> Tensor:
     """The empty output `(0, heads, value_dim)` of a rank without tokens, connected to all inputs so that each gets a
     zero gradient.
     """
@@ -106,13 +106,13 @@ def in_blocks(cu_seqlens: Tensor, window: int) -> Tensor:
     shorter.
     """
     boundaries = [0]
-    for _, _, length in documents(cu_seqlens):
+    for _, _, length in document_spans(cu_seqlens):
         begin = boundaries[-1]
         boundaries += [begin + min(done + window, length) for done in range(0, length, window)]
     return torch.tensor(boundaries, dtype=cu_seqlens.dtype)
 
 
-def documents(cu_seqlens: Tensor) -> Iterator[tuple[int, int, int]]:
+def document_spans(cu_seqlens: Tensor) -> Iterator[tuple[int, int, int]]:
     """The tokens of each document as (document, 0, its length)."""
     for document, length in enumerate(cu_seqlens.diff().tolist()):
         yield document, 0, length

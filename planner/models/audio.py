@@ -23,7 +23,7 @@ from planner.specs.layers.audio import CONVOLUTION, STRIDE
 SEEN = CONVOLUTION + 2 * (
     CONVOLUTION // 2
 )  # frames on which a token depends: two more than the second convolution's three
-LONGEST_WAVE = 10000.0  # of the sinusoidal table, in tokens, divided by 2 pi
+LONGEST_WAVELENGTH = 10000.0  # of the sinusoidal table, in tokens, divided by 2 pi
 
 
 class AudioNetwork(EncoderNetwork):
@@ -65,7 +65,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     """
     half = -(-width // 2)
     steps = torch.arange(half, dtype=torch.float64, device=positions.device) / max(1, half - 1)
-    angles = positions[:, None].double() * torch.exp(-math.log(LONGEST_WAVE) * steps)
+    angles = positions[:, None].double() * torch.exp(-math.log(LONGEST_WAVELENGTH) * steps)
     return torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
 
 

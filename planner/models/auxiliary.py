@@ -23,7 +23,7 @@ class Auxiliary:
     def attach(self, x: Tensor, layer: int, loss: Tensor) -> Tensor:
         """x (any shape) unchanged; in backward the gradient of the scaled scalar `loss` starts here."""
         self.losses[layer] = loss.detach()
-        out: Tensor = _Attach.apply(x, loss, self.scale)  # type: ignore[no-untyped-call]
+        out: Tensor = _AttachLoss.apply(x, loss, self.scale)  # type: ignore[no-untyped-call]
         return out
 
     def total(self, layers: Iterable[int]) -> float | Tensor:
@@ -31,7 +31,7 @@ class Auxiliary:
         return self.scale * sum(self.losses[layer] for layer in layers if layer in self.losses)
 
 
-class _Attach(torch.autograd.Function):
+class _AttachLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, loss: Tensor, scale: float) -> Tensor:
         ctx.start = torch.full_like(loss, scale)

@@ -20,7 +20,7 @@ Spans = Sequence[
 ]  # (document, first, last) of consecutive tokens, in the order of the rows on a rank
 
 
-class Passing(Protocol):
+class KeyValueBlocks(Protocol):
     """How a rank receives the blocks `(rows, kv_heads, head_dim + value_dim)` of keys and values of all ranks that
     share documents.
     """
@@ -54,40 +54,40 @@ class Staying:
 
 
 def blockwise(
-    q: Tensor, k: Tensor, v: Tensor, passing: Passing, masking: Masking, sinks: Tensor | None = None
+    q: Tensor, k: Tensor, v: Tensor, blocks: KeyValueBlocks, masking: Masking, sinks: Tensor | None = None
 ) -> Tensor:
     """Attention of q `(tokens, heads, head_dim)` to k `(tokens, kv_heads, head_dim)` and v `(tokens, kv_heads,
     value_dim)` of all ranks, giving `(tokens, heads, value_dim)`; `sinks` are logits `(heads)`.
     """
-    out, lse = _Blockwise.apply(q, torch.cat((k, v), 2), passing, masking)  # type: ignore[no-untyped-call]
+    out, lse = _BlockwiseAttention.apply(q, torch.cat((k, v), 2), blocks, masking)  # type: ignore[no-untyped-call]
     if sinks is not None:
         out = out * torch.sigmoid(lse - sinks.to(lse.dtype))[:, :, None]  # exp(L) / (exp(L) + exp(sink))
     return out.to(q.dtype)  # type: ignore[no-any-return]
 
 
-class _Blockwise(torch.autograd.Function):
+class _BlockwiseAttention(torch.autograd.Function):
     """Blockwise attention with its log-sum-exp: recomputes probabilities in backward."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, block: Tensor, passing: Passing, masking: Masking) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, block: Tensor, blocks: KeyValueBlocks, masking: Masking) -> tuple[Tensor, Tensor]:
         width = block.shape[2] - q.shape[2]
-        sight = Sight(kernel_for(q, width), passing.spans, masking)
-        running = Running(q, width, sight)
-        passing.around(block, running.add)
-        ctx.passing, ctx.sight = passing, sight
-        ctx.save_for_backward(q, block, running.out, running.lse)
-        return running.out, running.lse
+        visible = VisibleTiles(kernel_for(q, width), blocks.spans, masking)
+        softmax = OnlineSoftmax(q, width, visible)
+        blocks.around(block, softmax.add)
+        ctx.blocks, ctx.visible = blocks, visible
+        ctx.save_for_backward(q, block, softmax.out, softmax.lse)
+        return softmax.out, softmax.lse
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Tensor, Tensor, None, None]:
         q, block, *seen = ctx.saved_tensors
-        gradients = Gradients(q, seen, (grad_out, grad_lse), ctx.sight)
-        grad_block = ctx.passing.back(block, gradients.of_block)
+        gradients = BlockwiseGradients(q, seen, (grad_out, grad_lse), ctx.visible)
+        grad_block = ctx.blocks.back(block, gradients.of_block)
         return gradients.of_q.to(q.dtype), grad_block.to(block.dtype), None, None
 
 
-class Sight:
+class VisibleTiles:
     """The tiles of a block that a rank's queries attend to, and the fused kernel that computes them (None: there is
     none).
     """
@@ -106,26 +106,26 @@ class Sight:
         return None if pair.seen == "some" else self.kernel
 
 
-class Running:
+class OnlineSoftmax:
     """Online softmax: output `(tokens, heads, value_dim)` and log-sum-exp `(tokens, heads)` over the blocks seen so
     far.
     """
 
-    def __init__(self, q: Tensor, width: int, sight: Sight) -> None:
-        kept = torch.promote_types(q.dtype, torch.float32)
-        self.q, self.sight = q, sight
-        self.out = q.new_zeros(*q.shape[:2], width, dtype=kept)
-        self.lse = q.new_full(q.shape[:2], -torch.inf, dtype=kept)
+    def __init__(self, q: Tensor, width: int, visible: VisibleTiles) -> None:
+        wide = torch.promote_types(q.dtype, torch.float32)
+        self.q, self.visible = q, visible
+        self.out = q.new_zeros(*q.shape[:2], width, dtype=wide)
+        self.lse = q.new_full(q.shape[:2], -torch.inf, dtype=wide)
 
     def add(self, spans: Spans, block: Tensor) -> None:
         """Add a block `(rows, kv_heads, head_dim + value_dim)` of keys and values of these spans."""
-        for pair in self.sight.pairs(spans):
-            q, (k, v) = self.q[pair.queries], parted(block[pair.keys], self.q.shape[2])
-            kernel = self.sight.kernel_of(pair)
+        for pair in self.visible.pairs(spans):
+            q, (k, v) = self.q[pair.queries], split_keys_values(block[pair.keys], self.q.shape[2])
+            kernel = self.visible.kernel_of(pair)
             if kernel:
                 self.merge(pair.queries, *kernel.forward(q, k, v, pair.seen == "triangle"))
             else:
-                self.merge(pair.queries, *dense.forward(q, k, v, hidden(pair, self.sight.masking, q.device)))
+                self.merge(pair.queries, *dense.forward(q, k, v, hidden(pair, self.visible.masking, q.device)))
 
     def merge(self, rows: slice, out: Tensor, lse: Tensor) -> None:
         """Combine output `(n, heads, value_dim)` and log-sum-exp `(n, heads)` over further keys with those of these
@@ -137,11 +137,13 @@ class Running:
         self.lse[rows] = total
 
 
-class Gradients:
+class BlockwiseGradients:
     """Gradients of a rank's queries, and of each block that it visits."""
 
-    def __init__(self, q: Tensor, seen: Sequence[Tensor], grad_seen: tuple[Tensor, Tensor], sight: Sight) -> None:
-        self.q, (out, self.lse), (self.of_out, grad_lse), self.sight = q, seen, grad_seen, sight
+    def __init__(
+        self, q: Tensor, seen: Sequence[Tensor], grad_seen: tuple[Tensor, Tensor], visible: VisibleTiles
+    ) -> None:
+        self.q, (out, self.lse), (self.of_out, grad_lse), self.visible = q, seen, grad_seen, visible
         product = (self.of_out * out).sum(-1)
         self.delta = product - grad_lse
         # Kernels derive delta from the output and its gradient, so the output is scaled as the sink scales it.
@@ -154,7 +156,7 @@ class Gradients:
         better.
         """
         gradient = torch.zeros_like(block, dtype=self.of_q.dtype)
-        for pair in self.sight.pairs(spans):
+        for pair in self.visible.pairs(spans):
             grad_q, *grad_keys = self.of_pair(pair, block[pair.keys])
             self.of_q[pair.queries] += grad_q
             gradient[pair.keys] += torch.cat(grad_keys, 2)
@@ -162,14 +164,14 @@ class Gradients:
 
     def of_pair(self, pair: Pair, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of the queries, keys and values of a pair, each of its tensor's shape."""
-        rows, kernel, q = pair.queries, self.sight.kernel_of(pair), self.q[pair.queries]
-        k, v = parted(block, q.shape[2])
+        rows, kernel, q = pair.queries, self.visible.kernel_of(pair), self.q[pair.queries]
+        k, v = split_keys_values(block, q.shape[2])
         grad_out, lse = self.of_out[rows], self.lse[rows]
         if kernel:
             return kernel.backward(grad_out.to(q.dtype), (q, k, v), (self.out[rows], lse), pair.seen == "triangle")
-        return dense.backward(grad_out, (q, k, v), lse, self.delta[rows], hidden(pair, self.sight.masking, q.device))
+        return dense.backward(grad_out, (q, k, v), lse, self.delta[rows], hidden(pair, self.visible.masking, q.device))
 
 
-def parted(block: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def split_keys_values(block: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Split a block `(rows, kv_heads, head_dim + value_dim)` into keys of `width` columns, and values."""
     return block[..., :width], block[..., width:]

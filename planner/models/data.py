@@ -23,7 +23,7 @@ from planner.specs.layers.audio import STRIDE
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
-SKEW = 3.0  # token ids are vocab * u^3: skewed like text, so that a model has something to learn
+TOKEN_SKEW = 3.0  # token ids are vocab * u^3: skewed like text, so that a model has something to learn
 
 Items = Sequence[tuple[int, int]]  # (item, number of tokens)
 Documents = Sequence[tuple[int, int] | Document]  # whole items or parts of them, in the order of a group's batch
@@ -82,7 +82,7 @@ def batch_from(
     local = exchange.held(lengths)
     check_batch(spec, packed, local)
     spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
-    parts = [contents(source, spec, *span) for span in spans]
+    parts = [document_contents(source, spec, *span) for span in spans]
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
         targets=torch.cat([targets for _, targets in parts]).to(device),
@@ -92,7 +92,7 @@ def batch_from(
     )
 
 
-def contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def document_contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Inputs and targets of the tokens `span` of a document, with the shapes of `Batch.inputs` and `Batch.targets`."""
     item, tokens, begin = document
     inputs, targets = source.item(spec, item, (begin + span[0], begin + span[1]))
@@ -127,23 +127,25 @@ def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tupl
     first, last = span
     if spec.reads == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (spec.words * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below it
-        return tokens[:-1], tokens[1:] if spec.vocabulary else vectors(spec, item, span, seed)
-    return 2 * DRAWN[spec.reads](spec, item, first, last, seed) - 1, vectors(spec, item, span, seed)
+        tokens = (spec.words * drawn.double() ** TOKEN_SKEW).long()  # u < 1 also in double, so always below it
+        return tokens[:-1], tokens[1:] if spec.vocabulary else synthetic_target_vectors(spec, item, span, seed)
+    return 2 * SYNTHETIC_INPUTS[spec.reads](spec, item, first, last, seed) - 1, synthetic_target_vectors(
+        spec, item, span, seed
+    )
 
 
-def vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
+def synthetic_target_vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
     """Target vectors `(n / merged_tokens, out)` of a module that returns vectors."""
     first, last = (end // spec.merged for end in span)
     return uniform_rows(("targets", seed, item), first, last, spec.gives)
 
 
-def drawn_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
+def synthetic_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
     """Flattened patches `(last - first, width)`."""
     return uniform_rows(("patches", seed, item), first, last, patch_width(spec))
 
 
-def drawn_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
+def synthetic_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
     """Mel frames `(last - first, 5, mels)` of an endless clip; a few more frames are drawn, so that at least one window
     is complete.
     """
@@ -151,7 +153,7 @@ def drawn_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Te
     return frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
 
 
-DRAWN: dict[str, Callable[..., Tensor]] = {"patches": drawn_patches, "frames": drawn_frames}
+SYNTHETIC_INPUTS: dict[str, Callable[..., Tensor]] = {"patches": synthetic_patches, "frames": synthetic_frames}
 
 
 def uniform_rows(names: tuple[str | int, ...], first: int, last: int, width: int) -> Tensor:

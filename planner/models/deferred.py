@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Product(Protocol):
+class DeferrableProduct(Protocol):
     """A product y of x and a weight, linear in both."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ class Product(Protocol):
         """The gradient of the weight, of its shape."""
 
 
-class Matrix:
+class MatrixProduct:
     """y `(tokens, out)` = x `(tokens, width)` W^T, W `(out, width)`."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -45,13 +45,13 @@ class Matrix:
         return gradient.t() @ x
 
 
-MATRIX = Matrix()
+MATRIX_PRODUCT = MatrixProduct()
 
 
-class Left(NamedTuple):
+class DeferredProduct(NamedTuple):
     """What I stores of one product for W."""
 
-    product: Product
+    product: DeferrableProduct
     weight: Tensor
     x: Tensor  # (rows, width)
     gradient: Tensor  # of y, (rows, out)
@@ -61,7 +61,7 @@ class Store:
     """The deferred products of one micro-batch in one chunk of layers, from its I to its W."""
 
     def __init__(self) -> None:
-        self.left: deque[Left] = deque()
+        self.left: deque[DeferredProduct] = deque()
 
     def add_up(self) -> None:
         """W: accumulate the weight gradients of all products, and drop them. A weight may be a view of a parameter."""
@@ -83,14 +83,14 @@ def deferring(store: Store | None) -> Iterator[None]:
         _store.reset(token)
 
 
-def multiply(x: Tensor, weight: Tensor, product: Product = MATRIX) -> Tensor:
+def multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
     """y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
     `deferring_weight_gradients`.
     """
     store = _store.get()
     if store is None or not torch.is_grad_enabled():
         return product.forward(x, weight)
-    y: Tensor = _Apart.apply(x, weight, product, store)  # type: ignore[no-untyped-call]
+    y: Tensor = _InputGradientOnly.apply(x, weight, product, store)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -104,11 +104,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y if bias is None else y + bias
 
 
-class _Apart(torch.autograd.Function):
+class _InputGradientOnly(torch.autograd.Function):
     """A product whose backward leaves out the gradient of the weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, product: Product, store: Store) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, product: DeferrableProduct, store: Store) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.product, ctx.store = product, store
         return product.forward(x, weight)
@@ -117,5 +117,5 @@ class _Apart(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         x, weight = ctx.saved_tensors
-        ctx.store.left.append(Left(ctx.product, weight, x.detach(), gradient))
+        ctx.store.left.append(DeferredProduct(ctx.product, weight, x.detach(), gradient))
         return ctx.product.of_input(gradient, weight) if ctx.needs_input_grad[0] else None, None, None, None

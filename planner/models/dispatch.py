@@ -54,7 +54,7 @@ class Dispatch(Protocol):
         """The sum of counts (any shape) over all ranks of the stage, without a gradient."""
 
 
-class Here:
+class LocalDispatcher:
     """One rank that holds all experts, and all tokens of the micro-batch."""
 
     def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
@@ -70,7 +70,7 @@ class Here:
         return counts
 
 
-HERE = Here()
+HERE = LocalDispatcher()
 
 
 def combined(y: Tensor, order: Tensor, choice: Choice) -> Tensor:

@@ -14,8 +14,8 @@ from torch import Tensor
 from planner.models import dense
 from planner.models.varlen import suits
 
-ON_CPU = (torch.float64, torch.float32, torch.bfloat16)
-FOR_CPU = "_scaled_dot_product_flash_attention_for_cpu"
+CPU_DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+CPU_OPERATOR = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 class Kernel(Protocol):
@@ -38,8 +38,8 @@ def kernel_for(q: Tensor, width: int) -> Kernel | None:
     """The installed torch's kernel for queries like q `(n, heads, head_dim)` and values of `width` columns, or None."""
     if suits(q, width):
         return OnGpu() if hasattr(torch.ops.aten, "_flash_attention_backward") else None
-    if q.device.type == "cpu" and q.dtype in ON_CPU and hasattr(torch.ops.aten, FOR_CPU):
-        return OnCpu(knows_groups())
+    if q.device.type == "cpu" and q.dtype in CPU_DTYPES and hasattr(torch.ops.aten, CPU_OPERATOR):
+        return OnCpu(cpu_operator_shares_key_heads())
     return None
 
 
@@ -53,9 +53,9 @@ class OnCpu:
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
-        operator = getattr(torch.ops.aten, FOR_CPU)
+        operator = getattr(torch.ops.aten, CPU_OPERATOR)
         k, v = self.repeated(q, k, v)
-        out, lse = operator(*map(headed, widened(q, k, v)), 0.0, causal, scale=q.shape[2] ** -0.5)
+        out, lse = operator(*map(heads_first, pad_to_widest(q, k, v)), 0.0, causal, scale=q.shape[2] ** -0.5)
         return out[0].transpose(0, 1)[..., : v.shape[2]], lse[0].transpose(0, 1)
 
     def backward(
@@ -63,11 +63,11 @@ class OnCpu:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of q, k and v, in the shapes of `FusedKernel.backward`."""
         q, k, v = qkv
-        operator = getattr(torch.ops.aten, f"{FOR_CPU}_backward")
-        padded, (out, lse) = widened(q, *self.repeated(q, k, v)), seen
-        grad_out, out = (headed(widened(x, padded[0])[0]) for x in (grad_out, out))
+        operator = getattr(torch.ops.aten, f"{CPU_OPERATOR}_backward")
+        padded, (out, lse) = pad_to_widest(q, *self.repeated(q, k, v)), seen
+        grad_out, out = (heads_first(pad_to_widest(x, padded[0])[0]) for x in (grad_out, out))
         gradients = operator(
-            grad_out, *map(headed, padded), out, lse.transpose(0, 1)[None], 0.0, causal, scale=q.shape[2] ** -0.5
+            grad_out, *map(heads_first, padded), out, lse.transpose(0, 1)[None], 0.0, causal, scale=q.shape[2] ** -0.5
         )
         grad_q, grad_k, grad_v = (x[0].transpose(0, 1) for x in gradients)
         if not self.grouped:
@@ -81,7 +81,7 @@ class OnCpu:
 
 
 @cache
-def knows_groups() -> bool:
+def cpu_operator_shares_key_heads() -> bool:
     """Whether torch's CPU operator supports heads that share keys. It is internal to torch, so this is tried out."""
     q, k = torch.linspace(-1, 1, 16).view(2, 4, 2), torch.linspace(-1, 1, 12).view(3, 2, 2)
     try:
@@ -105,7 +105,7 @@ class OnGpu:
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
         out, lse, *rng_state = self.operators._flash_attention_forward(
-            *widened(q, k, v), *ends(q, k), 0.0, causal, False, scale=q.shape[2] ** -0.5
+            *pad_to_widest(q, k, v), *sequence_arguments(q, k), 0.0, causal, False, scale=q.shape[2] ** -0.5
         )
         self.random = rng_state[:2]
         return out[..., : v.shape[2]], lse.transpose(0, 1)
@@ -115,21 +115,21 @@ class OnGpu:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of q, k and v, in the shapes of `FusedKernel.backward`."""
         q, k, v = qkv
-        padded, (out, lse) = widened(*qkv), seen
-        grad_out, out = (widened(x, padded[0])[0].contiguous() for x in (grad_out, out))
+        padded, (out, lse) = pad_to_widest(*qkv), seen
+        grad_out, out = (pad_to_widest(x, padded[0])[0].contiguous() for x in (grad_out, out))
         lse = lse.transpose(0, 1).contiguous()
         grad_q, grad_k, grad_v = self.operators._flash_attention_backward(
-            grad_out, *padded, out, lse, *ends(q, k), 0.0, causal, *self.random, scale=q.shape[2] ** -0.5
+            grad_out, *padded, out, lse, *sequence_arguments(q, k), 0.0, causal, *self.random, scale=q.shape[2] ** -0.5
         )
         return grad_q[..., : q.shape[2]], grad_k[..., : q.shape[2]], grad_v[..., : v.shape[2]]
 
 
-def headed(x: Tensor) -> Tensor:
+def heads_first(x: Tensor) -> Tensor:
     """`(tokens, heads, width)` to `(1, heads, tokens, width)`."""
     return x.transpose(0, 1)[None]
 
 
-def widened(*tensors: Tensor) -> list[Tensor]:
+def pad_to_widest(*tensors: Tensor) -> list[Tensor]:
     """Tensors `(tokens, heads, width)` padded with zeros to the largest width: kernels support a single one. Scores and
     the other columns do not change.
     """
@@ -137,12 +137,12 @@ def widened(*tensors: Tensor) -> list[Tensor]:
     return [x if x.shape[2] == width else F.pad(x, (0, width - x.shape[2])) for x in tensors]
 
 
-def ends(q: Tensor, k: Tensor) -> list[Any]:
+def sequence_arguments(q: Tensor, k: Tensor) -> list[Any]:
     """The operator's arguments for one sequence: boundaries of queries and of keys, and the two lengths."""
-    return [*(end(len(x), q.device) for x in (q, k)), len(q), len(k)]
+    return [*(sequence_boundaries(len(x), q.device) for x in (q, k)), len(q), len(k)]
 
 
 @lru_cache(maxsize=1024)
-def end(length: int, device: torch.device) -> Tensor:
+def sequence_boundaries(length: int, device: torch.device) -> Tensor:
     """The boundaries `(2)` of one sequence, on the device. Cached, since every layer has the same few lengths."""
     return torch.tensor([0, length], dtype=torch.int32, device=device)

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from planner.specs.base import Layers
 from planner.specs.parallelism import Recompute
 
-Over = Literal["tp", "ep", "etp"]  # the mesh dimension over which a parameter is sharded
+MeshDim = Literal["tp", "ep", "etp"]  # the mesh dimension over which a parameter is sharded
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Split:
 
     dim: int
     part: Part
-    over: Over
+    over: MeshDim
     sections: tuple[int, ...] = ()  # sizes of consecutive sections of the full dimension; (): a single one
 
     def spans(self, width: int) -> Iterator[tuple[int, int]]:

@@ -18,8 +18,8 @@ from planner.errors import InputError
 from planner.models.batch import IGNORED, Batch
 from planner.models.pieces import Masking
 
-NAME = "planner"  # under which transformers finds this attention
-FIX = "leave it out of the model's config"
+ATTENTION_NAME = "planner"  # under which transformers finds this attention
+REMOVE_OPTION = "leave it out of the model's config"
 batch_of_pass: ContextVar[Batch] = ContextVar("batch_of_pass")
 
 
@@ -31,8 +31,8 @@ class Hosted(nn.Module):
         installed.
         """
         super().__init__()
-        register()
-        model.set_attn_implementation(NAME)
+        register_attention()
+        model.set_attn_implementation(ATTENTION_NAME)
         self.model = model
 
     def logits(self, batch: Batch) -> Tensor:
@@ -53,7 +53,7 @@ class Hosted(nn.Module):
 
 
 @cache
-def register() -> None:
+def register_attention() -> None:
     """Register this attention with transformers, without a mask: document boundaries say which tokens
     attend to which.
     """
@@ -63,8 +63,8 @@ def register() -> None:
     except ImportError as error:
         message = f"a model of transformers needs that package: {error}"
         raise InputError(message, fix="pip install transformers, or use one of `planner models`") from error
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, lambda *unused, **options: None)
+    AttentionInterface.register(ATTENTION_NAME, attend)
+    AttentionMaskInterface.register(ATTENTION_NAME, lambda *unused, **options: None)
 
 
 def attend(
@@ -75,7 +75,7 @@ def attend(
     """
     for option in ("dropout", "softcap"):
         if options.get(option):
-            raise InputError(f"attention with {option} is not supported", where=option, fix=FIX)
+            raise InputError(f"attention with {option} is not supported", where=option, fix=REMOVE_OPTION)
     batch, scale = batch_of_pass.get(), options.get("scaling")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     if scale is not None:

@@ -38,7 +38,7 @@ class Layer(nn.Module):
         for block in blocks(spec.layer_kind(layer)):
             self.blocks.append("mlp" if block == "experts" else block)
             setattr(self, f"{self.blocks[-1]}_norm", norm(spec, dtype))
-            setattr(self, self.blocks[-1], made(block, spec, layer, dtype, shard))
+            setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
 
     def forward(self, x: Tensor, encoding: Places | None, batch: Batch) -> Tensor:
         """x `(local_tokens, hidden)` to the same shape."""
@@ -81,7 +81,7 @@ class Layer(nn.Module):
         return self._block("mlp", self._norm("mlp")(x), None, batch)
 
 
-def made(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
+def build_block(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
     """The module of one block."""
     moe, space = spec.routed, spec.recurrent
     if block == "state_space" and space:
@@ -90,10 +90,10 @@ def made(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: Held) 
         return Moe(spec, moe, layer, dtype, shard)
     if block == "cross_attention":
         return CrossAttention(spec, dtype, shard)
-    return attention(spec, layer, dtype, shard) if block == "attention" else Mlp(spec, spec.ffn, dtype, shard)
+    return build_attention(spec, layer, dtype, shard) if block == "attention" else Mlp(spec, spec.ffn, dtype, shard)
 
 
-def attention(spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
+def build_attention(spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
     """The module of self-attention: latent or grouped-query."""
     if spec.compressed:
         return LatentAttention(spec, spec.compressed, layer, dtype, shard)

@@ -23,16 +23,16 @@ def column(
     """A column-parallel layer: this rank's shard `(tokens, out / tp)` of y, or of each section of y, from x `(tokens,
     width)` of all the block's tokens.
     """
-    layer = Parted(width, part.size(out), bias=bias, dtype=dtype)
+    layer = ShardedLinear(width, part.size(out), bias=bias, dtype=dtype)
     layer.splits = {name: (Split(0, part, "tp", sections),) for name in (("weight", "bias") if bias else ("weight",))}
     return layer
 
 
-def row(width: int, out: int, bias: bool, dtype: torch.dtype, part: Part) -> "Row":
+def row(width: int, out: int, bias: bool, dtype: torch.dtype, part: Part) -> "RowParallelLinear":
     """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to its rows `(local_tokens,
     out)` of y.
     """
-    layer = Row(part.size(width), out, bias=bias, dtype=dtype)
+    layer = RowParallelLinear(part.size(width), out, bias=bias, dtype=dtype)
     layer.splits = {"weight": (Split(1, part, "tp"),)}
     return layer
 
@@ -45,13 +45,13 @@ class Matrix(nn.Linear):
         return affine(input, self.weight, self.bias)
 
 
-class Parted(Matrix):
+class ShardedLinear(Matrix):
     """A linear layer that holds one shard of a matrix."""
 
     splits: dict[str, tuple[Split, ...]]
 
 
-class Row(Parted):
+class RowParallelLinear(ShardedLinear):
     """Each rank's product is a summand of y. The bias is replicated, and added once, to the sums."""
 
     def forward(self, input: Tensor, tensor: Tensors = ALONE) -> Tensor:

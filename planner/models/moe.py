@@ -36,9 +36,9 @@ class Moe(nn.Module):
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """x `(local_tokens, hidden)` to the same shape."""
         probabilities, choice = self.router(x)
-        kept = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
+        within_capacity = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
         dispatch = batch.dispatch.get(self.layer, HERE)
-        y = dispatch.run(x, kept, self.experts)
+        y = dispatch.run(x, within_capacity, self.experts)
         if self.shared is not None:
             y = y + self.shared(x, batch)
         if self.moe.balance:
@@ -116,15 +116,15 @@ class ExpertMlps(nn.Module):
         if self.down_bias is None:
             return y
         first, last = self.etp.span(y.shape[1])
-        return y + F.pad(by_row(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
+        return y + F.pad(bias_rows(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
 
     def into(self, name: str, rows: Tensor, sizes: Tensor) -> Tensor:
         """Rows `(rows, hidden)` through the experts' up or gate matrices: `(rows, inner)`."""
         y = multiply(rows, getattr(self, name), Grouped(sizes))
-        return y + by_row(getattr(self, f"{name}_bias"), sizes, len(rows)) if self.biased else y
+        return y + bias_rows(getattr(self, f"{name}_bias"), sizes, len(rows)) if self.biased else y
 
 
-def by_row(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
+def bias_rows(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
     """Biases `(experts, width)` repeated for the expert of each row: `(rows, width)`."""
     return biases.repeat_interleave(sizes, 0, output_size=rows)
 
@@ -134,13 +134,13 @@ def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
     ceil(capacity·t·k/E), in the order of the slice. `slices` holds the row indices `(t)` of each; without any, all rows
     are one slice.
     """
-    kept = torch.ones_like(choice.experts, dtype=torch.bool)
-    for rows in slices or (torch.arange(len(kept), device=kept.device),):
+    within_capacity = torch.ones_like(choice.experts, dtype=torch.bool)
+    for rows in slices or (torch.arange(len(within_capacity), device=within_capacity.device),):
         experts = choice.experts[rows]
-        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=kept.device).scatter_(1, experts, 1)
+        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=within_capacity.device).scatter_(1, experts, 1)
         ranks = chosen.cumsum(0).gather(1, experts)  # (t, topk): from 1; a token chooses an expert once
-        kept[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.among)
-    return Choice(choice.experts.where(kept, choice.among), choice.weights, choice.among, dropless=False)
+        within_capacity[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.among)
+    return Choice(choice.experts.where(within_capacity, choice.among), choice.weights, choice.among, dropless=False)
 
 
 def imbalance(probabilities: Tensor, counts: Tensor) -> Tensor:

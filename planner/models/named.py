@@ -15,7 +15,7 @@ from planner.models.safetensors import Checkpoint
 from planner.specs.layers import Module
 
 META = torch.device("meta")
-FIX = "give a checkpoint of this very model"
+MATCHING_CHECKPOINT = "give a checkpoint of this very model"
 
 
 def load_named(model: nn.Module, file: Path) -> None:
@@ -36,7 +36,7 @@ def fill(
         shape = whole_shape(tensor.shape, tensor_splits)
         if list(values.shape) != shape:
             what = f"`{name}` is {[*values.shape]}, the model has {shape}"
-            raise InputError(what, where=str(source), fix=FIX)
+            raise InputError(what, where=str(source), fix=MATCHING_CHECKPOINT)
         copy_into(tensor, part_of(values, tensor_splits).to(tensor.device, tensor.dtype))
 
 
@@ -51,7 +51,7 @@ def require_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:
     for name, want in shapes.items():
         if checkpoint.shape(name) != want:
             what = f"`{name}` is {[*checkpoint.shape(name)]}, the model has {[*want]}"
-            raise InputError(what, where=str(file), fix=FIX)
+            raise InputError(what, where=str(file), fix=MATCHING_CHECKPOINT)
     more = sorted(checkpoint.entries.keys() - shapes.keys())
     if more:
-        raise InputError(f"the model has no `{more[0]}`", where=str(file), fix=FIX)
+        raise InputError(f"the model has no `{more[0]}`", where=str(file), fix=MATCHING_CHECKPOINT)

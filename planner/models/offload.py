@@ -54,7 +54,7 @@ class Mover:
             torch.cuda.current_stream(self.device).wait_event(event)
 
 
-class Away:
+class OffloadedStorage:
     """One storage of activations that is in host memory."""
 
     def __init__(self, memory: Tensor, mover: Mover) -> None:
@@ -89,11 +89,11 @@ class Away:
         return restore
 
 
-class Box:
+class LayerActivations:
     """What one layer saves of one micro-batch."""
 
     def __init__(self, offload: "Offload", stay: Iterable[Tensor]) -> None:
-        self.offload, self.away = offload, dict[int, Away]()
+        self.offload, self.away = offload, dict[int, OffloadedStorage]()
         self.stay = {address(x) for x in stay}
         self.held: list[Tensor] = []  # until the end of the forward, so that no address is reused
 
@@ -108,7 +108,7 @@ class Box:
                 self.stay.add(key)
                 return None
             memory = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
-            self.away[key] = Away(memory, self.offload.mover)
+            self.away[key] = OffloadedStorage(memory, self.offload.mover)
         return self.away[key].use(x)
 
     def fetch(self, *_: object) -> None:
@@ -137,9 +137,9 @@ class Offload:
         return offloaded
 
     @contextmanager
-    def box(self, stay: Iterable[Tensor]) -> Iterator[Box]:
+    def box(self, stay: Iterable[Tensor]) -> Iterator[LayerActivations]:
         """A block around the forward of one layer; `stay` are tensors (any shapes) that are not offloaded."""
-        box = Box(self, stay)
+        box = LayerActivations(self, stay)
         with saving(box.pack):
             yield box
         box.held.clear()
@@ -163,9 +163,9 @@ def through(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *r
     tensors that all layers are given, which are not offloaded.
     """
     chunk, offload, previous = [*layers], _offload.get(), None
-    for place, layer in enumerate(chunk):
-        moves = 0 < place < len(chunk) - 1 and torch.is_grad_enabled()
-        with offload.box(shared) if offload is not None and moves else nullcontext() as box:
+    for index, layer in enumerate(chunk):
+        offloads = 0 < index < len(chunk) - 1 and torch.is_grad_enabled()
+        with offload.box(shared) if offload is not None and offloads else nullcontext() as box:
             x = layer(x, *rest)
         if previous is not None:
             x.register_hook(previous.fetch)  # type: ignore[no-untyped-call]

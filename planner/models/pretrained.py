@@ -18,11 +18,11 @@ from planner.specs.layers import Module
 
 CONFIG = "config.json"
 META = torch.device("meta")
-UNUSED = (
+COMPUTED_BUFFERS = (
     "rotary_emb.inv_freq",
     "embeddings.position_ids",
 )  # which older checkpoints contain, although they are computed
-TWINS = {
+TIED_COPIES = {
     "lm_head.weight",
     *(f"cls.predictions.decoder.{leaf}" for leaf in ("weight", "bias")),
 }  # which some checkpoints repeat although they are tied
@@ -54,7 +54,7 @@ def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
     checkpoint = Checkpoint(folder)
 
     def read(name: str) -> Tensor:
-        return stacked(checkpoint, stored_names(name, spec))
+        return read_stacked(checkpoint, stored_names(name, spec))
 
     fill(dict(model.named_parameters()), splits_of(model), read, folder)
 
@@ -72,8 +72,8 @@ def require_weights(spec: Module, folder: Path) -> None:
                 what = f"`{stored_name}` is {[*checkpoint.shape(stored_name)]}, the model has {[*each]}"
                 raise InputError(what, where=str(folder), fix="give the weights of this very model")
         used.update(stored)
-    twins = TWINS if spec.ties else set[str]()
-    unknown = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(UNUSED))
+    twins = TIED_COPIES if spec.ties else set[str]()
+    unknown = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(COMPUTED_BUFFERS))
     if unknown:
         what = f"the checkpoint has {len(unknown)} tensors that the model has not, such as `{unknown[0]}`"
         raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
@@ -96,10 +96,12 @@ def save_in_turn(
         names = stored_names(name, spec)
         stored |= dict.fromkeys(names, Described(dtype, shape if len(names) == 1 else shape[1:]))
     files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", lasting=True)
-    write_in_turn(folder / ONE, stored, (each for name, values in weights for each in apart(name, values, spec)))
+    write_in_turn(
+        folder / ONE, stored, (each for name, values in weights for each in stored_tensors(name, values, spec))
+    )
 
 
-def apart(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
+def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
     """The stored tensors of one parameter: itself, or that of each expert, `(experts, ...)` to `(...)`."""
     if len(stored_names(name, spec)) == 1:
         yield values
@@ -122,7 +124,7 @@ def saveable(spec: Module) -> bool:
     return True
 
 
-def stacked(checkpoint: Checkpoint, names: tuple[str, ...]) -> Tensor:
+def read_stacked(checkpoint: Checkpoint, names: tuple[str, ...]) -> Tensor:
     """One stored tensor, or those of all experts stacked to `(experts, ...)`."""
     if len(names) == 1:
         return checkpoint.read(names[0])

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from planner.models.saved import Back, kept, saving
 
-Make = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
 
 def whole(run: Callable[..., Tensor], *inputs: object) -> Tensor:
@@ -23,7 +23,7 @@ def whole(run: Callable[..., Tensor], *inputs: object) -> Tensor:
     return output
 
 
-class Recipe:
+class RecomputedTensor:
     """A value that is recomputed once for all products that saved it."""
 
     def __init__(self, value: Tensor, make: Back) -> None:
@@ -52,17 +52,17 @@ class Recipe:
         return value
 
 
-_recipes: ContextVar[list[Recipe] | None] = ContextVar("recipes", default=None)
+_recipes: ContextVar[list[RecomputedTensor] | None] = ContextVar("recipes", default=None)
 
 
 @contextmanager
-def made_again(make: Make, x: Tensor) -> Iterator[Tensor]:
+def made_again(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
     """Gives make(x), of x's shape or another, which forwards in the block do not save but recompute; x is saved by the
     usual hooks.
     """
     restore = kept(x)
     value = make(x)
-    recipes = [Recipe(value, lambda: make(restore()))]
+    recipes = [RecomputedTensor(value, lambda: make(restore()))]
     token = _recipes.set(recipes)
 
     def pack(saved: Tensor) -> Back | None:
@@ -77,10 +77,10 @@ def made_again(make: Make, x: Tensor) -> Iterator[Tensor]:
             recipe.value = None
 
 
-def follow(make: Make, x: Tensor) -> Tensor:
+def follow(make: TensorFunction, x: Tensor) -> Tensor:
     """make(x), recomputed wherever x (any shape) is."""
     value, recipes = make(x), _recipes.get() or []
     recomputed = next((recipe for recipe in recipes if recipe.is_of(x)), None)
     if recomputed is not None and not recomputed.is_of(value):
-        recipes.append(Recipe(value, lambda: make(recomputed.make())))
+        recipes.append(RecomputedTensor(value, lambda: make(recomputed.make())))
     return value

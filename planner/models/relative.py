@@ -29,12 +29,12 @@ def buckets(distances: Tensor, count: int, causal: bool) -> Tensor:
     Logarithms are computed in float32, as in the reference implementation.
     """
     if causal:
-        return of_side((-distances).clamp(min=0), count)
+        return one_sided_buckets((-distances).clamp(min=0), count)
     half = count // 2
-    return of_side(distances.abs(), half) + half * (distances > 0)
+    return one_sided_buckets(distances.abs(), half) + half * (distances > 0)
 
 
-def of_side(distances: Tensor, count: int) -> Tensor:
+def one_sided_buckets(distances: Tensor, count: int) -> Tensor:
     """The bucket of each distance (any shape, none negative) on one side, of `count`."""
     near = count // 2
     logarithms = (distances.float() / near).log() / math.log(FARTHEST / near)

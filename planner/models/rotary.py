@@ -8,10 +8,10 @@ from planner.specs.layers.heads import head_dim
 
 Rotary = tuple[Tensor, Tensor]  # cosines and sines, each (tokens, 1, rotary_dim / 2)
 
-BASE = 10000.0  # of specs that give none
+DEFAULT_BASE = 10000.0  # of specs that give none
 
 
-def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = BASE) -> Rotary:
+def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> Rotary:
     """Cosines and sines `(tokens, 1, head_dim / 2)` of every position `(tokens)`, computed in float64 and stored in
     float32 or better.
     """

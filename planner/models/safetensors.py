@@ -31,13 +31,13 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
-LONGEST_HEADER = 100_000_000  # bytes, as the format specifies
-ALIGNED = 8  # bytes: tensors start at a multiple of this
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+MAX_HEADER_BYTES = 100_000_000  # bytes, as the format specifies
+ALIGNMENT = 8  # bytes: tensors start at a multiple of this
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """Where a tensor is stored."""
 
     file: Path
@@ -62,9 +62,9 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         """Raises InputError where there is no such checkpoint, or it is not valid."""
         self.path = path
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         is_file = path.suffix == SUFFIX and not os.path.isdir(path)
-        for file in [path] if is_file else files_of(path):
+        for file in [path] if is_file else checkpoint_files(path):
             self.entries |= header(file)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class Checkpoint:
         data = bytearray(entry.end - entry.begin)
         if not data:
             return torch.empty(entry.shape, dtype=entry.dtype)
-        with readable(entry.file), entry.file.open("rb") as raw:
+        with reading_file(entry.file), entry.file.open("rb") as raw:
             raw.seek(entry.begin)
             if raw.readinto(data) < len(data):
                 raise InputError("the file is truncated", where=str(entry.file), fix="fetch it again")
@@ -93,12 +93,12 @@ class Checkpoint:
         page = (
             entry.begin - entry.begin % mmap.ALLOCATIONGRANULARITY
         )  # mapping the whole file would reserve memory for all of it
-        with readable(entry.file), entry.file.open("rb") as raw:
+        with reading_file(entry.file), entry.file.open("rb") as raw:
             private = mmap.mmap(raw.fileno(), entry.end - page, access=mmap.ACCESS_COPY, offset=page)
         count = torch.Size(entry.shape).numel()
         return torch.frombuffer(private, dtype=entry.dtype, count=count, offset=entry.begin - page).reshape(entry.shape)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TensorEntry:
         """Where a tensor is stored. Raises InputError."""
         if name not in self.entries:
             raise InputError(
@@ -107,7 +107,7 @@ class Checkpoint:
         return self.entries[name]
 
 
-def files_of(folder: Path) -> list[Path]:
+def checkpoint_files(folder: Path) -> list[Path]:
     """The files of a checkpoint in a folder. Raises InputError where there is neither file nor index."""
     if os.path.isfile(folder / ONE):  # handles names that are too long, too
         return [folder / ONE]
@@ -123,13 +123,13 @@ def files_of(folder: Path) -> list[Path]:
         raise InputError("this is not an index of safetensors files", where=str(index), fix="fetch it again") from error
 
 
-def header(file: Path) -> dict[str, Entry]:
+def header(file: Path) -> dict[str, TensorEntry]:
     """The tensors of a file by name. Raises InputError where a tensor would be outside the file."""
     try:
-        with readable(file), file.open("rb") as raw:
+        with reading_file(file), file.open("rb") as raw:
             size = os.fstat(raw.fileno()).st_size
             length = struct.unpack("<Q", raw.read(8))[0]
-            if length > min(size, LONGEST_HEADER):
+            if length > min(size, MAX_HEADER_BYTES):
                 raise ValueError("its header is too long")
             parsed: dict[str, Any] = json.loads(raw.read(length))
         return {
@@ -142,7 +142,7 @@ def header(file: Path) -> dict[str, Entry]:
 
 
 @contextmanager
-def readable(file: Path) -> Iterator[None]:
+def reading_file(file: Path) -> Iterator[None]:
     """Raises InputError where the system cannot read the file."""
     try:
         yield
@@ -150,13 +150,13 @@ def readable(file: Path) -> Iterator[None]:
         raise InputError(f"cannot read the tensors: {error.strerror}", where=str(file), fix="check the path") from error
 
 
-def entry(file: Path, described: dict[str, Any], data: int, size: int) -> Entry:
+def entry(file: Path, described: dict[str, Any], data: int, size: int) -> TensorEntry:
     """Parse the description of one tensor. Raises ValueError, LookupError or TypeError where it is not valid."""
     dtype, shape, (begin, end) = DTYPES[described["dtype"]], tuple(described["shape"]), described["data_offsets"]
     expected_bytes = torch.Size(shape).numel() * dtype.itemsize
     if min((begin, *shape)) < 0 or end - begin != expected_bytes or data + end > size:
         raise ValueError(f"bytes {begin} to {end} are no {described['dtype']}{[*shape]}")
-    return Entry(file, dtype, shape, data + begin, data + end)
+    return TensorEntry(file, dtype, shape, data + begin, data + end)
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -172,10 +172,10 @@ def write_in_turn(path: Path, described: Mapping[str, Described], values: Iterab
     begin = 0
     for name, (dtype, shape) in described.items():
         end = begin + torch.Size(shape).numel() * dtype.itemsize
-        header[name] = {"dtype": NAMES[dtype], "shape": [*shape], "data_offsets": [begin, end]}
+        header[name] = {"dtype": DTYPE_NAMES[dtype], "shape": [*shape], "data_offsets": [begin, end]}
         begin = end
     header_bytes = json.dumps(header).encode()
-    header_bytes += b" " * (-len(header_bytes) % ALIGNED)
+    header_bytes += b" " * (-len(header_bytes) % ALIGNMENT)
     with whole(path, lasting=True) as out:
         out.write(struct.pack("<Q", len(header_bytes)) + header_bytes)
         for tensor in values:

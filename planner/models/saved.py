@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 Back = Callable[[], Tensor]  # the tensor, detached
-Pack = Callable[[Tensor], Back | None]  # from a saved tensor of any shape; None: not taken by this hook
+PackHook = Callable[[Tensor], Back | None]  # from a saved tensor of any shape; None: not taken by this hook
 
-_packs: ContextVar[tuple[Pack, ...]] = ContextVar("packs", default=())
+_packs: ContextVar[tuple[PackHook, ...]] = ContextVar("packs", default=())
 
 
 @contextmanager
-def saving(pack: Pack) -> Iterator[None]:
+def saving(pack: PackHook) -> Iterator[None]:
     """In this block saved tensors (of any shape) are offered to `pack` first, then to the hooks of
     surrounding blocks.
     """

@@ -26,15 +26,15 @@ def scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     """
     if not sum(lengths):
         return scanned.values.to(scanned.steps.dtype) + 0 * sum(x.sum() for x in scanned)
-    return in_chunks(scanned, lengths, min(chunk, max(lengths)))
+    return chunked_scan(scanned, lengths, min(chunk, max(lengths)))
 
 
-def in_chunks(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
+def chunked_scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     """The scan, with every document padded to whole chunks by steps of size zero, which leave a state as it is. The
     result is `(tokens, groups, heads, channels)`.
     """
     chunks = [-(-length // chunk) for length in lengths]
-    rows = rows_in_chunks(lengths, chunks, chunk).to(scanned.values.device)
+    rows = chunked_row_indices(lengths, chunks, chunk).to(scanned.values.device)
 
     def in_chunk_rows(x: Tensor) -> Tensor:
         """x `(tokens, ...)` to `(chunks, chunk, ...)`."""
@@ -50,20 +50,20 @@ def in_chunks(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     chunk_states = torch.einsum(
         "nmgs,nmgrd->ngrds", inputs, weighted_values * (last[:, None] - log_decay).exp()[..., None]
     )
-    start_states = states_before(chunk_states, last.exp(), chunks)
-    y = within(weighted_values, inputs, outputs, log_decay)
+    start_states = chunk_start_states(chunk_states, last.exp(), chunks)
+    y = within_chunk_outputs(weighted_values, inputs, outputs, log_decay)
     y = y + torch.einsum("nlgs,ngrds->nlgrd", outputs, start_states) * log_decay.exp()[..., None]
     return y.flatten(0, 1)[rows]
 
 
-def rows_in_chunks(lengths: list[int], chunks: list[int], chunk: int) -> Tensor:
+def chunked_row_indices(lengths: list[int], chunks: list[int], chunk: int) -> Tensor:
     """The row `(tokens)` of each token when every document starts at a chunk boundary."""
     padded_starts = torch.tensor([0, *(count * chunk for count in chunks)]).cumsum(0)[:-1]
     packed_starts = torch.tensor([0, *lengths]).cumsum(0)[:-1]
     return torch.arange(sum(lengths)) + (padded_starts - packed_starts).repeat_interleave(torch.tensor(lengths))
 
 
-def within(weighted_values: Tensor, inputs: Tensor, outputs: Tensor, log_decay: Tensor) -> Tensor:
+def within_chunk_outputs(weighted_values: Tensor, inputs: Tensor, outputs: Tensor, log_decay: Tensor) -> Tensor:
     """Outputs `(chunks, chunk, groups, heads, channels)` from tokens of the same chunk: attention without softmax, with
     weights that decay with distance.
 
@@ -78,7 +78,7 @@ def within(weighted_values: Tensor, inputs: Tensor, outputs: Tensor, log_decay: 
     return torch.einsum("ngrlm,nmgrd->nlgrd", weights * scores[:, :, None], weighted_values)
 
 
-def states_before(added_states: Tensor, kept_shares: Tensor, chunks: list[int]) -> Tensor:
+def chunk_start_states(added_states: Tensor, kept_shares: Tensor, chunks: list[int]) -> Tensor:
     """The states `(chunks, groups, heads, channels, states)` at the start of each chunk, from what each chunk adds (of
     that shape) and the share of the previous state that it keeps, `(chunks, groups, heads)`.
 

@@ -31,7 +31,7 @@ class StateSpaceBlock(nn.Module):
         local = changed(space, heads=part.size(space.heads), groups=part.size(space.groups))
         self.space = local  # with the heads and groups of this rank
         self.into = column(spec.hidden, sum(space.projected), space.bias, dtype, part, space.projected)
-        self.convolution = Convolution(space, local, dtype, part)
+        self.convolution = CausalConvolution(space, local, dtype, part)
         self.decay_log = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.skip = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.step_bias = nn.Parameter(torch.empty(local.heads, dtype=dtype))
@@ -68,7 +68,7 @@ class StateSpaceBlock(nn.Module):
         return F.softplus(projected.to(wide) + self.step_bias.to(wide)).clamp(self.space.step_min, self.space.step_max)
 
 
-class Convolution(nn.Module):
+class CausalConvolution(nn.Module):
     """A causal depthwise convolution over the tokens of each document."""
 
     def __init__(self, space: StateSpace, local: StateSpace, dtype: torch.dtype, part: Part) -> None:

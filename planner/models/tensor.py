@@ -34,7 +34,7 @@ class Tensors(Protocol):
         """The maximum of x (any shape) over the ranks, on all; without a gradient."""
 
 
-class Alone:
+class NoTensorParallel:
     """A rank that shares no matrices: all operations are the identity."""
 
     part = Part()
@@ -60,4 +60,4 @@ class Alone:
         return x
 
 
-ALONE = Alone()
+ALONE = NoTensorParallel()

@@ -25,14 +25,14 @@ class TextEncoderNetwork(PredictingNetwork):
     def __init__(self, spec: TextEncoder, dtype: torch.dtype, shard: Held = WHOLE_MODULE) -> None:
         super().__init__(spec, dtype, shard)
         width, first, last = spec.hidden, self.first, self.last
-        self.position = table(spec.max_positions, width, dtype) if first else None
-        self.segment = table(spec.segments, width, dtype) if first else None
+        self.position = optional_embedding(spec.max_positions, width, dtype) if first else None
+        self.segment = optional_embedding(spec.segments, width, dtype) if first else None
         self.input_norm = norm(spec, dtype) if first and spec.input_norm else None
         self.norm = norm(spec, dtype) if last and not spec.post_norm else None
         predicts, self.activation = last and spec.predicts, ACTIVATIONS[spec.activated]
         self.transform = linear(width, width, True, dtype) if predicts else None
         self.transform_norm = norm(spec, dtype) if predicts else None
-        self.head = Biases(spec.vocab, dtype, self.part) if predicts else None
+        self.head = LogitBias(spec.vocab, dtype, self.part) if predicts else None
         self.pooler = linear(width, width, True, dtype) if last and spec.pooled else None
         self.classes = linear(width, spec.classes, True, dtype) if last and spec.classes else None
 
@@ -64,7 +64,7 @@ class TextEncoderNetwork(PredictingNetwork):
         return 0.0 * torch.stack(sums).sum() if sums else 0.0
 
 
-class Biases(nn.Module):
+class LogitBias(nn.Module):
     """A bias for the logit of each of this rank's words."""
 
     def __init__(self, words: int, dtype: torch.dtype, part: Part) -> None:
@@ -77,6 +77,6 @@ class Biases(nn.Module):
         return logits + self.bias
 
 
-def table(rows: int, width: int, dtype: torch.dtype) -> nn.Embedding | None:
+def optional_embedding(rows: int, width: int, dtype: torch.dtype) -> nn.Embedding | None:
     """An embedding table `(rows, width)`; None for no rows."""
     return nn.Embedding(rows, width, dtype=dtype) if rows else None

@@ -11,20 +11,20 @@ from torch import Tensor
 
 from planner.models.pieces import Masking
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
+VarlenKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
 
-HALF = (torch.float16, torch.bfloat16)
+HALF_DTYPES = (torch.float16, torch.bfloat16)
 MAX_HEAD_DIM = 256  # limit of the flash kernels, which also require multiples of 8
 
 
 def suits(q: Tensor, width: int) -> bool:
     """Whether flash kernels support queries like q `(tokens, heads, head_dim)` with values of `width` columns."""
     head_dim = q.shape[2]
-    return q.is_cuda and q.dtype in HALF and head_dim % 8 == 0 and width <= head_dim <= MAX_HEAD_DIM
+    return q.is_cuda and q.dtype in HALF_DTYPES and head_dim % 8 == 0 and width <= head_dim <= MAX_HEAD_DIM
 
 
 @cache
-def varlen_kernel(windowed: bool = False) -> Kernel | None:
+def varlen_kernel(windowed: bool = False) -> VarlenKernel | None:
     """The installed torch's variable-length kernel, or None where it has none, or none with a sliding window if
     `windowed`.
     """
@@ -35,7 +35,7 @@ def varlen_kernel(windowed: bool = False) -> Kernel | None:
     return adapt_varlen(varlen_attn, windowed)
 
 
-def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> Kernel | None:
+def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> VarlenKernel | None:
     """Wrap torch's kernel to take `Masking` and shared key heads; None if it supports neither causality nor the window.
 
     The wrapped kernel takes q `(tokens, heads, head_dim)`, k `(tokens, kv_heads, head_dim)`, v `(tokens, kv_heads,

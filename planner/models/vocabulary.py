@@ -24,11 +24,11 @@ class Vocabulary(nn.Embedding):
         """
         if tensor is ALONE:
             return super().forward(input)
-        index, absent = placed(input, self.start, self.num_embeddings)
+        index, absent = local_word_indices(input, self.start, self.num_embeddings)
         return tensor.scatter(super().forward(index).masked_fill(absent[:, None], 0))
 
 
-def placed(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
+def local_word_indices(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
     """The indices of words (any shape) among the `count` from `start` on, and a mask of those that are not among them,
     whose index is 0.
     """
@@ -45,7 +45,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, tensor: Tensors, part: Part) 
     if tensor is ALONE:
         return F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
     words = logits.shape[1]
-    index, absent = placed(targets, part.index * words, words)
+    index, absent = local_word_indices(targets, part.index * words, words)
     logits = logits - tensor.largest(logits.detach().amax(1))[:, None]
     own = logits.gather(1, index[:, None])[:, 0].masked_fill(absent, 0)
     summed, target = tensor.total(torch.stack([logits.exp().sum(1), own]))
