@@ -101,7 +101,7 @@ class AllGather(OnStage):
         choices.
         """
         local = torch.cat([choice.counts(), choice.experts.new_full((1,), tokens)])
-        all_counts = self.among.copies(local.unsqueeze(0), [1] * self.among.ranks)  # [ranks, E + 1]
+        all_counts = self.among.copies(local.unsqueeze(0), [1] * self.among.ranks)  # (ranks, experts + 1)
         counts = all_counts[:, slice(*self.ep.span(choice.among))].sum(0)
         on_host: list[int] = torch.cat([all_counts[:, -1], counts.sum(0, keepdim=True)]).tolist()
         return on_host[:-1], counts, on_host[-1]

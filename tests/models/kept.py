@@ -1,4 +1,4 @@
-"""What forwards keep for their backward, however they keep it."""
+"""The activations that forwards save for backward, whatever hook takes them."""
 
 from contextlib import ExitStack
 
@@ -7,13 +7,15 @@ from planner.models.saved import saving
 
 
 class Kept(ExitStack):
-    """Memory that saved tensors lie in, parameters, integers and what `stay` lies in aside. A context for forwards."""
+    """A context that records the storages of saved tensors, except parameters, integers and the storages of
+    `resident`.
+    """
 
     def __init__(self, stay=()):
         super().__init__()
         self.sizes = {}
         self.stay = {address(x) for x in stay}
-        self.alive = []  # so that no address is used twice
+        self.alive = []  # so that no address is reused
         self.enter_context(saving(self.pack))
 
     def pack(self, x):
