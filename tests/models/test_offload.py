@@ -14,7 +14,7 @@ from planner.models.held import Held
 from planner.models.offload import Mover, Offload, offloading
 from planner.specs.base import changed
 from planner.specs.shapes import resident_layers
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
 DEEP = {name: changed(spec, layers=4) for name, spec in SHAPES.items()}
@@ -69,7 +69,7 @@ def test_a_share_of_the_middle_layers_is_offloaded(how, ratio):
     model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch)
     rotary = model.places(x, batch)
-    with Kept(stay=rotary) as kept:
+    with SavedActivations(resident=rotary) as kept:
         for layer in model.layers.values():
             x = layer(x, rotary, batch)
     with offloading(Offload(ratio, mover)):

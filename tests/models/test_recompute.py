@@ -14,7 +14,7 @@ from planner.models.offload import address
 from planner.models.recompute import follow, made_again
 from planner.specs.base import changed
 from planner.specs.shapes import key_width, output_width, query_width, value_width
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
 TOKENS = 32
@@ -70,7 +70,7 @@ def saved_elements(spec, how):
     model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
     x = torch.randn(TOKENS, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
     rotary = model.places(x, batch)
-    with Kept(stay=rotary) as kept:
+    with SavedActivations(resident=rotary) as kept:
         model.layers["1"](x, rotary, batch)
     return kept.bytes / FLOAT64 / TOKENS
 
@@ -110,7 +110,7 @@ def test_a_norm_is_recomputed_once_for_all_that_read_it():
 
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     weights = [torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    with Kept() as kept, made_again(double, x) as y:
+    with SavedActivations() as kept, made_again(double, x) as y:
         z = follow(lambda y: y + 1, y)
         out = sum((z @ weight).square().sum() for weight in weights)
     assert address(z) not in kept.sizes

@@ -13,7 +13,7 @@ from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, assert_same, loss_and_gradients, network
 
 SPACE = StateSpace(heads=4, head_dim=6, state=5, groups=2, conv=4, chunk=4)
@@ -105,7 +105,7 @@ def test_a_block_saves_the_inputs_and_outputs_of_its_projections(how: str, norme
     model, tokens, statistics = network(spec, held=Held(recompute={0: how})), 32, 2
     batch = packed_batch(spec, [(0, tokens)], seed=4)
     x = torch.randn(tokens, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
-    with Kept() as kept:
+    with SavedActivations() as kept:
         model.layers["0"](x, None, batch)
     want = spec.hidden
     if normed is not None:
