@@ -137,7 +137,9 @@ def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
     within_capacity = torch.ones_like(choice.experts, dtype=torch.bool)
     for rows in slices or (torch.arange(len(within_capacity), device=within_capacity.device),):
         experts = choice.experts[rows]
-        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=within_capacity.device).scatter_(1, experts, 1)
+        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=within_capacity.device).scatter_(
+            1, experts, 1
+        )
         ranks = chosen.cumsum(0).gather(1, experts)  # (t, topk): from 1; a token chooses an expert once
         within_capacity[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.among)
     return Choice(choice.experts.where(within_capacity, choice.among), choice.weights, choice.among, dropless=False)

@@ -52,9 +52,16 @@ def made(parts, dtype=torch.float64, **kind):
     return moe, torch.randn(TOKENS, spec.hidden, dtype=dtype, requires_grad=True)
 
 
-def batch_of(**fields):
+def batch_of(slices=(), auxiliary=None):
     nothing = torch.zeros(0)
-    return Batch(inputs=nothing, targets=nothing, positions=nothing, cu_seqlens=nothing, **fields)
+    return Batch(
+        inputs=nothing,
+        targets=nothing,
+        positions=nothing,
+        cu_seqlens=nothing,
+        slices=slices,
+        auxiliary=auxiliary or Auxiliary(),
+    )
 
 
 def dense(moe, x, slices=None):

@@ -5,7 +5,7 @@ import torch
 
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.held import Held
+from planner.models.held import WHOLE_MODULE, Held
 from planner.specs.items import documents_of
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 
@@ -24,8 +24,8 @@ SHAPES = {
 }  # fmt: skip
 
 
-def network(spec, **options):
-    model = build(spec, dtype=torch.float64, **options)
+def network(spec, held=WHOLE_MODULE):
+    model = build(spec, dtype=torch.float64, held=held)
     init_weights(model, 1)
     return model
 
