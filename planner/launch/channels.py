@@ -1,7 +1,7 @@
-"""Messages from rank to rank whose shapes both ends know before: sent without waiting, received in the sender's order.
+"""Point-to-point messages whose shapes both ranks know in advance: sent asynchronously, received in the sender's order.
 
-One channel leads from a rank to another. Its messages arrive in the order in which they were sent, whatever the backend
-thinks of tags; the receiver asks for one message more than it needs, so that it travels while it computes.
+A channel leads from one rank to another. Its messages arrive in the order in which they were sent, whether the backend
+supports tags or not; the receiver posts one receive more than it needs, so that the message travels during compute.
 """
 
 from collections import deque
@@ -11,26 +11,26 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-AHEAD = 1  # messages of a channel that are asked for before their turn
+POSTED_AHEAD = 1  # receives that are posted on a channel before they are needed
 
-Pair = tuple[int, int]  # from, to
+Pair = tuple[int, int]  # (source, target) ranks
 
 
 class Channels:
-    """This rank's ends of all channels. Every rank makes them with the same `pairs`, at load."""
+    """This rank's ends of all channels. Every rank creates them with the same `pairs`, at load."""
 
     def __init__(self, pairs: Iterable[Pair], device: torch.device) -> None:
         self.rank, self.device = dist.get_rank(), device
-        # NCCL runs the messages of a communicator one after the other: each channel has its own. Gloo needs none.
-        apart = device.type == "cuda"
-        self.groups = {pair: dist.new_group(sorted(pair)) if apart else None for pair in sorted(set(pairs))}
+        # NCCL serialises the messages of a communicator, so each channel has its own. Gloo needs none.
+        per_channel = device.type == "cuda"
+        self.groups = {pair: dist.new_group(sorted(pair)) if per_channel else None for pair in sorted(set(pairs))}
         self.sent: list[tuple[dist.Work, Tensor]] = []
         self.due: dict[int, deque[tuple[str, Callable[[], Tensor]]]] = {}
         self.coming: dict[int, deque[tuple[str, Tensor, dist.Work]]] = {}
 
     def connect(self) -> None:
-        """A byte over each channel, in one order on all ranks: NCCL makes a communicator at its first message, and both
-        ends wait for that.
+        """Send a byte over each channel, in one order on all ranks: NCCL creates a communicator at its first message,
+        for which both ranks wait.
         """
         byte = torch.zeros(1, dtype=torch.uint8, device=self.device)
         for (source, target), group in self.groups.items():
@@ -40,10 +40,11 @@ class Channels:
                 dist.recv(byte, source, group=group)
 
     def expect(self, source: int, messages: Iterable[tuple[str, Callable[[], Tensor]]]) -> None:
-        """What a rank will send in this step, in its order: each message's name, and what makes memory for it."""
+        """What a rank will send in this step, in its order: each message's name, and what allocates memory for it."""
         self.due[source], self.coming[source] = deque(messages), deque()
 
     def send(self, target: int, x: Tensor) -> None:
+        """Send x (any shape) to a rank, without waiting."""
         x = x.contiguous()
         work = dist.isend(x, target, group=self.groups[self.rank, target])
         assert work is not None, "this rank is in the group"
@@ -51,20 +52,21 @@ class Channels:
         self.sent = [(work, x) for work, x in self.sent if not work.is_completed()]
 
     def receive(self, source: int, name: str) -> Tensor:
-        """The message of this name, and ask for those behind it."""
+        """The message of this name, of the shape that was expected; posts the receives that follow it."""
         coming = self.coming[source]
         while name not in [each for each, _, _ in coming]:
             self.ask(source)
-        for _ in range(AHEAD):
-            if len(coming) <= AHEAD and self.due[source]:
+        for _ in range(POSTED_AHEAD):
+            if len(coming) <= POSTED_AHEAD and self.due[source]:
                 self.ask(source)
-        place = [each for each, _, _ in coming].index(name)
-        _, x, work = coming[place]
-        del coming[place]
+        index = [each for each, _, _ in coming].index(name)
+        _, x, work = coming[index]
+        del coming[index]
         work.wait()
         return x
 
     def ask(self, source: int) -> None:
+        """Post the next receive from this rank."""
         name, memory = self.due[source].popleft()
         x = memory()
         work = dist.irecv(x, source, group=self.groups[source, self.rank])
@@ -72,7 +74,7 @@ class Channels:
         self.coming[source].append((name, x, work))
 
     def close(self) -> None:
-        """Until everything that was sent is gone."""
+        """Wait until everything is sent."""
         for work, _ in self.sent:
             work.wait()
         self.sent.clear()

@@ -1,4 +1,4 @@
-"""The collectives the runtime uses, one at a time over a group, timed: what a profile of a machine is made of."""
+"""The collectives that the runtime uses, one at a time over a group, timed: what the profile of a machine contains."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 Collective = Literal["all_to_all", "all_gather", "reduce_scatter", "p2p"]
-# torch 2.13 gave two of them new names, and warns about the old ones.
+# Torch 2.13 renamed two of them, and warns about the old names.
 ALL_GATHER = dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
 REDUCE_SCATTER = dist.reduce_scatter_single if hasattr(dist, "reduce_scatter_single") else dist.reduce_scatter_tensor
 
@@ -27,39 +27,41 @@ def time_collective(
 ) -> list[float]:
     """Seconds of each repetition on this rank. Every member of the group calls it, with the same arguments.
 
-    The size is the larger end of the collective on one rank: what an all-to-all or a reduce-scatter starts from, what
-    an all-gather ends with, what p2p sends to the next rank of a ring while as much comes from the one before.
+    `size_bytes` is the larger buffer of the collective on one rank: the input of an all-to-all or a reduce-scatter, the
+    output of an all-gather, and for p2p what is sent to the next rank of a ring while the same amount comes from the
+    previous one.
     """
     call = prepare(collective, group, size_bytes, device)
     seconds = []
     for _ in range(warmup + repeats):
         dist.barrier(group)
-        began = _now(device)
+        start = _now(device)
         call()
-        seconds.append(_now(device) - began)
+        seconds.append(_now(device) - start)
     return seconds[warmup:]
 
 
 def prepare(
     collective: Collective, group: dist.ProcessGroup, size_bytes: int, device: torch.device
 ) -> Callable[[], None]:
-    """The collective over buffers of this size, rounded up to equal parts of whole numbers.
+    """The collective over buffers of this size, rounded up to equal shards of whole float32 numbers.
 
-    What is received lies in memory that is new in each call, as in a step: on a CPU its pages come with the first use.
+    Every call receives into newly allocated memory, as a step does: on a CPU its pages are mapped at first use.
     """
     ranks = dist.get_world_size(group)
-    part = max(1, -(-size_bytes // (4 * ranks)))  # float32: the dtype in which gradients are reduced
-    whole, piece = torch.zeros(ranks * part, device=device), torch.zeros(part, device=device)
+    shard_size = max(1, -(-size_bytes // (4 * ranks)))  # float32 elements: the dtype in which gradients are reduced
+    full, shard = torch.zeros(ranks * shard_size, device=device), torch.zeros(shard_size, device=device)
     if collective == "all_to_all":
-        return lambda: _discard(dist.all_to_all_single(torch.empty_like(whole), whole, group=group))
+        return lambda: _discard(dist.all_to_all_single(torch.empty_like(full), full, group=group))
     if collective == "all_gather":
-        return lambda: _discard(ALL_GATHER(torch.empty_like(whole), piece, group=group))
+        return lambda: _discard(ALL_GATHER(torch.empty_like(full), shard, group=group))
     if collective == "reduce_scatter":
-        return lambda: _discard(REDUCE_SCATTER(torch.empty_like(piece), whole, group=group))
-    return lambda: _ring(whole, torch.empty_like(whole), group)
+        return lambda: _discard(REDUCE_SCATTER(torch.empty_like(shard), full, group=group))
+    return lambda: _ring(full, torch.empty_like(full), group)
 
 
 def _ring(sent: Tensor, received: Tensor, group: dist.ProcessGroup) -> None:
+    """Exchange tensors of one shape with both neighbours on a ring."""
     ranks, index = dist.get_world_size(group), dist.get_rank(group)
     following = dist.get_global_rank(group, (index + 1) % ranks)
     preceding = dist.get_global_rank(group, (index - 1) % ranks)
@@ -72,11 +74,11 @@ def _ring(sent: Tensor, received: Tensor, group: dist.ProcessGroup) -> None:
 
 
 def _discard(_: object) -> None:
-    """A synchronous collective returns nothing worth keeping."""
+    """Drop the result of a synchronous collective."""
 
 
 def _now(device: torch.device) -> float:
-    """The time once the device has done what it was given."""
+    """The time in seconds, once the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

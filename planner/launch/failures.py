@@ -1,4 +1,4 @@
-"""From the deaths of several workers to the one that caused the others, said so that a person can act on it."""
+"""Finds, among the failures of several workers, the one that caused the others, and reports it with what to do."""
 
 import signal
 import traceback
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.errors import PlannerError, RunFailed
 
-ECHOES = (
+PEER_LOST_MESSAGES = (
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
@@ -21,53 +21,54 @@ class Failure:
     """How one worker ended."""
 
     rank: int
-    task: str  # the last it began
+    task: str  # the last that it began
     text: str
-    trace: str = ""  # its traceback, when Python saw the end
-    error: PlannerError | None = None  # what it raised, when that was for a person
+    trace: str = ""  # its traceback, where Python raised
+    error: PlannerError | None = None  # what it raised, where that is meant for the user
 
     @property
     def echo(self) -> bool:
-        """Whether it only noticed that another was gone."""
-        return any(words in self.text for words in ECHOES)
+        """Whether it only noticed that another worker was gone."""
+        return any(words in self.text for words in PEER_LOST_MESSAGES)
 
 
 class WorkerTraceback(Exception):
-    """The traceback of another process, as the cause of the error here."""
+    """The traceback of another process, as the cause of the error in this one."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def describe(error: BaseException) -> tuple[str, str, PlannerError | None]:
-    """An exception as text, as traceback, and as itself when it is for a person."""
+    """An exception as text, as traceback, and as itself where it is meant for the user."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     return text, traceback.format_exc(), error if isinstance(error, PlannerError) else None
 
 
 def death(rank: int, task: str, exitcode: int | None) -> Failure:
-    """A worker that ended without a word."""
+    """The failure of a worker that ended without a message."""
     if exitcode is not None and exitcode < 0:
         return Failure(rank, task, f"killed by {signal.Signals(-exitcode).name}")
     return Failure(rank, task, f"left with exit code {exitcode}")
 
 
 def failed(failures: Sequence[Failure]) -> PlannerError:
-    """The error to raise: of the first failure that is no echo."""
+    """The error to raise: that of the first failure that is not a consequence of another."""
     cause = min(failures, key=lambda failure: failure.echo)
-    place = f"rank {cause.rank}, " + (f"task {cause.task}" if cause.task else "before its first task")
+    location = f"rank {cause.rank}, " + (f"task {cause.task}" if cause.task else "before its first task")
     error: PlannerError
     if cause.error is not None:
         error = cause.error
-        error.where = f"{place}, {error.where}" if error.where else place
+        error.where = f"{location}, {error.where}" if error.where else location
     else:
-        error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=place, fix=advice(cause))
+        error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=location, fix=suggested_fix(cause))
     if cause.trace:
         error.__cause__ = WorkerTraceback(cause.trace)
     return error
 
 
-def advice(cause: Failure) -> str:
+def suggested_fix(cause: Failure) -> str:
+    """What the user can do about a failure."""
     if "SIGKILL" in cause.text:
         return "if nobody killed it, memory ran out: see dmesg, and give the job fewer tokens per rank"
     if cause.trace:

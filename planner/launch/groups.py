@@ -1,4 +1,4 @@
-"""The process groups of a plan by their ranks: torch would make a second group of the same ranks without a word."""
+"""The process groups of a plan by their ranks. Torch itself would silently create a second group of the same ranks."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,10 +9,10 @@ from planner.specs.base import Ranks
 
 
 class Groups:
-    """Every rank creates all groups of the catalogue, in one sorted order, when it is made; then they are looked up.
+    """Process groups by their ranks. On creation every rank creates all groups of the catalogue, in one sorted order.
 
-    In them ranks wait for each other as long as in the world, which is not made again. A rank alone gets its group of
-    one when it asks: nobody else needs to know of it.
+    Their timeout is that of the world, which is not created again. The group of a single rank is created when it is
+    asked for, since no other rank takes part.
     """
 
     def __init__(self, catalogue: Iterable[Sequence[int]]) -> None:
@@ -27,11 +27,11 @@ class Groups:
                     self._groups[ranks] = group
 
     def __getitem__(self, ranks: Sequence[int]) -> dist.ProcessGroup:
-        """The group of these ranks, rising, to which this rank belongs."""
+        """The group of these ranks, in ascending order, to which this rank belongs."""
         key = tuple(ranks)
         if key not in self._groups and key == (self.rank,):
             self._groups[key] = dist.new_group(
-                [self.rank], use_local_synchronization=True, group_desc=f"rank {self.rank} alone"
+                [self.rank], use_local_synchronization=True, group_desc=f"rank {self.rank}"
             )
         return self._groups[key]
 

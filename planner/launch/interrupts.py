@@ -1,4 +1,4 @@
-"""Ctrl-C, which a terminal gives to every process of a job: who hears it, and who is told of it."""
+"""Ctrl-C, which a terminal sends to every process of a job: which processes handle it, and which get it forwarded."""
 
 import os
 import signal
@@ -7,36 +7,40 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
-Handler = Callable[[int, FrameType | None], None] | signal.Handlers
+SignalHandler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts(handler: Handler) -> Iterator[None]:
-    """Are handled so within; only in the main thread, since Python changes what a signal does nowhere else."""
+def interrupts(handler: SignalHandler) -> Iterator[None]:
+    """Handle SIGINT with `handler` in this block; only in the main thread, since Python sets signal handlers nowhere
+    else.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, handler)
+    previous = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def interrupts_ignored() -> AbstractContextManager[None]:
-    """A child born in here does not hear it, and dies with its parent."""
+    """A child process that is started in this block ignores SIGINT, and ends with its parent."""
     return interrupts(signal.SIG_IGN)
 
 
 def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> AbstractContextManager[None]:
-    """The first one goes to these processes, which may end in their own time; the next one does what it did before."""
-    before = signal.getsignal(signal.SIGINT)
+    """Forward the first SIGINT to these processes, which may end in their own time; the next one is handled
+    as before.
+    """
+    previous = signal.getsignal(signal.SIGINT)
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
+    def forward(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, previous)
         for process in processes():
             if process is not None:
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGINT)
 
-    return interrupts(pass_on)
+    return interrupts(forward)

@@ -1,4 +1,4 @@
-"""How often, how much and how long: what the communication of a task cost this rank."""
+"""Measures the communication of tasks on this rank: calls, bytes and seconds."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ import torch
 class Meter:
     """Calls, bytes sent to other ranks, and seconds in which this rank's compute waited for them.
 
-    On CUDA the seconds lie between events on the current stream, and reading them waits for the device.
+    On CUDA the seconds are between events on the current stream, and reading them synchronises with the device.
+
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
@@ -22,6 +23,7 @@ class Meter:
 
     @contextmanager
     def measure(self, device: torch.device, sent_bytes: int) -> Iterator[None]:
+        """Count one call that sends `sent_bytes`, and time the block."""
         self.calls += 1
         self.bytes += sent_bytes
         if device.type == "cuda":
@@ -31,18 +33,19 @@ class Meter:
             last.record()
             self._events.append((first, last))
         else:
-            began_s = time.perf_counter()
+            start_s = time.perf_counter()
             yield
-            self._host_s += time.perf_counter() - began_s
+            self._host_s += time.perf_counter() - start_s
 
     def cut(self) -> "Meter":
-        """What was measured since the last cut."""
+        """What was measured since the last call of this method."""
         taken, new = Meter(), Meter()
         taken.__dict__, self.__dict__ = self.__dict__, new.__dict__
         return taken
 
     @property
     def seconds(self) -> float:
+        """Seconds measured so far; waits for the device on CUDA."""
         for first, last in self._events:
             last.synchronize()
             self._host_s += first.elapsed_time(last) * 1e-3

@@ -1,4 +1,4 @@
-"""What every worker needs, imported once by the process that all of them are forked from: seconds saved per rank."""
+"""Imports what every worker needs, once, in the process from which all are forked: this saves seconds per rank."""
 
-import torch._dynamo  # which torch.optim would import with the first optimizer
+import torch._dynamo  # torch.optim would import it with the first optimizer
 import torch.distributed.fsdp  # noqa: F401

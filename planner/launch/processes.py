@@ -1,8 +1,8 @@
-"""Local worker processes, watched: one that dies takes the others with it and is named; none outlives the launcher.
+"""Local worker processes. One that dies ends the others and is named; none outlives the launcher.
 
-A worker sends what happens to it through a pipe as (kind, value): a message for the caller, its result or its failure.
-The task it begins it writes into memory that is the launcher's, too: that wakes nobody. The rendezvous store lives
-here, on a port the system chose, so it outlives any worker.
+A worker sends (kind, value) through a pipe: a message for the caller, its result, or its failure. The name of the task
+that it begins is written to shared memory, which wakes nobody. The rendezvous store is in the launcher, on a port that
+the system chose, so it outlives any worker.
 """
 
 import multiprocessing
@@ -24,10 +24,10 @@ from planner.launch.worker import Kind, from_environment
 Entry = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 
-ECHO_S = 1.0  # how long a failure that looks like an echo waits for its cause
+ECHO_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
 BOARD_BYTES = 256
-EXIT_S = 10.0  # how long a worker that gave its result may take to leave
-PRELOADED = ["planner.launch.preload"]  # by the process that workers are forked from, which the first launch starts
+EXIT_S = 10.0  # how long a worker that sent its result may take to exit
+PRELOADED = ["planner.launch.preload"]  # modules imported by the fork server, which the first launch starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +42,37 @@ class Body:
 
 @dataclass(slots=True)
 class Child:
-    """What the launcher knows of one worker."""
+    """The launcher's record of one worker."""
 
     rank: int
     process: BaseProcess
     pipe: Connection
-    board: Any  # memory of both: what the worker wrote there last
+    board: Any  # shared memory: the task that the worker began last
     result: Any = None
     finished: bool = False
     failure: Failure | None = None
 
     @property
     def task(self) -> str:
-        """The last it began."""
+        """The last task that it began."""
         return str(self.board.value.decode(errors="ignore"))
 
     @property
     def running(self) -> bool:
+        """Whether it has neither a result nor a failure."""
         return not self.finished and self.failure is None
 
     def take(self, on_message: OnMessage) -> None:
-        """Hear everything it has said, and whether it died without a last word."""
-        dead = not self.process.is_alive()  # asked first: what it said before it died is then in the pipe
-        while self.running and (said := self.receive()):
-            self.hear(*said, on_message)
+        """Handle all messages in the pipe, and record a failure if the worker died without one."""
+        dead = not self.process.is_alive()  # checked first: all that it sent before it died is then in the pipe
+        while self.running and (received := self.receive()):
+            self.hear(*received, on_message)
         if self.running and (dead or self.pipe.closed):
             self.process.join(EXIT_S)
             self.failure = death(self.rank, self.task, self.process.exitcode)
 
     def receive(self) -> tuple[str, Any] | None:
-        """The next thing it said; None when there is none, and the pipe closed when there will be none."""
+        """The next message; None where there is none. Closes the pipe where there will be none."""
         try:
             return self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
@@ -79,6 +80,7 @@ class Child:
             return None
 
     def hear(self, kind: str, value: Any, on_message: OnMessage) -> None:
+        """Handle one message."""
         if kind == "message":
             on_message(self.rank, value)
         elif kind == "result":
@@ -96,10 +98,10 @@ def launch(
     threads: int | None = None,
     heed: bool = False,
 ) -> list[Any]:
-    """Run `entry(worker, *args)` in `world_size` processes of this machine: their results, by rank.
+    """Run `entry(worker, *args)` in `world_size` processes of this machine; returns their results by rank.
 
-    The first worker to fail ends all others, and the error says which it was and in which task. Ctrl-C kills them; with
-    `heed` it is passed on to them once, and they end with a result when they see fit.
+    The first worker to fail ends all others, and the error names it and its task. Ctrl-C kills the workers; with
+    `graceful_interrupt` the first one is forwarded to them, and they end with a result in their own time.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -123,20 +125,23 @@ def launch(
 
 
 def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
+    """Start the worker of one rank."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED, body.entry.__module__])
-    ours, theirs = context.Pipe(duplex=False)
+    reader, writer = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
     board = context.RawArray("c", BOARD_BYTES)
-    process = context.Process(target=child_main, args=(theirs, board, environment, body), name=f"rank {rank}")
+    process = context.Process(target=child_main, args=(writer, board, environment, body), name=f"rank {rank}")
     with interrupts_ignored():
         process.start()
-    theirs.close()
-    return Child(rank, process, ours, board)
+    writer.close()
+    return Child(rank, process, reader, board)
 
 
 def watch(children: Sequence[Child], on_message: OnMessage) -> None:
-    """Until all have finished or one has failed: then wait a little for a better explanation, and raise it."""
+    """Wait until all have finished or one has failed; then wait briefly for a better explanation, and raise
+    the error.
+    """
     while any(child.running for child in children):
         listen(children, on_message, None)
         failures = [child.failure for child in children if child.failure]
@@ -149,19 +154,21 @@ def watch(children: Sequence[Child], on_message: OnMessage) -> None:
 
 
 def living(children: Sequence[Child]) -> list[int | None]:
+    """Process ids of workers that are alive."""
     return [child.process.pid for child in children if child.process.is_alive()]
 
 
 def listen(children: Sequence[Child], on_message: OnMessage, timeout_s: float | None) -> None:
+    """Wait until some worker sends a message or ends, and handle all messages."""
     running = [child for child in children if child.running]
-    ends: list[Any] = [end for child in running for end in (child.pipe, child.process.sentinel)]
-    wait(ends, timeout_s)
+    sources: list[Any] = [source for child in running for source in (child.pipe, child.process.sentinel)]
+    wait(sources, timeout_s)
     for child in running:
         child.take(on_message)
 
 
 def stop(children: Sequence[Child]) -> None:
-    """Leave no process behind: those with a result may end by themselves, the rest are killed."""
+    """Leave no process behind: workers with a result may exit by themselves, the others are killed."""
     for child in children:
         if not child.finished:
             child.process.kill()
@@ -173,7 +180,7 @@ def stop(children: Sequence[Child]) -> None:
 
 
 def child_main(pipe: Connection, board: Any, environment: dict[str, object], body: Body) -> None:
-    """The whole life of a worker process."""
+    """The main function of a worker process."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())  # the machine's name need not resolve to an address
@@ -193,7 +200,7 @@ def child_main(pipe: Connection, board: Any, environment: dict[str, object], bod
 
 
 def die_with_parent() -> None:
-    """However the launcher ends, this process does too."""
+    """End this process when the launcher ends, however that happens."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -201,5 +208,5 @@ def die_with_parent() -> None:
 
 
 def loopback() -> str:
-    """The interface of this machine to itself: `lo`, or `lo0`."""
+    """The name of the loopback interface: `lo`, or `lo0`."""
     return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")

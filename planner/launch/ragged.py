@@ -1,6 +1,6 @@
-"""Collectives of rows of which every rank has as many as it happens to have, with gradients.
+"""Collectives over rows of which every rank has a different number, with gradients.
 
-All are one all-to-all of uneven parts: no backend pads them, and what a rank sends is what others need of it.
+All are one all-to-all with uneven splits: no rank pads, and a rank sends only what others need.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from planner.launch.meter import Meter
 
-Sizes = Sequence[int]  # rows by rank of the group
+Sizes = Sequence[int]  # rows of each rank of the group
 
 
 class Ragged:
-    """One rank in one group; without one, as a rank by itself, nothing happens.
+    """One rank of one group. Without a group, a rank by itself, every operation is the identity.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
@@ -27,22 +27,26 @@ class Ragged:
         self.index = 0 if group is None else dist.get_rank(group)
 
     def all_to_all(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
-        """Rows of x, `sent[i]` to rank i, for `received[i]` from it. Backward goes back."""
+        """Send `sent[i]` rows of x `(rows, ...)` to rank i, and receive `received[i]`: `(sum(received), ...)`. Backward
+        reverses it.
+        """
         out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
         return out
 
     def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """The rows of all ranks, in their order. Backward adds up what each rank found for a row."""
+        """The rows of all ranks, `(sum(sizes), ...)`, from x `(sizes[index], ...)`. Backward reduce-scatters."""
         out: Tensor = _AllGather.apply(x, self, sizes)  # type: ignore[no-untyped-call]
         return out
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """This rank's rows of the sum of x over the ranks. Backward gathers."""
+        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks. Backward
+        all-gathers.
+        """
         out: Tensor = _ReduceScatter.apply(x, self, sizes)  # type: ignore[no-untyped-call]
         return out
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over the ranks, on all, without a gradient."""
+        """The sum of x (any shape) over the ranks, on all, without a gradient."""
         if self.group is None:
             return x
         out = x.detach().clone()
@@ -51,7 +55,7 @@ class Ragged:
         return out
 
     def swap(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
-        """`all_to_all` without a gradient."""
+        """`all_to_all` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
         out = x.new_empty(sum(received), *x.shape[1:])
@@ -61,25 +65,25 @@ class Ragged:
         return out
 
     def copies(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """`all_gather` without a gradient."""
+        """`all_gather` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
         return self.swap(x.repeat(self.ranks, *[1] * (x.dim() - 1)), [len(x)] * self.ranks, sizes)
 
     def sums(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """`reduce_scatter` without a gradient."""
+        """`reduce_scatter` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
-        own = sizes[self.index]
-        parts = self.swap(x, sizes, [own] * self.ranks)
-        return parts.view(self.ranks, own, *x.shape[1:]).sum(0)  # in float32 also of bfloat16
+        own_rows = sizes[self.index]
+        parts = self.swap(x, sizes, [own_rows] * self.ranks)
+        return parts.view(self.ranks, own_rows, *x.shape[1:]).sum(0)  # accumulates in float32 also where x is bfloat16
 
 
 class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sent: Sizes, received: Sizes) -> Tensor:
         ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
-        return new(ragged.swap(x, sent, received), x)
+        return as_new_tensor(ragged.swap(x, sent, received), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -91,7 +95,7 @@ class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return new(ragged.copies(x, sizes), x)
+        return as_new_tensor(ragged.copies(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -103,7 +107,7 @@ class _ReduceScatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return new(ragged.sums(x, sizes), x)
+        return as_new_tensor(ragged.sums(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -111,6 +115,6 @@ class _ReduceScatter(torch.autograd.Function):
         return ctx.ragged.copies(gradient, ctx.sizes), None, None
 
 
-def new(out: Tensor, x: Tensor) -> Tensor:
-    """An autograd function may not return its input itself."""
+def as_new_tensor(out: Tensor, x: Tensor) -> Tensor:
+    """A view of the output (any shape) where it is the input x itself, which an autograd function may not return."""
     return x.view_as(x) if out is x else out

@@ -1,7 +1,8 @@
-"""Ring attention (arXiv 2310.01889): keys and values go from rank to rank, while each computes with those that it has.
+"""Ring attention (arXiv 2310.01889): keys and values are sent from rank to rank, while each rank computes with those it
+has.
 
-Backward sends them around again, and behind each block the sum of its gradients, which ends where the block is from.
-Whose rows they are, every rank knows: shapes are planned, and none is sent.
+Backward sends them around again, each followed by the sum of its gradients, which ends at the block's own rank. Every
+rank knows the shapes of all blocks from the plan, so no shape is sent.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +15,11 @@ from planner.models.blockwise import Spans, blockwise
 from planner.models.pieces import Masking
 from planner.specs.dealing import rows
 
-TAG = 1  # of messages around a ring; those of channels, which may use the same group, have 0
+TAG = 1  # of ring messages; those of channels, which may use the same group, have tag 0
 
 
 class Ring:
-    """This rank's place in one ring: rank i of the group holds the tokens `dealt[i]` of the documents.
+    """This rank's member of one ring: rank i of the group holds the tokens `shards[i]` of the documents.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
@@ -32,67 +33,69 @@ class Ring:
 
     @property
     def spans(self) -> Spans:
+        """The spans of tokens on this rank."""
         return self.dealt[self.index]
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """As `packed_attention`, where every argument has the rows of this rank."""
+        """Attention as of `SequenceParallel.attend`: all arguments have the rows of this rank."""
         return blockwise(q, k, v, self, masking, sinks)
 
     def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
-        """N blocks are visited, N - 1 times one is passed on."""
+        """Visit all N blocks `(rows, kv_heads, head_dim + value_dim)`; each is passed on N - 1 times."""
         for step in range(self.size):
             source = self.source(step)
-            passed = self.pass_on(block, source) if step < self.size - 1 else None
+            transfer = self.pass_on(block, source) if step < self.size - 1 else None
             visit(self.dealt[source], block)
-            if passed:
-                block = passed.wait()
+            if transfer:
+                block = transfer.wait()
 
     def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
-        """A rank adds its part of a block's gradient to the sum that comes behind the block, and passes that on, too.
+        """The gradient of this rank's block `(rows, kv_heads, head_dim + value_dim)`, of the same shape. A rank adds
+        its part of a block's gradient to the sum that follows the block, and passes that on.
 
-        The sum begins at the first rank that the block comes to and ends, N - 1 ranks further, where it is from. What a
-        rank adds is float32 or better, but what it passes on has the dtype of the block, as prices have it: in bfloat16
-        the sum is rounded N - 1 times.
+        The sum starts at the first rank that receives the block and ends, N - 1 ranks later, at the block's own rank. A
+        rank adds in float32 or better but sends the dtype of the block, as prices assume: in bfloat16 the sum is
+        rounded N - 1 times.
         """
-        own, sums = None, None
+        own_gradient, incoming_sum = None, None
         for step in range(self.size):
             source = self.source(step)
-            passed = self.pass_on(block, source) if step < self.size - 1 else None
-            found = visit(self.dealt[source], block)
-            if passed:
-                block = passed.wait()
-            if own is None:
-                own = found
+            transfer = self.pass_on(block, source) if step < self.size - 1 else None
+            gradient = visit(self.dealt[source], block)
+            if transfer:
+                block = transfer.wait()
+            if own_gradient is None:
+                own_gradient = gradient
             else:
-                found = found + sums.wait() if sums else found
-                sums = self.pass_on(found.to(block.dtype), source)
-        assert own is not None, "a rank's own block is the first"
-        return own + sums.wait() if sums else own
+                gradient = gradient + incoming_sum.wait() if incoming_sum else gradient
+                incoming_sum = self.pass_on(gradient.to(block.dtype), source)
+        assert own_gradient is not None, "a rank's own block is the first"
+        return own_gradient + incoming_sum.wait() if incoming_sum else own_gradient
 
     def source(self, step: int) -> int:
-        """Whose block a rank has after so many steps."""
+        """The rank whose block this rank has after so many steps."""
         return (self.index - step) % self.size
 
-    def pass_on(self, block: Tensor, source: int) -> "Passed":
-        """Send this block of that rank to the next, and ask the one before for what it has."""
-        return Passed(self, block.contiguous(), block.new_empty(rows(self.dealt[source - 1]), *block.shape[1:]))
+    def pass_on(self, block: Tensor, source: int) -> "BlockTransfer":
+        """Send this block `(rows, ...)` of rank `source` to the next rank, and receive the previous rank's."""
+        return BlockTransfer(self, block.contiguous(), block.new_empty(rows(self.dealt[source - 1]), *block.shape[1:]))
 
 
-class Passed:
-    """A block on its way to the next rank, and another on its way here. Both are asked for in one batch: NCCL would
-    wait in the first of them, on all ranks. Nobody sends what has no rows.
+class BlockTransfer:
+    """A block sent to the next rank while another is received. Both operations are in one batch: NCCL would otherwise
+    block in the first of them, on all ranks. Blocks without rows are not sent.
     """
 
-    def __init__(self, ring: Ring, sent: Tensor, coming: Tensor) -> None:
-        self.ring, self.sent, self.coming = ring, sent, coming
-        ways = ((dist.isend, sent, ring.following), (dist.irecv, coming, ring.preceding))
-        messages = [dist.P2POp(way, x, peer, ring.group, TAG) for way, x, peer in ways if len(x)]
+    def __init__(self, ring: Ring, sent: Tensor, incoming: Tensor) -> None:
+        self.ring, self.sent, self.coming = ring, sent, incoming
+        operations = ((dist.isend, sent, ring.following), (dist.irecv, incoming, ring.preceding))
+        messages = [dist.P2POp(operation, x, peer, ring.group, TAG) for operation, x, peer in operations if len(x)]
         self.works = dist.batch_isend_irecv(messages) if messages else []
 
     def wait(self) -> Tensor:
-        """What came, once what was sent is gone."""
+        """The received block `(rows, ...)`, once the other is sent."""
         with self.ring.meter.measure(self.coming.device, self.sent.nbytes):
             for work in self.works:
                 work.wait()

@@ -1,9 +1,9 @@
-"""How the ranks of a group share out sequences: heads within sub-groups of consecutive ranks, tokens around rings.
+"""How the ranks of a sequence-parallel group share sequences: heads within sub-groups of consecutive ranks (Ulysses),
+tokens around rings.
 
-Both together are unified sequence parallelism (arXiv 2405.07719): sub-groups of u ranks, r of them, deal the documents
-to each other in zig-zag; within a sub-group each rank has an even share of the rows that were dealt to it, gives away
-its tokens' heads for its heads' tokens (Ulysses), and passes keys and values of these heads to the rank in its place in
-the next sub-group.
+Both together are unified sequence parallelism (arXiv 2405.07719). `ring` sub-groups of `ulysses` ranks share the
+documents in zig-zag order. Within a sub-group each rank has an equal share of the rows of that sub-group, exchanges its
+tokens' heads for its heads' tokens, and passes keys and values of these heads to the same rank of the next sub-group.
 """
 
 from collections.abc import Sequence
@@ -22,20 +22,22 @@ from planner.specs.dealing import Span, dealt, even_sizes, rows, zigzag
 
 
 class Sharing(NamedTuple):
-    """A micro-batch and who shares it."""
+    """A micro-batch and the ranks that share it."""
 
-    ranks: Sequence[int]  # rising
+    ranks: Sequence[int]  # ascending
     split: Split
     lengths: Sequence[int]  # tokens of each document
-    unit: int = 1  # tokens that stay together
+    unit: int = 1  # tokens that are not separated
 
     def check(self) -> None:
+        """Raises ValueError where ranks and split do not match."""
         if self.split.ulysses * self.split.ring != len(self.ranks):
             raise ValueError(f"{len(self.ranks)} ranks are not {self.split.ring} sub-groups of {self.split.ulysses}")
 
 
-class Dealt:
-    """The `Exchange` of one rank of several sub-groups: `spans` are its own tokens; `within` knows whose others are.
+class UnifiedSequenceParallel:
+    """The `SequenceParallel` of one rank where there are several sub-groups: `spans` are its own tokens; `attention`
+    exchanges with the others.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
@@ -44,6 +46,7 @@ class Dealt:
         self.spans, self.tokens, self.within = list(spans), tokens, within
 
     def held(self, lengths: Sequence[int]) -> list[Span]:
+        """The spans of this rank. Raises ValueError for documents of other lengths."""
         if sum(lengths) != self.tokens:
             raise ValueError(f"the shards hold {self.tokens} tokens, the documents {sum(lengths)}")
         return self.spans
@@ -51,22 +54,25 @@ class Dealt:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
+        """Attention as of `SequenceParallel.attend`."""
         return self.within.attend(q, k, v, cu_seqlens, masking, sinks)
 
 
 def exchange_over(groups: Groups, sharing: Sharing, meter: Meter) -> Exchange:
-    """Raises ValueError where ranks and split do not fit each other, or lengths are not whole units."""
+    """This rank's `SequenceParallel` for a micro-batch. Raises ValueError where ranks and split do not match, or
+    lengths are not multiples of the unit.
+    """
     sharing.check()
     ranks, split, lengths, unit = sharing
     if len(ranks) == 1:
         return WHOLE
     if split.ring == 1:
         return Ulysses(groups[ranks], even_sizes(sum(lengths), split.ulysses, unit), meter)
-    place = ranks.index(groups.rank)
-    block, within = divmod(place, split.ulysses)
-    of_blocks = zigzag(lengths, split.ring, unit)
-    attention: Ring | Ulysses = Ring(groups[split.rings(ranks)[within]], of_blocks, meter)
+    index = ranks.index(groups.rank)
+    subgroup, within = divmod(index, split.ulysses)
+    subgroup_shards = zigzag(lengths, split.ring, unit)
+    attention: Ring | Ulysses = Ring(groups[split.rings(ranks)[within]], subgroup_shards, meter)
     if split.ulysses > 1:
-        sizes = even_sizes(rows(of_blocks[block]), split.ulysses, unit)
-        attention = Ulysses(groups[split.blocks(ranks)[block]], sizes, meter, attention.attend)
-    return Dealt(dealt(lengths, split, place, unit), sum(lengths), attention)
+        sizes = even_sizes(rows(subgroup_shards[subgroup]), split.ulysses, unit)
+        attention = Ulysses(groups[split.blocks(ranks)[subgroup]], sizes, meter, attention.attend)
+    return UnifiedSequenceParallel(dealt(lengths, split, index, unit), sum(lengths), attention)

@@ -1,9 +1,9 @@
-"""The ranks of a tensor-parallel block over a process group: what they gather in front of matrices, and add up behind.
+"""Collectives of a tensor-parallel block: what its ranks all-gather before matrices, and reduce-scatter after them.
 
-Shards of a packed batch differ by at most one unit of tokens, so each is padded to the largest and the collectives of
-equal parts do: the sequence-parallel pair of arXiv 2205.05198, whose two sends are those of one all-reduce. Backward of
-either is the other. These few functions stand in for DTensor, whose operators cost the host a dispatch each: a tiny
-gated MLP on one rank of a CPU, forward and backward, took ten times as long by its styles (torch 2.13).
+Shards of a packed batch differ by at most one unit of tokens, so each is padded to the largest, and equal collectives
+suffice: the sequence-parallel pair of arXiv 2205.05198, which together send as much as one all-reduce. Each is the
+backward of the other. These functions replace DTensor, whose operators cost the host a dispatch each: a tiny gated MLP
+on one CPU rank, forward and backward, took ten times as long with its parallel styles (torch 2.13).
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,14 @@ from planner.models.held import Part
 from planner.models.tensor import ALONE, Tensors
 from planner.specs.dealing import even_sizes
 
-Sizes = Sequence[int]  # rows of each rank, the larger first
+Sizes = Sequence[int]  # rows of each rank, descending
 
 
 class Block:
-    """The `Tensors` of one rank, of `tokens` that the block shares out in whole units.
+    """The `TensorParallel` of one rank, of `tokens` that the block shares in whole units.
 
-    Rows may stand for several tokens each, as merged patches do: then there are as many fewer on every rank.
+    A row may stand for several tokens, as merged patches do: then every rank has proportionally fewer rows.
+
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
@@ -36,57 +37,67 @@ class Block:
         self.sizes = even_sizes(tokens, self.part.of, unit)
 
     def mine(self, x: Tensor) -> Tensor:
-        out: Tensor = _Mine.apply(x, self)  # type: ignore[no-untyped-call]
+        """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
+        out: Tensor = _LocalRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def gather(self, x: Tensor) -> Tensor:
-        out: Tensor = _Gather.apply(x, self)  # type: ignore[no-untyped-call]
+        """All-gather x `(local_tokens, ...)` to `(tokens, ...)`."""
+        out: Tensor = _AllGatherRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def scatter(self, x: Tensor) -> Tensor:
-        out: Tensor = _Scatter.apply(x, self)  # type: ignore[no-untyped-call]
+        """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`."""
+        out: Tensor = _ReduceScatterRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def total(self, x: Tensor) -> Tensor:
-        out: Tensor = _Total.apply(x, self)  # type: ignore[no-untyped-call]
+        """The sum of x (any shape) over the ranks."""
+        out: Tensor = _AllReduceSum.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     @torch.no_grad()
     def largest(self, x: Tensor) -> Tensor:
+        """The maximum of x (any shape) over the ranks, without a gradient."""
         return self.all_reduce(x, dist.ReduceOp.MAX)
 
     def rows(self, count: int) -> Sizes:
-        """Of each rank, of `count` rows in all that stand for the block's tokens."""
+        """Rows of each rank, where `count` rows in all stand for the block's tokens."""
         return [size * count // self.tokens for size in self.sizes] if count != self.tokens else self.sizes
 
     def own(self, x: Tensor) -> Tensor:
-        """This rank's rows of x [t, ...]: a view."""
+        """This rank's rows `(local_tokens, ...)` of x `(tokens, ...)`: a view."""
         sizes = self.rows(len(x))
         return x.narrow(0, sum(sizes[: self.part.index]), sizes[self.part.index])
 
     def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """Every rank's rows, of which x is this rank's."""
-        most, ranks = sizes[0], len(sizes)
-        sent = x.contiguous() if len(x) == most else padded([x], most)
-        out = x.new_empty(ranks * most, *x.shape[1:])
-        if most:
+        """The rows of every rank `(sum(sizes), ...)`, of which x `(sizes[index], ...)` is this rank's; without a
+        gradient.
+        """
+        largest, ranks = sizes[0], len(sizes)
+        sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
+        out = x.new_empty(ranks * largest, *x.shape[1:])
+        if largest:
             with self.meter.measure(x.device, sent.nbytes * (ranks - 1)):
                 ALL_GATHER(out, sent, group=self.group)
-        if sizes[-1] == most:
+        if sizes[-1] == largest:
             return out
-        return torch.cat([rows[:size] for rows, size in zip(torch.split(out, most), sizes, strict=True)])
+        return torch.cat([rows[:size] for rows, size in zip(torch.split(out, largest), sizes, strict=True)])
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """This rank's rows of the sum over the ranks."""
-        most, ranks, size = sizes[0], len(sizes), sizes[self.part.index]
-        sent = x.contiguous() if sizes[-1] == most else padded(torch.split(x, list(sizes)), most)
-        out = x.new_empty(most, *x.shape[1:])
-        if most:
+        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks; without a
+        gradient.
+        """
+        largest, ranks, size = sizes[0], len(sizes), sizes[self.part.index]
+        sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
+        out = x.new_empty(largest, *x.shape[1:])
+        if largest:
             with self.meter.measure(x.device, out.nbytes * (ranks - 1)):
                 REDUCE_SCATTER(out, sent, group=self.group)
-        return out if size == most else out[:size]
+        return out if size == largest else out[:size]
 
     def all_reduce(self, x: Tensor, op: Any = dist.ReduceOp.SUM) -> Tensor:
+        """The reduction of x (any shape) over the ranks; without a gradient."""
         out, ranks = x.clone(memory_format=torch.contiguous_format), self.part.of
         if out.numel():
             with self.meter.measure(x.device, 2 * out.nbytes * (ranks - 1) // ranks):
@@ -94,14 +105,14 @@ class Block:
         return out
 
 
-def padded(shards: Sequence[Tensor], rows: int) -> Tensor:
-    """Shards of at most so many rows each, one after the other, each with zeros behind it up to as many."""
+def pad_shards(shards: Sequence[Tensor], rows: int) -> Tensor:
+    """Shards `(at most rows, ...)`, each padded with zeros to `rows`, one after the other: `(shards * rows, ...)`."""
     parts = [part for x in shards for part in (x, x.new_zeros(rows - len(x), *x.shape[1:])) if len(part)]
     return torch.cat(parts) if parts else shards[0]
 
 
-class _Mine(torch.autograd.Function):
-    """The others' rows have gradients too: those that they found."""
+class _LocalRows(torch.autograd.Function):
+    """Local rows; backward all-gathers the ranks' gradients of their rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
@@ -114,8 +125,8 @@ class _Mine(torch.autograd.Function):
         return ctx.block.all_gather(gradient, ctx.sizes), None
 
 
-class _Gather(torch.autograd.Function):
-    """Every rank used every row, each for a part of what comes of it."""
+class _AllGatherRows(torch.autograd.Function):
+    """All-gather; backward sums the gradients of all ranks, each of which used every row for part of its result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
@@ -128,8 +139,8 @@ class _Gather(torch.autograd.Function):
         return ctx.block.reduce_scatter(gradient, ctx.block.sizes), None
 
 
-class _Scatter(torch.autograd.Function):
-    """Every rank's summand has the gradient of the sum."""
+class _ReduceScatterRows(torch.autograd.Function):
+    """Reduce-scatter; the gradient of every rank's summand is that of the sum."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
@@ -142,8 +153,8 @@ class _Scatter(torch.autograd.Function):
         return ctx.block.all_gather(gradient, ctx.sizes), None
 
 
-class _Total(torch.autograd.Function):
-    """What comes of the sum is the same on all ranks, and so is its gradient."""
+class _AllReduceSum(torch.autograd.Function):
+    """All-reduce; what follows the sum is the same on all ranks, and so is its gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
@@ -156,5 +167,5 @@ class _Total(torch.autograd.Function):
 
 
 def block_of(groups: Groups, ranks: Sequence[int], tokens: int, unit: int, meter: Meter) -> Tensors:
-    """How these ranks share the tokens of one micro-batch, each of which comes to all of them."""
+    """This rank's `TensorParallel` for the tokens of one micro-batch, each of which comes to all ranks of the block."""
     return Block(groups[ranks], tokens, unit, meter) if len(ranks) > 1 and tokens else ALONE

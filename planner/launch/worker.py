@@ -1,4 +1,6 @@
-"""One rank of a job: who it is, what it reports, how it joins the others. The same under `launch` and `torchrun`."""
+"""One rank of a job: its identity, what it reports, and how it joins the others. It is the same under `launch` and
+`torchrun`.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,34 +16,36 @@ if TYPE_CHECKING:
 
 Kind = Literal["cpu", "cuda"]
 
-_timeout = timedelta(seconds=600)  # of the world that this process has joined: there is one, and torch does not tell
+_timeout = timedelta(seconds=600)  # of the world that this process joined: there is one, and torch has no public getter
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What the body of a rank is given. A report is one of a few plain values; whoever launched the job reads them."""
+    """The argument of what a rank runs. A report is one of a few plain values, which the launcher of the job reads."""
 
     rank: int
     world_size: int
     local_rank: int
     kind: Kind
-    threads: int  # of torch, when it computes on the CPU
+    threads: int  # of torch, for compute on the CPU
     send: Callable[[str, Any], None]
 
     def report(self, message: Any) -> None:
-        """Anything picklable, to the `on_message` of the launch."""
+        """Send anything picklable to the `on_message` of the launch."""
         self.send("message", message)
 
     def begin(self, task: str) -> None:
-        """Say which task begins, so that a failure can name it."""
+        """Record which task begins, so that a failure can name it."""
         self.send("task", task)
 
     @property
     def device(self) -> "torch.device":
+        """The device of this rank."""
         return device_for(self.local_rank, self.kind)
 
 
 def device_for(local_rank: int, kind: Kind) -> "torch.device":
+    """The device of a local rank."""
     import torch
 
     return torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
@@ -50,7 +54,9 @@ def device_for(local_rank: int, kind: Kind) -> "torch.device":
 def from_environment(
     kind: Kind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
 ) -> Worker:
-    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them."""
+    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError where they are
+    not set.
+    """
     try:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):
@@ -61,7 +67,7 @@ def from_environment(
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
+    """Number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -72,9 +78,10 @@ def world_timeout() -> timedelta:
 
 @contextmanager
 def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
-    """Be a member of the world inside the block: gloo between CPUs, NCCL between GPUs.
+    """Be a member of the world in this block: with gloo between CPUs, NCCL between GPUs. Raises InputError for a rank
+    without a GPU.
 
-    A restarted generation of a job gets a fresh prefix in the store: gloo would read the addresses of the dead.
+    After a restart the store gets a new prefix: gloo would otherwise read the addresses of dead processes.
     """
     import torch
     import torch.distributed as dist
@@ -101,6 +108,6 @@ def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
         world_size=worker.world_size,
         timeout=timeout,
     )
-    yield  # after an exception the others are gone or stuck, and leaving in good order would wait for them
+    yield  # after an exception other ranks are gone or stuck, and an orderly exit would wait for them
     dist.barrier()  # gloo may abort in a rank whose peer closes the connection while it still listens
     dist.destroy_process_group()

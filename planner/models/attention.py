@@ -1,7 +1,8 @@
-"""Attention over packed documents of different lengths: no padding, no token sees another document.
+"""Attention over packed documents of different lengths, without padding; no token attends to another document.
 
-Three back ends: one call of scaled dot product attention per document (any device and dtype), pieces of documents where
-a window hides most of the keys or heads have sinks, and the variable-length flash kernel (CUDA, half precision).
+There are three back ends: one call of scaled dot product attention per document (any device and dtype), blockwise
+attention over tiles of documents (where a sliding window hides most keys, or heads have sinks), and the variable-length
+flash kernel (CUDA, half precision).
 """
 
 from collections.abc import Iterator
@@ -19,83 +20,99 @@ from planner.models.varlen import suits, varlen_kernel
 
 
 class Scores(NamedTuple):
-    """What becomes of the products of queries and keys."""
+    """How products of queries and keys become attention scores."""
 
     causal: bool
     scale: float | None = None  # None: 1 / sqrt(D)
-    distances: Tensor | None = None  # [H, 2 * longest - 1], added by the distance between them
+    distances: Tensor | None = (
+        None  # (heads, 2 * longest - 1): added to the score of each distance between key and query
+    )
 
 
 def packed_attention(
     q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
 ) -> Tensor:
-    """q [T, H, D] over k [T, Hkv, D] and v [T, Hkv, Dv], Hkv dividing H, to [T, H, Dv].
+    """Attention of q `(tokens, heads, head_dim)` to k `(tokens, kv_heads, head_dim)` and v `(tokens, kv_heads,
+    value_dim)`, giving `(tokens, heads, value_dim)`. `kv_heads` divides `heads`.
 
-    `cu_seqlens` [documents + 1], best in host memory; `sinks` [H], a logit beside each of a head's scores.
+    `cu_seqlens` `(documents + 1)` should be in host memory; `sinks` `(heads)` is one more logit beside each head's
+    scores (arXiv 2508.10925).
     """
     if not len(q):
-        return nothing(q, k, v, sinks)
+        return empty_attention(q, k, v, sinks)
     if masking.window is not None and not masking.causal:
         cu_seqlens, masking = in_blocks(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:
-        return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking, sinks)
+        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking, sinks)
     kernel = varlen_kernel(masking.window is not None) if suits(q, v.shape[2]) else None
     if kernel:
         return kernel(q, k, v, cu_seqlens, masking)
     if masking.window is not None:
-        return blockwise(q, k, v, Staying([*documents(cu_seqlens)]), masking)
+        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking)
     return per_document(q, k, v, (cu_seqlens, cu_seqlens), Scores(masking.causal))
 
 
-def per_document(q: Tensor, k: Tensor, v: Tensor, ends: tuple[Tensor, Tensor], scores: Scores) -> Tensor:
-    """One dense attention per document: work grows with the sum of squares, not with the square of the sum.
+def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: tuple[Tensor, Tensor], scores: Scores) -> Tensor:
+    """Dense attention of each document by itself, so that work grows with the sum of squared lengths.
 
-    `ends`: where documents start among queries, and where among keys, as `cu_seqlens`.
+    q is `(queries, heads, head_dim)`, k `(keys, kv_heads, head_dim)`, v `(keys, kv_heads, value_dim)`, the result
+    `(queries, heads, value_dim)`. `cu_seqlens` holds the document boundaries among queries, and those among keys, each
+    `(documents + 1)`.
     """
     if not len(q):
-        return nothing(q, k, v, scores.distances)
-    queries, keys = (each.diff().tolist() for each in ends)
+        return empty_attention(q, k, v, scores.distances)
+    queries, keys = (each.diff().tolist() for each in cu_seqlens)
     parts = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
     if scores.distances is None:
-        return torch.cat([attended(*part, scores) for part in parts])
-    return torch.cat([whole(attended, *part, scores) for part in parts])  # no matrix of a document is kept
+        return torch.cat([document_attention(*part, scores) for part in parts])
+    return torch.cat(
+        [whole(document_attention, *part, scores) for part in parts]
+    )  # recomputed in backward: the bias of a document is quadratic
 
 
-def attended(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
-    """One document's."""
-    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # [1, H, n, D]
-    added = None if scores.distances is None else masked(of_pairs(scores.distances, len(q)), scores.causal)
-    causal, grouped = scores.causal and added is None, q.shape[1] != k.shape[1]
+def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+    """Attention within one document: the arguments are those of `attention_per_document`, the result is `(n, heads,
+    value_dim)`.
+    """
+    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, heads, n, head_dim)
+    bias = None if scores.distances is None else causal_bias(of_pairs(scores.distances, len(q)), scores.causal)
+    causal, grouped = scores.causal and bias is None, q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(
-        query, key, value, added, is_causal=causal, scale=scores.scale, enable_gqa=grouped
+        query, key, value, bias, is_causal=causal, scale=scores.scale, enable_gqa=grouped
     )
     return out[0].transpose(0, 1)
 
 
-def masked(added: Tensor, causal: bool) -> Tensor:
-    """Numbers [H, n, n] that are added to scores; of keys behind their query alone, where attention is causal."""
+def causal_bias(bias: Tensor, causal: bool) -> Tensor:
+    """The bias `(heads, queries, keys)` that is added to scores; where attention is causal, -inf for keys after their
+    query.
+    """
     if not causal:
-        return added
-    later = torch.ones(added.shape[1:], dtype=torch.bool, device=added.device).triu(1)
-    return added.masked_fill(later, -torch.inf)
+        return bias
+    later = torch.ones(bias.shape[1:], dtype=torch.bool, device=bias.device).triu(1)
+    return bias.masked_fill(later, -torch.inf)
 
 
-def nothing(q: Tensor, k: Tensor, v: Tensor, more: Tensor | None) -> Tensor:
-    """Of an idle rank: nothing to do, but every gradient exists and is zero."""
-    zero = q.sum() + 0 * k.sum() + 0 * v.sum() + (0 if more is None else 0 * more.sum())
+def empty_attention(q: Tensor, k: Tensor, v: Tensor, optional: Tensor | None) -> Tensor:
+    """The empty output `(0, heads, value_dim)` of a rank without tokens, connected to all inputs so that each gets a
+    zero gradient.
+    """
+    zero = q.sum() + 0 * k.sum() + 0 * v.sum() + (0 if optional is None else 0 * optional.sum())
     return zero.expand(0, q.shape[1], v.shape[2])
 
 
 def in_blocks(cu_seqlens: Tensor, window: int) -> Tensor:
-    """Each document as blocks of so many tokens, its last block of what is left."""
-    ends = [0]
-    for _, _, length in documents(cu_seqlens):
-        begin = ends[-1]
-        ends += [begin + min(done + window, length) for done in range(0, length, window)]
-    return torch.tensor(ends, dtype=cu_seqlens.dtype)
+    """The boundaries `(blocks + 1)` of documents cut into blocks of `window` tokens; a document's last block may be
+    shorter.
+    """
+    boundaries = [0]
+    for _, _, length in document_spans(cu_seqlens):
+        begin = boundaries[-1]
+        boundaries += [begin + min(done + window, length) for done in range(0, length, window)]
+    return torch.tensor(boundaries, dtype=cu_seqlens.dtype)
 
 
-def documents(cu_seqlens: Tensor) -> Iterator[tuple[int, int, int]]:
-    """The tokens of each: (document, 0, its length)."""
+def document_spans(cu_seqlens: Tensor) -> Iterator[tuple[int, int, int]]:
+    """The tokens of each document as (document, 0, its length)."""
     for document, length in enumerate(cu_seqlens.diff().tolist()):
         yield document, 0, length

@@ -1,8 +1,9 @@
-"""Whisper's encoder (arXiv 2212.04356, §2.2): mel frames in, averaged and projected to the width of a reader.
+"""Whisper's encoder (arXiv 2212.04356, §2.2): mel frames in; tokens out, averaged and projected to the width of another
+module.
 
-Two convolutions of width 3 lead from frames to tokens, of which the second goes in steps of two: token j sees frames
-2j - 2 to 2j + 2. A token comes with its five frames, so that shards may end anywhere, and a convolution is a matrix
-over three neighbours; the first is worked out three times a token instead of twice.
+Two convolutions of width 3, the second with stride 2, lead from frames to tokens: token j depends on frames 2j - 2 to
+2j + 2. A token comes with its five frames, so that shards may end anywhere, and a convolution is a matrix over three
+neighbours. The first convolution is therefore computed three times per token instead of twice.
 """
 
 import math
@@ -19,13 +20,17 @@ from planner.models.norms import norm
 from planner.specs.layers import Audio
 from planner.specs.layers.audio import CONVOLUTION, STRIDE
 
-SEEN = CONVOLUTION + 2 * (CONVOLUTION // 2)  # frames that a token sees: two more than the second convolution's three
-LONGEST_WAVE = 10000.0  # over 2 pi, in tokens, of the sinusoidal table
+SEEN = CONVOLUTION + 2 * (
+    CONVOLUTION // 2
+)  # frames on which a token depends: two more than the second convolution's three
+LONGEST_WAVELENGTH = 10000.0  # of the sinusoidal table, in tokens, divided by 2 pi
 
 
 class AudioNetwork(EncoderNetwork):
-    def __init__(self, spec: Audio, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
-        super().__init__(spec, dtype, held)
+    """Whisper's encoder with its convolutions and projector."""
+
+    def __init__(self, spec: Audio, dtype: torch.dtype, shard: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, shard)
         self.pool = spec.pool
         if self.first:
             self.sounds = linear(CONVOLUTION * spec.mels, spec.hidden, True, dtype)
@@ -35,32 +40,40 @@ class AudioNetwork(EncoderNetwork):
             self.projector = linear(spec.hidden, spec.out, True, dtype)
 
     def start(self, batch: Batch) -> Tensor:
-        """The first convolution sees zeros outside a clip, and so does the second, in front of the first's outputs."""
+        """The input of the first layer, `(local_tokens, hidden)`. Each convolution is padded with zeros
+        outside a clip.
+        """
         frames, positions = batch.tensor.mine(batch.inputs), batch.tensor.mine(batch.positions)
-        seen = frames.to(self.sounds.weight.dtype).unfold(1, CONVOLUTION, 1)  # [s, 3, mels, 3]
-        heard = torch.unflatten(F.gelu(self.sounds(seen.flatten(2).flatten(0, 1))), 0, (-1, CONVOLUTION))
+        windows = frames.to(self.sounds.weight.dtype).unfold(1, CONVOLUTION, 1)  # (local_tokens, 3, mels, 3)
+        convolved = torch.unflatten(F.gelu(self.sounds(windows.flatten(2).flatten(0, 1))), 0, (-1, CONVOLUTION))
         outside = (positions == 0)[:, None] & (torch.arange(CONVOLUTION, device=positions.device) == 0)
-        heard = heard.masked_fill(outside[:, :, None], 0.0)
-        x = batch.fed(F.gelu(self.halved(heard.transpose(1, 2).flatten(1))))
+        convolved = convolved.masked_fill(outside[:, :, None], 0.0)
+        x = batch.fed(F.gelu(self.halved(convolved.transpose(1, 2).flatten(1))))
         return x + sinusoids(positions, x.shape[1]).to(x.dtype)
 
     def tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """Each `pool` tokens, which lie side by side in the batch, as their mean, projected."""
+        """The mean of each `pool` tokens, which are consecutive in the batch, projected: x `(local_tokens, hidden)` to
+        `(local_tokens / pool, out)`.
+        """
         pooled = torch.unflatten(self.norm(x), 0, (-1, self.pool)).mean(1)
         return self.projector(pooled)  # type: ignore[no-any-return]
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """The fixed table at these places, [t, width]: sines of waves that grow longer and longer, then cosines."""
+    """The fixed position table `(tokens, width)` at positions `(tokens)`: sines of growing wavelengths,
+    then cosines.
+    """
     half = -(-width // 2)
     steps = torch.arange(half, dtype=torch.float64, device=positions.device) / max(1, half - 1)
-    angles = positions[:, None].double() * torch.exp(-math.log(LONGEST_WAVE) * steps)
+    angles = positions[:, None].double() * torch.exp(-math.log(LONGEST_WAVELENGTH) * steps)
     return torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
 
 
 def within_clip(inputs: Tensor, span: tuple[int, int], tokens: int) -> Tensor:
-    """The frames [n, 5, mels] of a span of a clip's tokens: before its begin and behind its end there are zeros."""
+    """The frames `(n, 5, mels)` of a span of a clip's tokens, with zeros before the start and after the end of the
+    clip.
+    """
     first, last = span
-    places = STRIDE * torch.arange(first, last)[:, None] + torch.arange(SEEN) - CONVOLUTION + 1
-    outside = (places < 0) | (places >= STRIDE * tokens)
+    frames = STRIDE * torch.arange(first, last)[:, None] + torch.arange(SEEN) - CONVOLUTION + 1
+    outside = (frames < 0) | (frames >= STRIDE * tokens)
     return inputs.masked_fill(outside[:, :, None], 0.0)

@@ -1,5 +1,5 @@
-"""Losses beside that of the targets: their gradients enter where they are computed, on any stage of a pipeline, and
-their values are kept until somebody adds them up.
+"""Auxiliary losses of layers, such as load balancing: their gradients start where they are computed, on any pipeline
+stage, and their values are collected until they are summed.
 """
 
 from collections.abc import Iterable
@@ -10,28 +10,28 @@ from torch import Tensor
 
 
 class Auxiliary:
-    """Of one batch, on its way through a chunk of layers. A layer's loss is kept under its number, so one that is
-    computed again in backward is counted once.
+    """The auxiliary losses of one batch in one chunk of layers, by number of the layer, so that one that is recomputed
+    in backward counts once.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
     def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale  # of these losses, as of the targets', in that of the step
+        self.scale = scale  # weight of these losses, and of the targets', in the loss of the step
         self.losses: dict[int, Tensor] = {}
 
     def attach(self, x: Tensor, layer: int, loss: Tensor) -> Tensor:
-        """x as it is. When its gradient comes back, that of the scaled loss starts from here."""
+        """x (any shape) unchanged; in backward the gradient of the scaled scalar `loss` starts here."""
         self.losses[layer] = loss.detach()
-        out: Tensor = _Attach.apply(x, loss, self.scale)  # type: ignore[no-untyped-call]
+        out: Tensor = _AttachLoss.apply(x, loss, self.scale)  # type: ignore[no-untyped-call]
         return out
 
     def total(self, layers: Iterable[int]) -> float | Tensor:
-        """Of these layers, scaled."""
+        """The scaled sum (scalar) of the losses of these layers."""
         return self.scale * sum(self.losses[layer] for layer in layers if layer in self.losses)
 
 
-class _Attach(torch.autograd.Function):
+class _AttachLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, loss: Tensor, scale: float) -> Tensor:
         ctx.start = torch.full_like(loss, scale)

@@ -1,8 +1,8 @@
-"""Attention over blocks of keys and values that come one after another, and its log-sum-exp (arXiv 2205.14135).
+"""Attention over blocks of keys and values that arrive one after another, with its log-sum-exp (arXiv 2205.14135).
 
-With the log-sum-exp L of all of a query's scores, parts of the softmax that were computed apart add up, and backward
-makes the probabilities of a block again as exp(score - L): no block needs to know another, so they may lie on different
-ranks (ring attention, arXiv 2310.01889). A learned sink is one more score, known behind all others.
+With the log-sum-exp L of all scores of a query, parts of a softmax that were computed separately are added up, and
+backward recomputes the probabilities of a block as exp(score - L). No block needs another, so blocks may be on
+different ranks (ring attention, arXiv 2310.01889). A learned sink is one more score, added after all others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,68 +15,82 @@ from planner.models import dense
 from planner.models.fused import Kernel, kernel_for
 from planner.models.pieces import Masking, Pair, hidden, longest, pairs, pieces
 
-Spans = Sequence[tuple[int, int, int]]  # (document, first, last) of consecutive tokens, in the order of a rank's rows
+Spans = Sequence[
+    tuple[int, int, int]
+]  # (document, first, last) of consecutive tokens, in the order of the rows on a rank
 
 
-class Passing(Protocol):
-    """How a rank comes by the blocks [rows, kv heads, D + Dv] of keys and values of all ranks that share documents."""
+class KeyValueBlocks(Protocol):
+    """How a rank receives the blocks `(rows, kv_heads, head_dim + value_dim)` of keys and values of all ranks that
+    share documents.
+    """
 
     @property
     def spans(self) -> Spans:
-        """This rank's tokens."""
+        """The spans of tokens on this rank."""
 
     def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
-        """Show each rank's block to `visit`, this rank's own first. Every rank calls it."""
+        """Call `visit` on each rank's block, this rank's own first. All ranks must call it."""
 
     def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
-        """The same, where `visit` gives a gradient of the block: the sum of all ranks' gradients of this rank's."""
+        """The backward counterpart: `visit` returns the gradient of a block, of the block's shape; the result is the
+        sum over ranks of the gradients of this rank's block.
+        """
 
 
 class Staying:
-    """A rank that has all of its documents' keys and values."""
+    """The blocks of a rank that has all keys and values of its documents."""
 
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
 
     def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
+        """Visit this rank's block `(rows, kv_heads, head_dim + value_dim)`."""
         visit(self.spans, block)
 
     def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
+        """The gradient of this rank's block, of the same shape."""
         return visit(self.spans, block)
 
 
 def blockwise(
-    q: Tensor, k: Tensor, v: Tensor, passing: Passing, masking: Masking, sinks: Tensor | None = None
+    q: Tensor, k: Tensor, v: Tensor, blocks: KeyValueBlocks, masking: Masking, sinks: Tensor | None = None
 ) -> Tensor:
-    """q [t, H, D] over k [t, Hkv, D] and v [t, Hkv, Dv] of all ranks, to [t, H, Dv]; `sinks` [H] logits."""
-    out, lse = _Blockwise.apply(q, torch.cat((k, v), 2), passing, masking)  # type: ignore[no-untyped-call]
+    """Attention of q `(tokens, heads, head_dim)` to k `(tokens, kv_heads, head_dim)` and v `(tokens, kv_heads,
+    value_dim)` of all ranks, giving `(tokens, heads, value_dim)`; `sinks` are logits `(heads)`.
+    """
+    out, lse = _BlockwiseAttention.apply(q, torch.cat((k, v), 2), blocks, masking)  # type: ignore[no-untyped-call]
     if sinks is not None:
         out = out * torch.sigmoid(lse - sinks.to(lse.dtype))[:, :, None]  # exp(L) / (exp(L) + exp(sink))
     return out.to(q.dtype)  # type: ignore[no-any-return]
 
 
-class _Blockwise(torch.autograd.Function):
+class _BlockwiseAttention(torch.autograd.Function):
+    """Blockwise attention with its log-sum-exp: recomputes probabilities in backward."""
+
     @staticmethod
-    def forward(ctx: Any, q: Tensor, block: Tensor, passing: Passing, masking: Masking) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, block: Tensor, blocks: KeyValueBlocks, masking: Masking) -> tuple[Tensor, Tensor]:
         width = block.shape[2] - q.shape[2]
-        sight = Sight(kernel_for(q, width), passing.spans, masking)
-        running = Running(q, width, sight)
-        passing.around(block, running.add)
-        ctx.passing, ctx.sight = passing, sight
-        ctx.save_for_backward(q, block, running.out, running.lse)
-        return running.out, running.lse
+        visible = VisibleTiles(kernel_for(q, width), blocks.spans, masking)
+        softmax = OnlineSoftmax(q, width, visible)
+        blocks.around(block, softmax.add)
+        ctx.blocks, ctx.visible = blocks, visible
+        ctx.save_for_backward(q, block, softmax.out, softmax.lse)
+        return softmax.out, softmax.lse
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_out: Tensor, of_lse: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Tensor, Tensor, None, None]:
         q, block, *seen = ctx.saved_tensors
-        gradients = Gradients(q, seen, (of_out, of_lse), ctx.sight)
-        of_block = ctx.passing.back(block, gradients.of_block)
-        return gradients.of_q.to(q.dtype), of_block.to(block.dtype), None, None
+        gradients = BlockwiseGradients(q, seen, (grad_out, grad_lse), ctx.visible)
+        grad_block = ctx.blocks.back(block, gradients.of_block)
+        return gradients.of_q.to(q.dtype), grad_block.to(block.dtype), None, None
 
 
-class Sight:
-    """What of a block a rank's queries see, and the kernel that looks: None where there is none for such heads."""
+class VisibleTiles:
+    """The tiles of a block that a rank's queries attend to, and the fused kernel that computes them (None: there is
+    none).
+    """
 
     def __init__(self, kernel: Kernel | None, spans: Spans, masking: Masking) -> None:
         self.kernel, self.masking = kernel, masking
@@ -84,70 +98,80 @@ class Sight:
         self.pieces = pieces(spans, masking, self.most)
 
     def pairs(self, spans: Spans) -> Iterator[Pair]:
-        """Of this rank's pieces with those of the block's tokens."""
+        """Visible pairs of this rank's tiles with those of a block."""
         return pairs(self.pieces, pieces(spans, self.masking, self.most), self.masking)
 
     def kernel_of(self, pair: Pair) -> Kernel | None:
+        """The fused kernel for a pair; None where a mask is needed, or where there is no kernel."""
         return None if pair.seen == "some" else self.kernel
 
 
-class Running:
-    """What a rank's queries have seen so far: softmax and log-sum-exp of the scores up to here."""
+class OnlineSoftmax:
+    """Online softmax: output `(tokens, heads, value_dim)` and log-sum-exp `(tokens, heads)` over the blocks seen so
+    far.
+    """
 
-    def __init__(self, q: Tensor, width: int, sight: Sight) -> None:
-        kept = torch.promote_types(q.dtype, torch.float32)
-        self.q, self.sight = q, sight
-        self.out = q.new_zeros(*q.shape[:2], width, dtype=kept)
-        self.lse = q.new_full(q.shape[:2], -torch.inf, dtype=kept)
+    def __init__(self, q: Tensor, width: int, visible: VisibleTiles) -> None:
+        wide = torch.promote_types(q.dtype, torch.float32)
+        self.q, self.visible = q, visible
+        self.out = q.new_zeros(*q.shape[:2], width, dtype=wide)
+        self.lse = q.new_full(q.shape[:2], -torch.inf, dtype=wide)
 
     def add(self, spans: Spans, block: Tensor) -> None:
-        """The keys and values of these tokens."""
-        for pair in self.sight.pairs(spans):
-            q, (k, v) = self.q[pair.queries], parted(block[pair.keys], self.q.shape[2])
-            kernel = self.sight.kernel_of(pair)
+        """Add a block `(rows, kv_heads, head_dim + value_dim)` of keys and values of these spans."""
+        for pair in self.visible.pairs(spans):
+            q, (k, v) = self.q[pair.queries], split_keys_values(block[pair.keys], self.q.shape[2])
+            kernel = self.visible.kernel_of(pair)
             if kernel:
                 self.merge(pair.queries, *kernel.forward(q, k, v, pair.seen == "triangle"))
             else:
-                self.merge(pair.queries, *dense.forward(q, k, v, hidden(pair, self.sight.masking, q.device)))
+                self.merge(pair.queries, *dense.forward(q, k, v, hidden(pair, self.visible.masking, q.device)))
 
     def merge(self, rows: slice, out: Tensor, lse: Tensor) -> None:
+        """Combine output `(n, heads, value_dim)` and log-sum-exp `(n, heads)` over further keys with those of these
+        rows.
+        """
         total = torch.logaddexp(self.lse[rows], lse)
-        before, now = ((each - dense.finite(total)).exp()[..., None] for each in (self.lse[rows], lse))
-        self.out[rows] = self.out[rows] * before + out * now
+        old_share, new_share = ((each - dense.finite(total)).exp()[..., None] for each in (self.lse[rows], lse))
+        self.out[rows] = self.out[rows] * old_share + out * new_share
         self.lse[rows] = total
 
 
-class Gradients:
-    """Of a rank's queries, and of each block that comes by."""
+class BlockwiseGradients:
+    """Gradients of a rank's queries, and of each block that it visits."""
 
-    def __init__(self, q: Tensor, seen: Sequence[Tensor], of_seen: tuple[Tensor, Tensor], sight: Sight) -> None:
-        self.q, (out, self.lse), (self.of_out, of_lse), self.sight = q, seen, of_seen, sight
+    def __init__(
+        self, q: Tensor, seen: Sequence[Tensor], grad_seen: tuple[Tensor, Tensor], visible: VisibleTiles
+    ) -> None:
+        self.q, (out, self.lse), (self.of_out, grad_lse), self.visible = q, seen, grad_seen, visible
         product = (self.of_out * out).sum(-1)
-        self.delta = product - of_lse
-        # Kernels make delta of the output and its gradient: of an output that a sink makes shorter, it is this one.
-        shorter = torch.where(product == 0, 1.0, self.delta / product).clamp(0, 1)
-        self.out = (out * shorter[..., None]).to(q.dtype)
+        self.delta = product - grad_lse
+        # Kernels derive delta from the output and its gradient, so the output is scaled as the sink scales it.
+        sink_scale = torch.where(product == 0, 1.0, self.delta / product).clamp(0, 1)
+        self.out = (out * sink_scale[..., None]).to(q.dtype)
         self.of_q = torch.zeros_like(q, dtype=self.lse.dtype)
 
     def of_block(self, spans: Spans, block: Tensor) -> Tensor:
-        """What this rank's queries add to it, in float32 or better."""
-        found = torch.zeros_like(block, dtype=self.of_q.dtype)
-        for pair in self.sight.pairs(spans):
-            of_q, *of_keys = self.of_pair(pair, block[pair.keys])
-            self.of_q[pair.queries] += of_q
-            found[pair.keys] += torch.cat(of_keys, 2)
-        return found
+        """The gradient `(rows, kv_heads, head_dim + value_dim)` of a block from this rank's queries, in float32 or
+        better.
+        """
+        gradient = torch.zeros_like(block, dtype=self.of_q.dtype)
+        for pair in self.visible.pairs(spans):
+            grad_q, *grad_keys = self.of_pair(pair, block[pair.keys])
+            self.of_q[pair.queries] += grad_q
+            gradient[pair.keys] += torch.cat(grad_keys, 2)
+        return gradient
 
     def of_pair(self, pair: Pair, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of queries, keys and values."""
-        rows, kernel, q = pair.queries, self.sight.kernel_of(pair), self.q[pair.queries]
-        k, v = parted(block, q.shape[2])
-        of_out, lse = self.of_out[rows], self.lse[rows]
+        """Gradients of the queries, keys and values of a pair, each of its tensor's shape."""
+        rows, kernel, q = pair.queries, self.visible.kernel_of(pair), self.q[pair.queries]
+        k, v = split_keys_values(block, q.shape[2])
+        grad_out, lse = self.of_out[rows], self.lse[rows]
         if kernel:
-            return kernel.backward(of_out.to(q.dtype), (q, k, v), (self.out[rows], lse), pair.seen == "triangle")
-        return dense.backward(of_out, (q, k, v), lse, self.delta[rows], hidden(pair, self.sight.masking, q.device))
+            return kernel.backward(grad_out.to(q.dtype), (q, k, v), (self.out[rows], lse), pair.seen == "triangle")
+        return dense.backward(grad_out, (q, k, v), lse, self.delta[rows], hidden(pair, self.visible.masking, q.device))
 
 
-def parted(block: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Keys and values."""
+def split_keys_values(block: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Split a block `(rows, kv_heads, head_dim + value_dim)` into keys of `width` columns, and values."""
     return block[..., :width], block[..., width:]

@@ -1,4 +1,4 @@
-"""From the shape of a module to the torch module, and its first weights."""
+"""Builds the torch module of a spec, and its initial weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,9 +29,9 @@ from planner.models.vit import VitNetwork
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
-STATE_SPACES: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1)
+STATE_SPACES: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1), element by element
     "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
-    "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # softplus makes 0.001 to 0.1 of it, alike in logarithm
+    "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # whose softplus is 0.001 to 0.1, uniform in its logarithm
 }
 NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
     Decoder: DecoderNetwork,
@@ -44,19 +44,19 @@ NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
 def build(
     spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, held: Held = WHOLE_MODULE
 ) -> Network:
-    """The module, or what is held of it, with whatever weights memory had: `init_weights` gives it its own. The device
-    may be meta.
+    """The network of a spec, or the shard of it that a rank holds, with uninitialised weights (see `init_weights`). The
+    device may be meta. Raises InputError for specs that cannot be run.
     """
     reason = unsupported(spec)
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
-    with torch.device("meta"):  # torch would fill the weights here, at length and in vain
+    with torch.device("meta"):  # elsewhere torch would initialise the weights, in vain
         network = NETWORKS[type(spec)](spec, dtype, held)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
 def unsupported(spec: Module) -> str | None:
-    """Why this shape can be planned but not run, for a person."""
+    """Why a module of this spec can be planned but not run, as text for the user; None where it can."""
     if type(spec) not in NETWORKS:
         return f"no network of a module of the kind `{type(spec).__struct_config__.tag}` is known"
     if spec.positions == "rope" and rotary_dim(spec) % 2:
@@ -67,39 +67,39 @@ def unsupported(spec: Module) -> str | None:
 
 @torch.no_grad()
 def init_weights(model: nn.Module, seed: int) -> None:
-    """Normal matrices of variance 1 / width, norms and skips of one, biases of zero, sinks as scores are, decays and
-    steps of state spaces as Mamba-2's: by the name of each, drawn in float32.
+    """Initialise all parameters by their names, drawn in float32: matrices normal with variance 1 / width, norms and
+    skips one, biases zero, attention sinks standard normal, decays and steps of state spaces as in Mamba-2.
 
-    The whole of a parameter, or of one expert's, is drawn on every rank that holds some of it, one at a time, and a
-    shard keeps its part: so the weights depend on neither the sharding nor the dtype.
+    Every rank that holds some of a parameter, or of one expert's, draws all of it and keeps its shard. So the weights
+    depend on neither the sharding nor the dtype.
     """
     splits, experts = splits_of(model), expert_names(model)
     for name, parameter in model.named_parameters():
-        drawn = first_experts if name in experts else first_values
-        values = drawn(name, parameter.shape, splits.get(name, ()), seed, parameter.device)
+        draw = first_experts if name in experts else first_values
+        values = draw(name, parameter.shape, splits.get(name, ()), seed, parameter.device)
         copy_into(parameter, values)
 
 
 def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
-    """Of the part, of this shape, of a whole parameter."""
-    whole = whole_shape(shape, splits)
-    values = torch.empty(whole, dtype=torch.float32, device=device)
+    """The initial values of a shard, of shape `shape`, of a parameter."""
+    full = whole_shape(shape, splits)
+    values = torch.empty(full, dtype=torch.float32, device=device)
     draw = STATE_SPACES.get(name.rpartition(".")[2])
     if draw is not None:
         values.copy_(draw(values.uniform_(generator=generator_for(device, seed, name))))
     elif name.endswith("bias"):
         values.fill_(0.0)
-    elif len(whole) == 1 and not name.endswith("sinks"):
+    elif len(full) == 1 and not name.endswith("sinks"):
         values.fill_(1.0)
     else:
-        deviation = 1.0 if len(whole) == 1 else whole[-1] ** -0.5
+        deviation = 1.0 if len(full) == 1 else full[-1] ** -0.5
         values.normal_(0.0, deviation, generator=generator_for(device, seed, name))
     return part_of(values, splits)
 
 
 def first_experts(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
-    """One by one, of those that this rank holds."""
-    own = next((split.part for split in splits if split.dim == 0), Part())
-    rest = [replace(split, dim=split.dim - 1) for split in splits if split.dim]
-    numbers = range(*own.span(own.of * shape[0]))
-    return torch.stack([first_values(f"{number}.{name}", shape[1:], rest, seed, device) for number in numbers])
+    """The initial values of stacked experts, of shape `shape` = `(local experts, ...)`, drawn one expert at a time."""
+    ep_shard = next((split.part for split in splits if split.dim == 0), Part())
+    other_splits = [replace(split, dim=split.dim - 1) for split in splits if split.dim]
+    numbers = range(*ep_shard.span(ep_shard.of * shape[0]))
+    return torch.stack([first_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers])

@@ -1,8 +1,7 @@
-"""Attention to what another module made of this batch's documents: queries of the tokens here, keys and values of its
-outputs. A token sees all that its own document reads, and nothing of another's.
+"""Cross-attention: queries of this module's tokens, keys and values of another module's outputs for the same documents.
+A token attends to all that its own document reads, and to nothing of other documents.
 
-The ranks of a tensor-parallel block share out the heads, and each has all outputs: the gradient of these is the sum of
-theirs.
+The ranks of a tensor-parallel block share the heads, and each has all outputs: their gradient is summed over ranks.
 """
 
 import torch
@@ -21,23 +20,24 @@ from planner.specs.layers.heads import head_dim, kv_heads
 
 
 class CrossAttention(nn.Module):
-    """x [s, hidden] to the same."""
+    """Cross-attention with its projections."""
 
-    def __init__(self, spec: Module, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, dtype: torch.dtype, shard: Held) -> None:
         super().__init__()
-        part, self.head_dim = held.tp, head_dim(spec)
+        part, self.head_dim = shard.tp, head_dim(spec)
         self.part, self.heads = part, part.size(spec.heads)
         self.kv_heads = len(key_heads(spec.heads, kv_heads(spec), part))
         self.scores = Scores(causal=False, scale=UNSCALED if spec.relative_buckets else None)
-        queries, bias, read = spec.heads * self.head_dim, spec.bias != "none", spec.crossing
+        queries, bias, width = spec.heads * self.head_dim, spec.bias != "none", spec.crossing
         self.query = column(spec.hidden, queries, bias, dtype, part)
-        self.key = key_projection(spec, bias and spec.bias != "all_but_key", dtype, part, read)
-        self.value = key_projection(spec, bias, dtype, part, read)
+        self.key = key_projection(spec, bias and spec.bias != "all_but_key", dtype, part, width)
+        self.value = key_projection(spec, bias, dtype, part, width)
         self.output = row(queries, spec.hidden, output_bias(spec), dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape; the batch's memory is `(read_tokens, width)`."""
         tensor, memory = batch.among(self.part), batch.memory
-        assert memory is not None, "a plan has an edge to each module that reads so"
+        assert memory is not None, "a module with cross-attention has an edge into it in every plan"
         x = follow(tensor.gather, x)
         q = self.query(x).view(len(x), self.heads, self.head_dim)
         read = memory.values.to(x.dtype)

@@ -1,6 +1,6 @@
-"""Items as a rank's shard of a packed batch, from wherever they come.
+"""Items as a rank's shard of a packed batch, from any source.
 
-Synthetic ones are the same on every rank, and drawn block by block so that a rank draws only its own shard.
+Synthetic items are the same on every rank, and drawn in blocks, so that a rank draws only its own shard.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,61 +23,66 @@ from planner.specs.layers.audio import STRIDE
 
 CPU = torch.device("cpu")
 BLOCK = 256  # rows drawn at a time
-SKEW = 3.0  # tokens are vocab * u^3: skewed like text, so that a model has something to learn
-IGNORED = -100  # the target of a token after which none comes; torch's cross entropy passes over it
+TOKEN_SKEW = 3.0  # token ids are vocab * u^3: skewed like text, so that a model has something to learn
 
-Items = Sequence[tuple[int, int]]  # (item, its tokens)
+Items = Sequence[tuple[int, int]]  # (item, number of tokens)
 Documents = Sequence[tuple[int, int] | Document]  # whole items or parts of them, in the order of a group's batch
 
 
 class Source(Protocol):
-    """Where the contents of items come from."""
+    """A source of the contents of items."""
 
     def check(self, spec: Module, items: Items) -> None:
-        """Raises InputError where an item is not there, or is not as long as the plan says."""
+        """Raises InputError where an item does not exist, or does not have the number of tokens that the
+        plan states.
+        """
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of an item from token `first` to before `last`: see Batch. In host memory."""
+        """Inputs and targets of an item's tokens `span[0]` to `span[1]` (exclusive), in host memory, with the shapes of
+        `Batch.inputs` and `Batch.targets`.
+        """
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
-        """Over how many tokens of an item the loss is summed."""
+        """The number of an item's tokens over which the loss is summed."""
 
 
 class Synthetic:
-    """Drawn by seed and item: every token is followed by one more."""
+    """Random items, drawn by seed and item number: every token has a next token as target."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def check(self, spec: Module, items: Items) -> None:
-        """Whatever a plan asks for is there."""
+        """Nothing to check: any item exists, with any number of tokens."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the tokens `span`, with the shapes of `Batch.inputs` and `Batch.targets`."""
         return item_tokens(spec, item, span, self.seed)
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
+        """Every token of an item has a target."""
         return tokens
 
 
 def packed_batch(
     spec: Module, documents: Documents, seed: int, *, exchange: Exchange = WHOLE, device: torch.device = CPU
 ) -> Batch:
-    """Of synthetic items."""
+    """This rank's batch of synthetic items."""
     return batch_from(Synthetic(seed), spec, documents, exchange=exchange, device=device)
 
 
 def batch_from(
     source: Source, spec: Module, documents: Documents, *, exchange: Exchange = WHOLE, device: torch.device = CPU
 ) -> Batch:
-    """This rank's shard of the packed documents. None of them: an idle rank's batch."""
+    """This rank's shard of the packed documents. Without documents: the batch of an idle rank. Raises InputError."""
     packed = [Document(*each) for each in documents]
     source.check(spec, [(document.item, document.tokens) for document in packed])
     lengths = [document.tokens for document in packed]
     ends = list(accumulate(lengths, initial=0))
-    held = exchange.held(lengths)
-    check_batch(spec, packed, held)
-    spans = [(packed[document], (first, last)) for document, first, last in held] or [(Document(0, 0), (0, 0))]
-    parts = [contents(source, spec, *span) for span in spans]
+    local = exchange.held(lengths)
+    check_batch(spec, packed, local)
+    spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
+    parts = [document_contents(source, spec, *span) for span in spans]
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
         targets=torch.cat([targets for _, targets in parts]).to(device),
@@ -87,15 +92,17 @@ def batch_from(
     )
 
 
-def contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Inputs and targets of part of a document."""
+def document_contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Inputs and targets of the tokens `span` of a document, with the shapes of `Batch.inputs` and `Batch.targets`."""
     item, tokens, begin = document
     inputs, targets = source.item(spec, item, (begin + span[0], begin + span[1]))
     return (within_clip(inputs, span, tokens) if spec.reads == "frames" else inputs), targets
 
 
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
-    """Refuse what the model would get wrong or fail on without a word."""
+    """Raises InputError for documents and shards with which the model would silently compute something
+    else, or fail.
+    """
     unit = spec.merged
     for item, length, *_ in documents:
         if length < 1 or length % unit:
@@ -114,39 +121,43 @@ def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -
 
 
 def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets of one item from token `first` to before `last`: tokens and the next, or patches, or each
-    token's mel frames [n, 5, mels], and vectors.
+    """Inputs and targets of one synthetic item's tokens `span`: token ids `(n)` and the next ones `(n)`, or patches
+    `(n, width)` or mel frames `(n, 5, mels)` with target vectors `(n / merged_tokens, out)`.
     """
     first, last = span
     if spec.reads == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (spec.words * drawn.double() ** SKEW).long()  # u < 1 also in double, so always below it
-        return tokens[:-1], tokens[1:] if spec.vocabulary else vectors(spec, item, span, seed)
-    return 2 * DRAWN[spec.reads](spec, item, first, last, seed) - 1, vectors(spec, item, span, seed)
+        tokens = (spec.words * drawn.double() ** TOKEN_SKEW).long()  # u < 1 also in double, so always below it
+        return tokens[:-1], tokens[1:] if spec.vocabulary else synthetic_target_vectors(spec, item, span, seed)
+    return 2 * SYNTHETIC_INPUTS[spec.reads](spec, item, first, last, seed) - 1, synthetic_target_vectors(
+        spec, item, span, seed
+    )
 
 
-def vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
-    """Targets of what gives vectors, one for each output."""
+def synthetic_target_vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
+    """Target vectors `(n / merged_tokens, out)` of a module that returns vectors."""
     first, last = (end // spec.merged for end in span)
     return uniform_rows(("targets", seed, item), first, last, spec.gives)
 
 
-def drawn_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
-    """Flattened ones [last - first, width]."""
+def synthetic_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
+    """Flattened patches `(last - first, width)`."""
     return uniform_rows(("patches", seed, item), first, last, patch_width(spec))
 
 
-def drawn_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
-    """Of a sound without begin or end; SEEN more, so that there is one whole token's [last - first, 5, mels]."""
+def synthetic_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
+    """Mel frames `(last - first, 5, mels)` of an endless clip; a few more frames are drawn, so that at least one window
+    is complete.
+    """
     frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
     return frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
 
 
-DRAWN: dict[str, Callable[..., Tensor]] = {"patches": drawn_patches, "frames": drawn_frames}
+SYNTHETIC_INPUTS: dict[str, Callable[..., Tensor]] = {"patches": synthetic_patches, "frames": synthetic_frames}
 
 
 def uniform_rows(names: tuple[str | int, ...], first: int, last: int, width: int) -> Tensor:
-    """Rows `first` to before `last` of an endless table [.., width] of uniform numbers in [0, 1)."""
+    """Rows `first` to `last` (exclusive) of an endless table `(rows, width)` of uniform numbers in [0, 1)."""
     begin, end = first // BLOCK, max(first // BLOCK + 1, -(-last // BLOCK))
     blocks = [torch.rand(BLOCK, width, generator=generator_for(CPU, *names, block)) for block in range(begin, end)]
     return torch.cat(blocks)[first - begin * BLOCK : last - begin * BLOCK]

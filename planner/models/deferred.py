@@ -1,8 +1,8 @@
-"""Backward in two passes (zero bubble, arXiv 2401.10241): I is the gradients of inputs, W those of weights, later.
+"""Backward in two passes (zero bubble, arXiv 2401.10241): I computes gradients of inputs, W later those of weights.
 
-Forwards run within `deferring(store)`. Their matrix products then hand on the gradient of their input alone, and leave
-what W needs, the input and the gradient of the output, in the store; everything else that has parameters (norms,
-biases, embeddings) is cheap, and has its gradients in I. W multiplies what was stored.
+Forwards run within `deferring_weight_gradients(store)`. Their matrix products then compute in I only the gradient of
+their input, and store what W needs: the input and the gradient of the output. All other parameters (norms, biases,
+embeddings) are cheap, and get their gradients in I.
 """
 
 from collections import deque
@@ -16,52 +16,55 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Product(Protocol):
-    """y of x and a weight, linear in both."""
+class DeferrableProduct(Protocol):
+    """A product y of x and a weight, linear in both."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """y."""
+        """y `(rows, out)` of x `(rows, width)` and the weight."""
 
     def of_input(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        """The gradient of x, from that of y."""
+        """The gradient of x, `(rows, width)`, from that of y, `(rows, out)`."""
 
     def of_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
-        """The gradient of the weight."""
+        """The gradient of the weight, of its shape."""
 
 
-class Matrix:
-    """y [t, out] = x [t, width] W^T."""
+class MatrixProduct:
+    """y `(tokens, out)` = x `(tokens, width)` W^T, W `(out, width)`."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """y `(tokens, out)`."""
         return F.linear(x, weight)
 
     def of_input(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        """The gradient of x, `(tokens, width)`."""
         return gradient @ weight
 
     def of_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
+        """The gradient of W, `(out, width)`."""
         return gradient.t() @ x
 
 
-MATRIX = Matrix()
+MATRIX_PRODUCT = MatrixProduct()
 
 
-class Left(NamedTuple):
-    """What I leaves of one product."""
+class DeferredProduct(NamedTuple):
+    """What I stores of one product for W."""
 
-    product: Product
+    product: DeferrableProduct
     weight: Tensor
-    x: Tensor
-    gradient: Tensor  # of y
+    x: Tensor  # (rows, width)
+    gradient: Tensor  # of y, (rows, out)
 
 
 class Store:
-    """Of one micro-batch on its way through a chunk of layers: from its I to its W."""
+    """The deferred products of one micro-batch in one chunk of layers, from its I to its W."""
 
     def __init__(self) -> None:
-        self.left: deque[Left] = deque()
+        self.left: deque[DeferredProduct] = deque()
 
     def add_up(self) -> None:
-        """W: add the gradients of weights to those that are there, and keep nothing. A weight may be a view of one."""
+        """W: accumulate the weight gradients of all products, and drop them. A weight may be a view of a parameter."""
         while self.left:
             product, weight, x, gradient = self.left.popleft()
             torch.autograd.backward(weight, product.of_weight(gradient, x))
@@ -72,7 +75,7 @@ _store: ContextVar[Store | None] = ContextVar("store", default=None)
 
 @contextmanager
 def deferring(store: Store | None) -> Iterator[None]:
-    """Where the products of these forwards leave what W needs; None: backward is whole."""
+    """Products of forwards in the block defer their weight gradients to `store`; with None backward is in one pass."""
     token = _store.set(store)
     try:
         yield
@@ -80,28 +83,32 @@ def deferring(store: Store | None) -> Iterator[None]:
         _store.reset(token)
 
 
-def multiply(x: Tensor, weight: Tensor, product: Product = MATRIX) -> Tensor:
-    """y of x and a weight, whose gradient comes now or later."""
+def multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
+    """y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
+    `deferring_weight_gradients`.
+    """
     store = _store.get()
     if store is None or not torch.is_grad_enabled():
         return product.forward(x, weight)
-    y: Tensor = _Apart.apply(x, weight, product, store)  # type: ignore[no-untyped-call]
+    y: Tensor = _InputGradientOnly.apply(x, weight, product, store)  # type: ignore[no-untyped-call]
     return y
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b. The bias is never deferred."""
+    """x W^T + b, x `(tokens, width)`, W `(out, width)`, b `(out)`: `(tokens, out)`. The bias gradient is never
+    deferred.
+    """
     if _store.get() is None:
         return F.linear(x, weight, bias)
     y = multiply(x, weight)
     return y if bias is None else y + bias
 
 
-class _Apart(torch.autograd.Function):
-    """A product whose backward leaves out the weight."""
+class _InputGradientOnly(torch.autograd.Function):
+    """A product whose backward leaves out the gradient of the weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, product: Product, store: Store) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, product: DeferrableProduct, store: Store) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.product, ctx.store = product, store
         return product.forward(x, weight)
@@ -110,5 +117,5 @@ class _Apart(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         x, weight = ctx.saved_tensors
-        ctx.store.left.append(Left(ctx.product, weight, x.detach(), gradient))
+        ctx.store.left.append(DeferredProduct(ctx.product, weight, x.detach(), gradient))
         return ctx.product.of_input(gradient, weight) if ctx.needs_input_grad[0] else None, None, None, None

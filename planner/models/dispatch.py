@@ -1,4 +1,6 @@
-"""How tokens come to their experts and back. The models know only this protocol; here is the rank that has them all."""
+"""How tokens are sent to their experts and back. Models know only this protocol; here is that of a rank with all
+experts.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,53 +9,56 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Rows [m, hidden] that lie sorted by expert, and how many are of each expert here [E], to as many rows [m, hidden].
+# From rows (rows, hidden) sorted by expert and the number of each local expert's rows (experts) to (rows, hidden).
 Compute = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Of s tokens the k experts each, of E in all."""
+    """The experts that the router chose for each token."""
 
-    experts: Tensor  # [s, k] int64; E: a choice that nobody works on
-    weights: Tensor  # [s, k] of the experts' outputs in their sum
-    among: int  # E
-    dropless: bool = True  # whether every choice is worked on
+    experts: Tensor  # (tokens, topk) int64; the number of experts marks a dropped choice
+    weights: Tensor  # (tokens, topk): of the experts' outputs in their sum
+    among: int  # number of experts
+    dropless: bool = True  # whether no choice was dropped
 
     @property
     def topk(self) -> int:
+        """Number of experts that each token chooses."""
         return self.experts.shape[1]
 
     def counts(self) -> Tensor:
-        """[E] int64: choices of each expert."""
-        found = torch.zeros(self.among + 1, dtype=torch.int64, device=self.experts.device)
+        """Number of choices of each expert, `(experts)` int64."""
+        counts = torch.zeros(self.among + 1, dtype=torch.int64, device=self.experts.device)
         flat = self.experts.flatten()
-        return found.scatter_add_(0, flat, torch.ones_like(flat))[: self.among]
+        return counts.scatter_add_(0, flat, torch.ones_like(flat))[: self.among]
 
     def order(self) -> Tensor:
-        """[s·k]: all choices sorted by expert, those of one in the order of tokens; the ones without come last.
+        """All choices `(tokens * topk)` sorted by expert, then by token; dropped ones come last.
 
-        A choice's number is that of its token times k, and its place among those of the token.
+        The number of a choice is that of its token times topk, plus its index among the token's choices.
         """
         return self.experts.flatten().argsort(stable=True)
 
 
 class Dispatch(Protocol):
-    """The ranks that have the experts of a layer together, and the stage whose micro-batch they work on."""
+    """The ranks that hold the experts of a layer, and the stage whose micro-batch they compute."""
 
     def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
-        """x [s, hidden] of this rank through the experts of its choice, wherever they are, to their weighted sums
-        [s, hidden]. Every rank calls it in every micro-batch, also with no tokens. `compute`: the experts held here.
+        """Send x `(tokens, hidden)` of this rank through the chosen experts, on whatever rank, and combine their
+        weighted outputs, `(tokens, hidden)`. Every rank calls it in every micro-batch, also without tokens. `compute`
+        applies the local experts.
         """
 
     def total(self, counts: Tensor) -> Tensor:
-        """The sum over all ranks of the stage, without a gradient."""
+        """The sum of counts (any shape) over all ranks of the stage, without a gradient."""
 
 
-class Here:
+class LocalDispatcher:
     """One rank that holds all experts, and all tokens of the micro-batch."""
 
     def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
+        """x `(tokens, hidden)` through the experts of its choice to the same shape."""
         counts, order = choice.counts(), choice.order()
         if not choice.dropless:
             order = order[: int(counts.sum())]
@@ -61,18 +66,20 @@ class Here:
         return combined(y, order, choice)
 
     def total(self, counts: Tensor) -> Tensor:
+        """The counts (any shape) themselves: there are no other ranks."""
         return counts
 
 
-HERE = Here()
+HERE = LocalDispatcher()
 
 
 def combined(y: Tensor, order: Tensor, choice: Choice) -> Tensor:
-    """Outputs y [m, hidden] of the choices `order` [m] to the weighted sum of each token's, [s, hidden].
+    """Combine outputs y `(rows, hidden)` of the choices `order` `(rows)` into each token's weighted sum, `(tokens,
+    hidden)`.
 
-    Through a table of all choices, [s, k, hidden], so that each token adds up in the order of its own: by expert score,
-    whoever worked on it.
+    The outputs are scattered into a table `(tokens, topk, hidden)` first, so that a token's sum has the same order (by
+    expert score) wherever its experts were computed.
     """
     table = y.new_zeros(choice.experts.numel(), y.shape[1]).index_copy(0, order, y)
-    weights = choice.weights.to(y.dtype).unsqueeze(1)  # [s, 1, k]
+    weights = choice.weights.to(y.dtype).unsqueeze(1)  # (tokens, 1, topk)
     return (weights @ table.view(*choice.experts.shape, y.shape[1])).squeeze(1)

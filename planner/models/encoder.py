@@ -1,4 +1,4 @@
-"""What encoders have in common: they end in vectors for a reader, or in the squared error to vectors."""
+"""What encoders have in common: they return vectors for another module, or the squared error to target vectors."""
 
 from abc import abstractmethod
 
@@ -11,11 +11,18 @@ from planner.models.network import Network
 
 
 class EncoderNetwork(Network):
+    """A network that returns vectors, or their squared error."""
+
     @abstractmethod
     def tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """From the output of the last layer to the output tokens of this rank, [s / merged_tokens, out]."""
+        """From the last layer's output x `(local_tokens, hidden)` to this rank's output `(local_tokens / merged_tokens,
+        out)`.
+        """
 
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
+        """The output vectors `(local_tokens / merged_tokens, out)` where another module reads them; else the summed
+        loss (scalar).
+        """
         tokens = self.tokens(x, batch)
         if self.feeds:
             return tokens
@@ -23,7 +30,9 @@ class EncoderNetwork(Network):
 
 
 def squared_error(tokens: Tensor, batch: Batch) -> Tensor:
-    """Of a module that nobody reads, over this rank's output tokens; in float32 or better."""
+    """The squared error (scalar) of output vectors `(local output tokens, out)` of a module that no other reads,
+    summed, in float32 or better.
+    """
     targets = batch.tensor.mine(batch.targets)
-    kept = torch.promote_types(tokens.dtype, torch.float32)
-    return F.mse_loss(tokens.to(kept), targets.to(kept), reduction="sum")
+    wide = torch.promote_types(tokens.dtype, torch.float32)
+    return F.mse_loss(tokens.to(wide), targets.to(wide), reduction="sum")

@@ -1,6 +1,6 @@
-"""How the ranks of a sequence-parallel group share out a packed batch, and how they attend over all of it.
+"""How the ranks of a sequence-parallel group share a packed batch, and how they compute attention over all of it.
 
-The models know only this protocol: attention needs whole documents, everything else works token by token.
+Models know only this protocol: attention needs whole documents, all other work is per token.
 """
 
 from collections.abc import Sequence
@@ -14,29 +14,33 @@ from planner.specs.dealing import Span
 
 
 class Exchange(Protocol):
-    """A group as a model sees it: T tokens in the group, t on this rank, H heads."""
+    """A sequence-parallel group as a model sees it."""
 
     def held(self, lengths: Sequence[int]) -> list[Span]:
-        """The tokens of this rank, in their order on it, of documents of these lengths."""
+        """The spans of tokens on this rank, in the order of its rows, of documents of these lengths."""
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """q [t, H, D], k [t, Hkv, D] and v [t, Hkv, Dv] of this rank's tokens to [t, H, Dv]; `cu_seqlens` of all T.
+        """Attention of q `(tokens, heads, head_dim)`, k `(tokens, kv_heads, head_dim)` and v `(tokens, kv_heads,
+        value_dim)` of this rank's tokens to all tokens of the group, giving `(tokens, heads, value_dim)`.
 
-        `sinks` [H]: a logit beside each of a head's scores.
+        `cu_seqlens` `(documents + 1)` covers all tokens of the group; `sinks` `(heads)` is one more logit beside each
+        head's scores.
         """
 
 
 class Whole:
-    """A group of one rank: it has every token and every head."""
+    """A group of one rank, which has every token and every head."""
 
     def held(self, lengths: Sequence[int]) -> list[Span]:
+        """Every token of every document."""
         return [Span(document, 0, length) for document, length in enumerate(lengths)]
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
+        """Attention as of `packed_attention`."""
         return packed_attention(q, k, v, cu_seqlens, masking, sinks)
 
 

@@ -1,7 +1,7 @@
-"""One product of many matrices: rows that lie together belong to one matrix.
+"""Grouped matrix products: consecutive rows belong to one matrix (of one expert).
 
-Two back ends: one call of `grouped_mm` (float32 and bfloat16 on CPUs, bfloat16 on CUDA), and a loop over the matrices
-for everything else.
+There are two back ends: one call of `grouped_mm` (float32 and bfloat16 on CPUs, bfloat16 on CUDA), and a loop over the
+matrices for everything else.
 """
 
 from dataclasses import dataclass
@@ -11,61 +11,66 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ALIGNED_BYTES = 16  # what rows of both operands and of the product must be multiples of, for grouped_mm
+ALIGNED_BYTES = 16  # grouped_mm requires rows of both operands and of the product in multiples of this
 GROUPED = {"cpu": (torch.float32, torch.bfloat16), "cuda": (torch.bfloat16,)}
-FIRST_CAPABILITY = (9, 0)  # of CUDA devices that it is made for
+FIRST_CAPABILITY = (9, 0)  # lowest CUDA compute capability that it supports
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A `Product` (models/deferred.py): y [m, N] of x [m, K] and matrices [E, N, K], the first sizes[0] rows times
-    matrices[0]^T, and so on.
+    """A `DeferrableProduct` (deferred_weights.py): y `(rows, out)` of x `(rows, width)` and matrices `(experts, out,
+    width)`. The first sizes[0] rows are multiplied by matrices[0]^T, and so on.
     """
 
-    sizes: Tensor  # [E] integers whose sum is m; any may be zero
+    sizes: Tensor  # (experts) integers whose sum is the number of rows; any may be zero
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """y `(rows, out)` of x `(rows, width)` and weight `(experts, out, width)`."""
         return grouped(x, weight, self.sizes)
 
     def of_input(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        """The gradient of x, `(rows, width)`, from that of y, `(rows, out)`."""
         return grouped(gradient, weight.transpose(1, 2), self.sizes)
 
     def of_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
+        """The gradient of the matrices, `(experts, out, width)`."""
         if suits(x, gradient.shape[1]):
             return one_call(gradient.t(), x, self.sizes)
         sizes = self.sizes.tolist()
         pairs = zip(torch.split(gradient, sizes), torch.split(x, sizes), strict=True)
-        return torch.stack([of_rows.t() @ rows for of_rows, rows in pairs])
+        return torch.stack([grad_rows.t() @ rows for grad_rows, rows in pairs])
 
 
 def grouped(x: Tensor, matrices: Tensor, sizes: Tensor) -> Tensor:
-    """Rows of x [m, K] times the transposed matrix of each, of matrices [E, N, K]."""
+    """Each row of x `(rows, width)` times its transposed matrix, of matrices `(experts, out, width)`: `(rows, out)`."""
     if suits(x, matrices.shape[1]):
         return one_call(x, matrices.transpose(1, 2), sizes)
     return one_by_one(x, matrices, sizes)
 
 
 def one_call(left: Tensor, right: Tensor, sizes: Tensor) -> Tensor:
-    """[m, K] and [E, K, N] to [m, N]; or [N, m] and [m, K] to [E, N, K]."""
+    """`(rows, K)` and `(experts, K, N)` to `(rows, N)`; or `(N, rows)` and `(rows, K)` to `(experts, N, K)`."""
     y: Tensor = F.grouped_mm(left, right, offs=sizes.cumsum(0).to(torch.int32))
     return y
 
 
 def one_by_one(x: Tensor, matrices: Tensor, sizes: Tensor) -> Tensor:
-    """Also of matrices without rows, so that each has a gradient. The sizes are read on the host."""
+    """A loop over matrices `(experts, out, width)`, including those without rows, so that each has a gradient: x
+    `(rows, width)` to `(rows, out)`. The sizes are read on the host, which synchronises.
+    """
     parts = torch.split(x, sizes.tolist())
     return torch.cat([part @ matrix.t() for part, matrix in zip(parts, matrices.unbind(), strict=True)])
 
 
 def suits(x: Tensor, other: int) -> bool:
-    """Whether one call can multiply x by matrices that are so wide on their other side."""
+    """Whether `grouped_mm` supports x `(rows, width)` and matrices whose other side has `other` columns."""
     aligned = all(width * x.element_size() % ALIGNED_BYTES == 0 for width in (x.shape[1], other))
     return aligned and x.dtype in GROUPED.get(x.device.type, ()) and has_grouped(x.device)
 
 
 @cache
 def has_grouped(device: torch.device) -> bool:
-    """Whether this torch has it, for this device."""
+    """Whether the installed torch has `grouped_mm` for this device."""
     if not hasattr(F, "grouped_mm"):
         return False
     return device.type == "cpu" or torch.cuda.get_device_capability(device) >= FIRST_CAPABILITY

@@ -1,4 +1,4 @@
-"""What of a module one rank holds: some of its layers, a part of each matrix, some of the experts."""
+"""What one rank holds of a module: some of its layers, a shard of each matrix, some of the experts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +11,29 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from planner.specs.base import Layers
 from planner.specs.parallelism import Recompute
 
-Over = Literal["tp", "ep", "etp"]  # along which dim of a mesh a parameter is split
+MeshDim = Literal["tp", "ep", "etp"]  # the mesh dimension over which a parameter is sharded
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of `of` equal parts."""
+    """One of `count` equal shards."""
 
     index: int = 0
     of: int = 1
 
     def size(self, width: int) -> int:
-        """Of this part of a width that divides: tp divides heads, ep experts and etp their widths, or the plan was
-        refused before; `Held.part` sees to others.
+        """Size of this shard of a dimension, which `count` divides: plans in which tp, ep or etp does not divide heads,
+        experts or widths were refused before; `ModuleShard.tp_shard` handles the rest.
         """
         return width // self.of
 
     def span(self, width: int) -> tuple[int, int]:
+        """First and last (exclusive) index of this shard in a dimension of size `width`."""
         return self.index * self.size(width), (self.index + 1) * self.size(width)
 
 
 class ExpertPart(NamedTuple):
-    """Some of a layer's experts, and of each a part."""
+    """Which of a layer's experts a rank holds (ep), and which shard of each (etp)."""
 
     ep: Part = Part()
     etp: Part = Part()
@@ -43,19 +44,20 @@ ALL_EXPERTS = ExpertPart()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Everything, unless said otherwise."""
+    """What a rank holds of a module; by default everything."""
 
     layers: Layers | None = None  # None: all
     tp: Part = Part()
-    experts: Mapping[int, ExpertPart] = field(default_factory=dict)  # by layer; of others all of them
-    recompute: Mapping[int, Recompute] = field(default_factory=dict)  # by layer; of others nothing is made again
+    experts: Mapping[int, ExpertPart] = field(default_factory=dict)  # by layer; all experts of other layers
+    recompute: Mapping[int, Recompute] = field(default_factory=dict)  # by layer; other layers recompute nothing
 
     def holds(self, layer: int) -> bool:
+        """Whether the rank holds this layer."""
         return self.layers is None or layer in self.layers
 
     def part(self, width: int) -> Part:
-        """Of an MLP, a vocabulary or a projector of this width. Where tp does not divide it, each of its ranks has it
-        whole, and uses it for its own rows.
+        """The tp shard of an MLP, vocabulary or projector of this width. Where tp does not divide it, each rank has all
+        of it, and applies it to its own rows.
         """
         return Part() if width % self.tp.of else self.tp
 
@@ -65,15 +67,15 @@ WHOLE_MODULE = Held()
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A parameter is one part of a whole along one of its dims, or of each of the sections that this one has."""
+    """A parameter is a shard of a full one along one dimension, or of each section of that dimension."""
 
     dim: int
     part: Part
-    over: Over
-    sections: tuple[int, ...] = ()  # widths of the whole, one behind the other; (): it is one
+    over: MeshDim
+    sections: tuple[int, ...] = ()  # sizes of consecutive sections of the full dimension; (): a single one
 
     def spans(self, width: int) -> Iterator[tuple[int, int]]:
-        """Of each section of a whole that is so wide: where this part begins, and ends."""
+        """First and last (exclusive) index of this shard in each section of a full dimension of size `width`."""
         begin = 0
         for section in self.sections or (width,):
             first, last = self.part.span(section)
@@ -82,36 +84,38 @@ class Split:
 
 
 def whole_shape(shape: Sequence[int], splits: Sequence[Split]) -> list[int]:
-    """Of a parameter of which a part has this shape."""
-    whole = [*shape]
+    """The full shape of a parameter of which a shard has this shape."""
+    full = [*shape]
     for split in splits:
-        whole[split.dim] *= split.part.of
-    return whole
+        full[split.dim] *= split.part.of
+    return full
 
 
-def part_of(whole: Tensor, splits: Sequence[Split]) -> Tensor:
-    """One part of a whole parameter; a view, unless it has sections."""
+def part_of(full: Tensor, splits: Sequence[Split]) -> Tensor:
+    """The shard of a full parameter; a view, unless it has sections."""
     for split in splits:
-        spans = split.spans(whole.shape[split.dim])
-        found = [whole.narrow(split.dim, first, last - first) for first, last in spans]
-        whole = found[0] if len(found) == 1 else torch.cat(found, split.dim)
-    return whole
+        spans = split.spans(full.shape[split.dim])
+        sections = [full.narrow(split.dim, first, last - first) for first, last in spans]
+        full = sections[0] if len(sections) == 1 else torch.cat(sections, split.dim)
+    return full
 
 
-def put_part(whole: Tensor, splits: Sequence[Split], values: Tensor) -> None:
-    """Values of one part into their places in the whole."""
+def put_part(full: Tensor, splits: Sequence[Split], values: Tensor) -> None:
+    """Copy the values of a shard into their place in the full tensor."""
     if not splits:
-        whole.copy_(values)
+        full.copy_(values)
         return
-    split, rest, done = splits[0], splits[1:], 0
-    for first, last in split.spans(whole.shape[split.dim]):
+    split, rest, offset = splits[0], splits[1:], 0
+    for first, last in split.spans(full.shape[split.dim]):
         width = last - first
-        put_part(whole.narrow(split.dim, first, width), rest, values.narrow(split.dim, done, width))
-        done += width
+        put_part(full.narrow(split.dim, first, width), rest, values.narrow(split.dim, offset, width))
+        offset += width
 
 
 def copy_into(parameter: Tensor, values: Tensor) -> None:
-    """All ranks that share a parameter have its values, of their one part: nothing is sent."""
+    """Copy values of the parameter's full (unsharded by FSDP) shape into it; a DTensor takes its local shard. Nothing
+    is sent, since all ranks have the same values.
+    """
     if isinstance(parameter, DTensor):
         shard = distribute_tensor(values, parameter.device_mesh, parameter.placements, src_data_rank=None)
         parameter.to_local().copy_(shard.to_local())
@@ -120,7 +124,9 @@ def copy_into(parameter: Tensor, values: Tensor) -> None:
 
 
 def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:
-    """Parameter → how it was split. One that is not named is whole, and each rank of tp adds its tokens' gradient."""
+    """By parameter name, how it is sharded. Others are replicated, and each rank of tp contributes its tokens'
+    gradient.
+    """
     return {
         f"{prefix}.{name}" if prefix else name: splits
         for prefix, module in model.named_modules()
@@ -130,7 +136,9 @@ def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:
 
 
 def expert_names(model: nn.Module) -> set[str]:
-    """Parameters that hold the matrices, or biases, of experts along their first dim, in a mesh of their own."""
+    """Names of parameters that stack experts' matrices or biases along their first dimension; they have a mesh of their
+    own.
+    """
     return {
         f"{prefix}.{name}"
         for prefix, module in model.named_modules()

@@ -1,4 +1,4 @@
-"""Keys and values of the query heads that one rank has, where tensor parallelism parts the query heads."""
+"""Keys and values of the query heads that one rank holds, where tensor parallelism shards the query heads."""
 
 from math import gcd
 
@@ -13,17 +13,19 @@ from planner.specs.layers.heads import head_dim, kv_heads
 
 
 def key_heads(heads: int, shared: int, part: Part) -> tuple[int, ...]:
-    """Which of the shared heads of keys a rank's query heads read, each for as many consecutive ones as any other.
+    """Which key heads this rank's query heads read, each for the same number of consecutive query heads.
 
-    A group of query heads that lies on several ranks has its key named by each of them; where groups end within a rank,
-    a key may be named several times there.
+    A group of query heads that is on several ranks has its key head listed by each of them; where groups end within a
+    rank, a key head may be listed several times.
     """
-    alike = gcd(heads // shared, part.size(heads))
-    return tuple(head * shared // heads for head in range(*part.span(heads), alike))
+    per_key = gcd(heads // shared, part.size(heads))
+    return tuple(head * shared // heads for head in range(*part.span(heads), per_key))
 
 
 def key_projection(spec: Module, bias: bool, dtype: torch.dtype, part: Part, width: int | None = None) -> nn.Linear:
-    """x [t, width] to this rank's keys, or values, [t, its key heads x head_dim]; None: as wide as the module."""
+    """The projection of x `(tokens, width)` to this rank's keys, or values, `(tokens, local kv heads * head_dim)`.
+    Width None is the module's own.
+    """
     shared, width = kv_heads(spec), width or spec.hidden
     if shared % part.of == 0:
         return column(width, shared * head_dim(spec), bias, dtype, part)
@@ -31,14 +33,15 @@ def key_projection(spec: Module, bias: bool, dtype: torch.dtype, part: Part, wid
 
 
 class SomeHeads(nn.Linear):
-    """A matrix that every rank has whole, of which it uses what its heads need."""
+    """A replicated projection, of which a rank computes only the heads that it needs."""
 
-    def __init__(self, spec: Module, bias: bool, dtype: torch.dtype, wanted: tuple[int, ...], read: int) -> None:
-        """`read`: the width of x."""
-        self.width, self.wanted = head_dim(spec), wanted
+    def __init__(self, spec: Module, bias: bool, dtype: torch.dtype, head_indices: tuple[int, ...], read: int) -> None:
+        """`read` is the width of x."""
+        self.width, self.wanted = head_dim(spec), head_indices
         super().__init__(read, kv_heads(spec) * self.width, bias=bias, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
+        """x `(tokens, width)` to `(tokens, local kv heads * head_dim)`."""
         first, last = self.wanted[0], self.wanted[-1] + 1
         rows = slice(first * self.width, last * self.width)
         y = affine(input, self.weight[rows], None if self.bias is None else self.bias[rows])

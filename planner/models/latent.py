@@ -1,8 +1,8 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, §2.1): heads are made of narrow vectors.
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, §2.1): heads are expanded from compressed vectors.
 
-Keys and values come from one narrow vector of a token, queries from another or straight from its hidden vector; a part
-of each query and key turns with its place, and that of the key is the same for all heads. Ranks of a tensor-parallel
-block make the narrow vectors of their own tokens, exchange them, and share out the heads that are made of them.
+Keys and values come from one compressed vector of a token, queries from another or from its hidden vector. Part of each
+query and key is rotated by position, and that of the key is shared by all heads. The ranks of a tensor-parallel block
+compress their own tokens, gather the compressed vectors, and share the heads.
 """
 
 import torch
@@ -21,17 +21,17 @@ from planner.specs.parts import Latent
 
 
 class LatentAttention(nn.Module):
-    """x [s, hidden] to the same."""
+    """Multi-head latent attention with its projections."""
 
-    def __init__(self, spec: Module, latent: Latent, layer: int, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, latent: Latent, layer: int, dtype: torch.dtype, shard: Held) -> None:
         super().__init__()
-        self.latent, self.part, self.heads = latent, held.tp, held.tp.size(spec.heads)
+        self.latent, self.part, self.heads = latent, shard.tp, shard.tp.size(spec.heads)
         self.masking = Masking(causal=True, window=spec.window_of(layer))
-        bias, part, width = spec.bias != "none", held.tp, latent.nope_dim + latent.rope_dim
-        narrow = latent.q_rank or spec.hidden
-        self.query_down = linear(spec.hidden, narrow, bias, dtype) if latent.q_rank else None
-        self.query_norm = norm(spec, dtype, narrow) if latent.q_rank else None
-        self.query_up = column(narrow, spec.heads * width, False, dtype, part)
+        bias, part, width = spec.bias != "none", shard.tp, latent.nope_dim + latent.rope_dim
+        query_width = latent.q_rank or spec.hidden
+        self.query_down = linear(spec.hidden, query_width, bias, dtype) if latent.q_rank else None
+        self.query_norm = norm(spec, dtype, query_width) if latent.q_rank else None
+        self.query_up = column(query_width, spec.heads * width, False, dtype, part)
         self.key_down = linear(spec.hidden, latent.kv_rank + latent.rope_dim, bias, dtype)
         self.key_norm = norm(spec, dtype, latent.kv_rank)
         self.key_up = column(latent.kv_rank, spec.heads * (latent.nope_dim + latent.value_dim), False, dtype, part)
@@ -40,39 +40,43 @@ class LatentAttention(nn.Module):
         self.splits = {} if self.sinks is None else {"sinks": (Split(0, part, "tp"),)}
 
     def forward(self, x: Tensor, rotary: Rotary | None, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.among(self.part)
-        narrow, turning, queries = self.narrow(x, batch)
-        k, v = self.keys(narrow, turning, rotary)
+        latent, rotary_key, queries = self.narrow(x, batch)
+        k, v = self.keys(latent, rotary_key, rotary)
         out = batch.exchange.attend(self.queries(queries, rotary), k, v, batch.cu_seqlens, self.masking, self.sinks)
         return self.output(out.flatten(1), tensor)  # type: ignore[no-any-return]
 
     def narrow(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Of all tokens of the block: what keys and values are made of [t, kv_rank], the part of the keys that turns
-        [t, rope_dim], and what queries are made of.
+        """For all tokens of the block: the compressed keys and values `(tokens, kv_rank)`, the rotary part of the keys
+        `(tokens, rope_dim)`, and what queries are projected from, `(tokens, q_rank)` or `(tokens, hidden)`. x is
+        `(local_tokens, hidden)`.
         """
         latent, gather = self.latent, batch.among(self.part).gather
         widths = [latent.kv_rank, latent.rope_dim]
-        narrow, turning = torch.split(self.key_down(x), widths, 1)
-        own = [self.key_norm(narrow), turning]
+        compressed, rotary_key = torch.split(self.key_down(x), widths, 1)
+        own = [self.key_norm(compressed), rotary_key]
         if self.query_down is None or self.query_norm is None:
-            narrow, turning = torch.split(gather(torch.cat(own, 1)), widths, 1)
-            return narrow, turning, follow(gather, x)
+            compressed, rotary_key = torch.split(gather(torch.cat(own, 1)), widths, 1)
+            return compressed, rotary_key, follow(gather, x)
         own.append(self.query_norm(self.query_down(x)))
-        narrow, turning, queries = torch.split(gather(torch.cat(own, 1)), [*widths, latent.q_rank], 1)
-        return narrow, turning, queries
+        compressed, rotary_key, queries = torch.split(gather(torch.cat(own, 1)), [*widths, latent.q_rank], 1)
+        return compressed, rotary_key, queries
 
     def queries(self, x: Tensor, rotary: Rotary | None) -> Tensor:
-        """[t, heads, nope_dim + rope_dim]."""
+        """Queries `(tokens, heads, nope_dim + rope_dim)` of x `(tokens, q_rank or hidden)`."""
         q = torch.unflatten(self.query_up(x), 1, (self.heads, -1))
         if rotary is None:
             return q
-        still, turning = torch.split(q, [self.latent.nope_dim, self.latent.rope_dim], 2)
-        return torch.cat([still, rotate(turning, rotary)], 2)
+        unrotated, rotary_part = torch.split(q, [self.latent.nope_dim, self.latent.rope_dim], 2)
+        return torch.cat([unrotated, rotate(rotary_part, rotary)], 2)
 
-    def keys(self, narrow: Tensor, turning: Tensor, rotary: Rotary | None) -> tuple[Tensor, Tensor]:
-        """[t, heads, nope_dim + rope_dim], and values [t, heads, value_dim]."""
-        made = torch.unflatten(self.key_up(narrow), 1, (self.heads, -1))
-        still, values = torch.split(made, [self.latent.nope_dim, self.latent.value_dim], 2)
-        turning = turning[:, None]
-        turned = turning if rotary is None else rotate(turning, rotary)
-        return torch.cat([still, turned.expand(-1, self.heads, -1)], 2), values
+    def keys(self, compressed: Tensor, rotary_key: Tensor, rotary: Rotary | None) -> tuple[Tensor, Tensor]:
+        """Keys `(tokens, heads, nope_dim + rope_dim)` and values `(tokens, heads, value_dim)`, from compressed vectors
+        `(tokens, kv_rank)` and the rotary part `(tokens, rope_dim)`.
+        """
+        expanded = torch.unflatten(self.key_up(compressed), 1, (self.heads, -1))
+        unrotated, values = torch.split(expanded, [self.latent.nope_dim, self.latent.value_dim], 2)
+        rotary_key = rotary_key[:, None]
+        rotated = rotary_key if rotary is None else rotate(rotary_key, rotary)
+        return torch.cat([unrotated, rotated.expand(-1, self.heads, -1)], 2), values

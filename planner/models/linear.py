@@ -1,7 +1,7 @@
-"""The matrices of the zoo: whole, or parted over the ranks of a tensor-parallel block (arXiv 1909.08053).
+"""The linear layers of the models: replicated, or sharded over the ranks of a tensor-parallel block (arXiv 1909.08053).
 
-Into a block of matrices the first is parted by columns, out of it the last by rows: each rank works on a part of what
-lies between, and only the sums at the end are of all ranks.
+The first matrix of a block is sharded by columns, the last by rows: each rank computes a part of what is between, and
+only the sums at the end are over all ranks.
 """
 
 import torch
@@ -13,43 +13,49 @@ from planner.models.tensor import ALONE, Tensors
 
 
 def linear(width: int, out: int, bias: bool, dtype: torch.dtype) -> nn.Linear:
-    """y = x W^T (+ b), x [t, width], y [t, out]."""
+    """A replicated layer y = x W^T (+ b), x `(tokens, width)`, y `(tokens, out)`."""
     return Matrix(width, out, bias=bias, dtype=dtype)
 
 
 def column(
     width: int, out: int, bias: bool, dtype: torch.dtype, part: Part, sections: tuple[int, ...] = ()
 ) -> nn.Linear:
-    """This rank's part of y [t, out], or of each of its sections; x [t, width] is of all its block's tokens."""
-    made = Parted(width, part.size(out), bias=bias, dtype=dtype)
-    made.splits = {name: (Split(0, part, "tp", sections),) for name in (("weight", "bias") if bias else ("weight",))}
-    return made
+    """A column-parallel layer: this rank's shard `(tokens, out / tp)` of y, or of each section of y, from x `(tokens,
+    width)` of all the block's tokens.
+    """
+    layer = ShardedLinear(width, part.size(out), bias=bias, dtype=dtype)
+    layer.splits = {name: (Split(0, part, "tp", sections),) for name in (("weight", "bias") if bias else ("weight",))}
+    return layer
 
 
-def row(width: int, out: int, bias: bool, dtype: torch.dtype, part: Part) -> "Row":
-    """From this rank's part of x [t, width] to its rows of y [s, out]."""
-    made = Row(part.size(width), out, bias=bias, dtype=dtype)
-    made.splits = {"weight": (Split(1, part, "tp"),)}
-    return made
+def row(width: int, out: int, bias: bool, dtype: torch.dtype, part: Part) -> "RowParallelLinear":
+    """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to its rows `(local_tokens,
+    out)` of y.
+    """
+    layer = RowParallelLinear(part.size(width), out, bias=bias, dtype=dtype)
+    layer.splits = {"weight": (Split(1, part, "tp"),)}
+    return layer
 
 
 class Matrix(nn.Linear):
-    """The gradient of its weight may come after all others."""
+    """A linear layer whose weight gradient may be deferred."""
 
     def forward(self, input: Tensor) -> Tensor:
+        """`(tokens, width)` to `(tokens, out)`."""
         return affine(input, self.weight, self.bias)
 
 
-class Parted(Matrix):
-    """One part of a matrix."""
+class ShardedLinear(Matrix):
+    """A linear layer that holds one shard of a matrix."""
 
     splits: dict[str, tuple[Split, ...]]
 
 
-class Row(Parted):
-    """Each rank's product is a summand of y. The bias is whole on every rank, and added once, to the sums."""
+class RowParallelLinear(ShardedLinear):
+    """Each rank's product is a summand of y. The bias is replicated, and added once, to the sums."""
 
     def forward(self, input: Tensor, tensor: Tensors = ALONE) -> Tensor:
+        """`(tokens, width / tp)` to `(local_tokens, out)`."""
         if tensor is ALONE:
             return super().forward(input)
         y = tensor.scatter(affine(input, self.weight))

@@ -1,4 +1,4 @@
-"""The MLP of a dense layer, token by token, its width parted over the ranks of a tensor-parallel block."""
+"""The MLP of a dense layer, applied to each token, its width sharded over the ranks of a tensor-parallel block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,17 +23,18 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class Mlp(nn.Module):
-    """Gated (arXiv:2002.05202) or plain, SwiGLU and GELU as usual. x [s, hidden] to the same."""
+    """A gated (arXiv 2002.05202) or plain MLP, such as SwiGLU or GELU."""
 
-    def __init__(self, spec: Module, width: int, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, width: int, dtype: torch.dtype, shard: Held) -> None:
         super().__init__()
-        bias, self.part = spec.bias in ("all", "all_but_key"), held.part(width)
+        bias, self.part = spec.bias in ("all", "all_but_key"), shard.part(width)
         self.gate = column(spec.hidden, width, bias, dtype, self.part) if spec.gated else None
         self.up = column(spec.hidden, width, bias, dtype, self.part)
         self.activation = ACTIVATIONS[spec.activated]
         self.down = row(width, spec.hidden, bias, dtype, self.part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.among(self.part)
         x = tensor.gather(x)
         activated = self.activation

@@ -1,5 +1,5 @@
-"""A mixture of experts in the place of a layer's MLP: a router sends each token to the k experts of highest score
-(Shazeer et al., arXiv 1701.06538), and some experts may see every token (DeepSeekMoE, arXiv 2401.06066).
+"""A mixture of experts in place of a layer's MLP: a router sends each token to the k experts of highest score (Shazeer
+et al., arXiv 1701.06538), and shared experts may see every token (DeepSeekMoE, arXiv 2401.06066).
 """
 
 import math
@@ -20,24 +20,25 @@ from planner.specs.parts import Experts
 
 
 class Moe(nn.Module):
-    """x [s, hidden] to the same, over whatever ranks the batch's dispatch reaches.
+    """A mixture of experts, over whatever ranks the batch's dispatcher reaches.
 
-    Where experts have a capacity, a choice beyond it adds nothing; the weights of the others stay as they were
+    Where experts have a capacity, a choice beyond it contributes nothing; the weights of the others do not change
     (GShard, arXiv 2006.16668, algorithm 1).
     """
 
-    def __init__(self, spec: Module, moe: Experts, layer: int, dtype: torch.dtype, held: Held) -> None:
+    def __init__(self, spec: Module, moe: Experts, layer: int, dtype: torch.dtype, shard: Held) -> None:
         super().__init__()
         self.moe, self.layer = moe, layer
         self.router = Router(spec.hidden, moe, dtype)
-        self.experts = ExpertMlps(spec, moe, dtype, held.experts.get(layer, ALL_EXPERTS))
-        self.shared = Mlp(spec, moe.shared_ffn, dtype, held) if moe.shared_ffn else None
+        self.experts = ExpertMlps(spec, moe, dtype, shard.experts.get(layer, ALL_EXPERTS))
+        self.shared = Mlp(spec, moe.shared_ffn, dtype, shard) if moe.shared_ffn else None
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape."""
         probabilities, choice = self.router(x)
-        kept = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
+        within_capacity = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
         dispatch = batch.dispatch.get(self.layer, HERE)
-        y = dispatch.run(x, kept, self.experts)
+        y = dispatch.run(x, within_capacity, self.experts)
         if self.shared is not None:
             y = y + self.shared(x, batch)
         if self.moe.balance:
@@ -48,10 +49,10 @@ class Moe(nn.Module):
 
 
 class Router(nn.Module):
-    """x [s, hidden] to probabilities [s, E] and the choice of each token, in float32 or better.
+    """The router of one layer, computed in float32 or better.
 
-    A bias of logits that become probabilities by softmax is one of their terms and learned like it (arXiv 2508.10925).
-    A bias of sigmoid scores counts in the choice alone: no loss moves it (arXiv 2408.15664, as in DeepSeek-V3).
+    With softmax scores the bias is a term of the logits, and learned (arXiv 2508.10925). With sigmoid scores it affects
+    the choice alone, and no loss changes it (arXiv 2408.15664, as in DeepSeek-V3).
     """
 
     def __init__(self, hidden: int, moe: Experts, dtype: torch.dtype) -> None:
@@ -61,6 +62,7 @@ class Router(nn.Module):
         self.bias = nn.Parameter(torch.empty(moe.experts, dtype=dtype)) if moe.router_bias else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Choice]:
+        """x `(tokens, hidden)` to probabilities `(tokens, experts)` and the choice of each token."""
         softmax = self.moe.scores == "softmax"
         wide = torch.promote_types(x.dtype, torch.float32)  # in bfloat16 the differences between scores are rounding
         bias = self.bias.to(wide) if softmax and self.bias is not None else None
@@ -76,35 +78,37 @@ class Router(nn.Module):
 
 
 class ExpertMlps(nn.Module):
-    """The experts that are held here, each an MLP as the dense one is. Rows sorted by expert to the same.
+    """The local experts, each an MLP like the dense one.
 
-    Of experts parted over etp each rank has a part of the width between, and of the last bias: its rows are summands.
+    Where experts are sharded over etp, each rank has a shard of the inner width, and of the last bias: its output is a
+    summand.
     """
 
-    are_experts = True  # their parameters are spread on a mesh of their own
+    are_experts = True  # their parameters are sharded on a mesh of their own
 
-    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, held: ExpertPart) -> None:
+    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, shard: ExpertPart) -> None:
         super().__init__()
-        count, width, hidden = held.ep.size(moe.experts), held.etp.size(moe.ffn), spec.hidden
-        over, wide = Split(0, held.ep, "ep"), Split(1, held.etp, "etp")
-        self.etp = held.etp
+        count, width, hidden = shard.ep.size(moe.experts), shard.etp.size(moe.ffn), spec.hidden
+        ep_split, etp_split = Split(0, shard.ep, "ep"), Split(1, shard.etp, "etp")
+        self.etp = shard.etp
         self.splits: dict[str, tuple[Split, ...]] = {}
 
-        def made(name: str, *shape: int, across: Split) -> nn.Parameter:
-            self.splits[name] = (over, across)
+        def parameter(name: str, *shape: int, across: Split) -> nn.Parameter:
+            self.splits[name] = (ep_split, across)
             return nn.Parameter(torch.empty(count, *shape, dtype=dtype))
 
-        ways_in = ("gate", "up") if spec.gated else ("up",)
-        for way in ways_in:
-            setattr(self, way, made(way, width, hidden, across=wide))
-        self.down = made("down", hidden, width, across=Split(2, held.etp, "etp"))
+        input_matrices = ("gate", "up") if spec.gated else ("up",)
+        for name in input_matrices:
+            setattr(self, name, parameter(name, width, hidden, across=etp_split))
+        self.down = parameter("down", hidden, width, across=Split(2, shard.etp, "etp"))
         self.biased = spec.bias == "all"
-        for way in ways_in if self.biased else ():
-            setattr(self, f"{way}_bias", made(f"{way}_bias", width, across=wide))
-        self.down_bias = made("down_bias", held.etp.size(hidden), across=wide) if self.biased else None
+        for name in input_matrices if self.biased else ():
+            setattr(self, f"{name}_bias", parameter(f"{name}_bias", width, across=etp_split))
+        self.down_bias = parameter("down_bias", shard.etp.size(hidden), across=etp_split) if self.biased else None
         self.gated, self.activation = spec.gated, ACTIVATIONS[spec.activated]
 
     def forward(self, rows: Tensor, sizes: Tensor) -> Tensor:
+        """Rows `(rows, hidden)` sorted by expert, with `sizes` `(experts)` rows each, to the same shape."""
         up = self.into("up", rows, sizes)
         activated = self.activation
         wide = activated(self.into("gate", rows, sizes)) * up if self.gated else activated(up)
@@ -112,35 +116,42 @@ class ExpertMlps(nn.Module):
         if self.down_bias is None:
             return y
         first, last = self.etp.span(y.shape[1])
-        return y + F.pad(by_row(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
+        return y + F.pad(bias_rows(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
 
-    def into(self, way: str, rows: Tensor, sizes: Tensor) -> Tensor:
-        y = multiply(rows, getattr(self, way), Grouped(sizes))
-        return y + by_row(getattr(self, f"{way}_bias"), sizes, len(rows)) if self.biased else y
+    def into(self, name: str, rows: Tensor, sizes: Tensor) -> Tensor:
+        """Rows `(rows, hidden)` through the experts' up or gate matrices: `(rows, inner)`."""
+        y = multiply(rows, getattr(self, name), Grouped(sizes))
+        return y + bias_rows(getattr(self, f"{name}_bias"), sizes, len(rows)) if self.biased else y
 
 
-def by_row(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
-    """[E, width] to [rows, width]: of each row's expert."""
+def bias_rows(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
+    """Biases `(experts, width)` repeated for the expert of each row: `(rows, width)`."""
     return biases.repeat_interleave(sizes, 0, output_size=rows)
 
 
 def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
-    """Without what is too much: of each slice of t tokens an expert takes the first ceil(capacity·t·k/E), in the order
-    of the slice. `slices`: the rows of each, one of them all if there is none.
+    """Drop choices beyond the experts' capacity: of each slice of t tokens, an expert takes the first
+    ceil(capacity·t·k/E), in the order of the slice. `slices` holds the row indices `(t)` of each; without any, all rows
+    are one slice.
     """
-    kept = torch.ones_like(choice.experts, dtype=torch.bool)
-    for rows in slices or (torch.arange(len(kept), device=kept.device),):
+    within_capacity = torch.ones_like(choice.experts, dtype=torch.bool)
+    for rows in slices or (torch.arange(len(within_capacity), device=within_capacity.device),):
         experts = choice.experts[rows]
-        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=kept.device).scatter_(1, experts, 1)
-        places = chosen.cumsum(0).gather(1, experts)  # from 1; a token chooses an expert once
-        kept[rows] = places <= math.ceil(capacity * experts.numel() / choice.among)
-    return Choice(choice.experts.where(kept, choice.among), choice.weights, choice.among, dropless=False)
+        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=within_capacity.device).scatter_(
+            1, experts, 1
+        )
+        ranks = chosen.cumsum(0).gather(1, experts)  # (t, topk): from 1; a token chooses an expert once
+        within_capacity[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.among)
+    return Choice(choice.experts.where(within_capacity, choice.among), choice.weights, choice.among, dropless=False)
 
 
 def imbalance(probabilities: Tensor, counts: Tensor) -> Tensor:
-    """Over these tokens the sum of E·Σ_e f_e·p_e, where f_e is the share of expert e in all choices of the micro-batch
-    (`counts`, [E]), and p_e a token's probability of it: Switch's loss (arXiv 2101.03961, eq. 4) times the tokens. Each
-    token's is 1 where choices or probabilities are even. Gradients go through the probabilities alone.
+    """The load-balancing loss (scalar) summed over these tokens: Switch's (arXiv 2101.03961, eq. 4) times the number of
+    tokens.
+
+    It is the sum of E·Σ_e f_e·p_e, where f_e is the share of expert e in all choices of the micro-batch (from `counts`,
+    `(experts)`) and p_e a token's probability of it (`probabilities`, `(tokens, experts)`). A token's term is 1 where
+    choices or probabilities are uniform. Gradients flow through the probabilities alone.
     """
     shares = counts.to(probabilities.dtype) / counts.sum().clamp(min=1)
     return len(counts) * (probabilities.sum(0) * shares).sum()

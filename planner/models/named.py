@@ -1,4 +1,6 @@
-"""Parameters, and what an optimizer keeps of each, in files under the zoo's own names: a rank reads its part."""
+"""Parameters, and the optimizer state of each, in safetensors files under the parameter names of these models; a rank
+reads its shard.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,11 +15,11 @@ from planner.models.safetensors import Checkpoint
 from planner.specs.layers import Module
 
 META = torch.device("meta")
-FIX = "give what was saved of this very model"
+MATCHING_CHECKPOINT = "give a checkpoint of this very model"
 
 
 def load_named(model: nn.Module, file: Path) -> None:
-    """All parameters of whatever part of the module this rank holds, cast to their dtype. Raises InputError."""
+    """Load all parameters of the shard that this rank holds, cast to their dtype. Raises InputError."""
     fill(dict(model.named_parameters()), splits_of(model), Checkpoint(file).mapped, file)
 
 
@@ -25,28 +27,31 @@ def load_named(model: nn.Module, file: Path) -> None:
 def fill(
     tensors: Mapping[str, Tensor], splits: Mapping[str, Sequence[Split]], read: Callable[[str], Tensor], source: Path
 ) -> None:
-    """Parts and shards of tensors from the whole of each, one at a time. Raises InputError, naming the source."""
+    """Fill sharded tensors from full ones (any shapes), one at a time. Raises InputError, which names the source."""
     for name, tensor in tensors.items():
-        values, of = read(name), splits.get(name, ()) if tensor.dim() else ()  # a count of updates is no part
-        shape = whole_shape(tensor.shape, of)
+        values, tensor_splits = (
+            read(name),
+            splits.get(name, ()) if tensor.dim() else (),
+        )  # a scalar, the count of updates, is not sharded
+        shape = whole_shape(tensor.shape, tensor_splits)
         if list(values.shape) != shape:
             what = f"`{name}` is {[*values.shape]}, the model has {shape}"
-            raise InputError(what, where=str(source), fix=FIX)
-        copy_into(tensor, part_of(values, of).to(tensor.device, tensor.dtype))
+            raise InputError(what, where=str(source), fix=MATCHING_CHECKPOINT)
+        copy_into(tensor, part_of(values, tensor_splits).to(tensor.device, tensor.dtype))
 
 
 def shapes_of(spec: Module) -> dict[str, tuple[int, ...]]:
-    """Of each parameter of the whole module."""
+    """The shape of each parameter of the full module."""
     return {name: tuple(values.shape) for name, values in build(spec, device=META).named_parameters()}
 
 
 def require_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:
-    """The file has a tensor of each name, so shaped, and no other. Raises InputError."""
+    """Raises InputError unless the file has exactly these tensors, of these shapes."""
     checkpoint = Checkpoint(file)
     for name, want in shapes.items():
         if checkpoint.shape(name) != want:
             what = f"`{name}` is {[*checkpoint.shape(name)]}, the model has {[*want]}"
-            raise InputError(what, where=str(file), fix=FIX)
+            raise InputError(what, where=str(file), fix=MATCHING_CHECKPOINT)
     more = sorted(checkpoint.entries.keys() - shapes.keys())
     if more:
-        raise InputError(f"the model has no `{more[0]}`", where=str(file), fix=FIX)
+        raise InputError(f"the model has no `{more[0]}`", where=str(file), fix=MATCHING_CHECKPOINT)

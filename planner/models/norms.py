@@ -1,4 +1,4 @@
-"""The norms of a module: of root mean squares (arXiv 1910.07467), or of layers (arXiv 1607.06450)."""
+"""The normalisation layers of a module: RMSNorm (arXiv 1910.07467) or LayerNorm (arXiv 1607.06450)."""
 
 import torch
 from torch import nn
@@ -7,6 +7,6 @@ from planner.specs.layers import Module
 
 
 def norm(spec: Module, dtype: torch.dtype, width: int | None = None) -> nn.Module:
-    """Of vectors [..., width]; None: as wide as the module."""
+    """A norm of vectors `(..., width)`; None: the module's hidden width."""
     kind = nn.RMSNorm if spec.norm == "rms" else nn.LayerNorm
     return kind(width or spec.hidden, eps=spec.norm_eps, dtype=dtype)

@@ -1,8 +1,8 @@
-"""Activations in host memory between the forward and the backward of a micro-batch (MEMO, arXiv 2407.12117).
+"""Activations offloaded to host memory between the forward and the backward of a micro-batch (MEMO, arXiv 2407.12117).
 
-Of every layer of a chunk but the first and the last, the same share goes, behind the layer's forward, as near as whole
-pieces of memory come to it; it comes back while the backward of the layer behind it runs. On a GPU both go on streams
-of their own, from and to pinned memory. Parameters stay, and so does whatever layers share.
+The same share of every layer's activations is offloaded after its forward, in whole storages, except of the first and
+last layers of a chunk; it is fetched during the backward of the following layer. On a GPU copies run on streams of
+their own, from and to pinned memory. Parameters and tensors that layers share are not offloaded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from planner.models.saved import Back, saving
 
 
 class Mover:
-    """The ways between one device and its host. A CPU copies, in order."""
+    """Copies between one device and its host. On a CPU copies are synchronous."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -26,7 +26,7 @@ class Mover:
         self.back = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
 
     def to_host(self, x: Tensor) -> tuple[Tensor, Any]:
-        """A copy, and the event that ends it."""
+        """A copy of x (any shape) in host memory, and the event of its completion."""
         if self.out is None:
             return x.clone(), None
         host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
@@ -37,11 +37,11 @@ class Mover:
         return host, self.out.record_event()
 
     def to_device(self, host: Tensor, target: Tensor, after: Any) -> Any:
-        """Into memory of the device, once `after` has come; the event that ends it."""
+        """Copy host memory to `target` (of the same shape) after event `after`; returns the event of its completion."""
         if self.back is None:
             target.copy_(host)
             return None
-        self.back.wait_stream(torch.cuda.current_stream(self.device))  # which may have used that memory last
+        self.back.wait_stream(torch.cuda.current_stream(self.device))  # that stream may still use the memory
         self.back.wait_event(after)
         with torch.cuda.stream(self.back):
             target.copy_(host, non_blocking=True)
@@ -49,12 +49,13 @@ class Mover:
         return self.back.record_event()
 
     def wait(self, event: Any) -> None:
+        """Let the current stream wait for an event."""
         if event is not None:
             torch.cuda.current_stream(self.device).wait_event(event)
 
 
-class Away:
-    """One piece of memory that activations lie in, on the host."""
+class OffloadedStorage:
+    """One storage of activations that is in host memory."""
 
     def __init__(self, memory: Tensor, mover: Mover) -> None:
         self.mover, self.size = mover, len(memory)
@@ -65,7 +66,7 @@ class Away:
         self.came: Any = None
 
     def fetch(self) -> Tensor:
-        """Start bringing it back, if nobody has."""
+        """Start copying it back, unless that has started; gives the memory `(bytes)`."""
         if self.memory is None:
             assert self.host is not None, "used as often as it was saved"
             self.memory = torch.empty(self.size, dtype=torch.uint8, device=self.mover.device)
@@ -73,30 +74,31 @@ class Away:
         return self.memory
 
     def use(self, x: Tensor) -> Back:
-        """In place of a tensor that lies in it."""
+        """How to restore one saved tensor x (any shape) in this storage."""
         dtype, shape, stride, offset = x.dtype, x.shape, x.stride(), x.storage_offset()
         self.uses += 1
 
-        def back() -> Tensor:
+        def restore() -> Tensor:
             memory, self.uses = self.fetch(), self.uses - 1
             self.mover.wait(self.came)
             if not self.uses:
                 self.memory = self.came = self.host = None
-            found = torch.empty(0, dtype=dtype, device=self.mover.device)
-            return found.set_(memory.untyped_storage(), offset, shape, stride)
+            restored = torch.empty(0, dtype=dtype, device=self.mover.device)
+            return restored.set_(memory.untyped_storage(), offset, shape, stride)
 
-        return back
+        return restore
 
 
-class Box:
+class LayerActivations:
     """What one layer saves of one micro-batch."""
 
     def __init__(self, offload: "Offload", stay: Iterable[Tensor]) -> None:
-        self.offload, self.away = offload, dict[int, Away]()
+        self.offload, self.away = offload, dict[int, OffloadedStorage]()
         self.stay = {address(x) for x in stay}
-        self.held: list[Tensor] = []  # until the forward is over, so that an address means one piece of memory
+        self.held: list[Tensor] = []  # until the end of the forward, so that no address is reused
 
     def pack(self, x: Tensor) -> Back | None:
+        """The hook for a saved tensor x (any shape): None where it stays on the device."""
         if not x.is_floating_point() or not x.numel() or is_parameter(x) or address(x) in self.stay:
             return None
         key = address(x)
@@ -106,35 +108,38 @@ class Box:
                 self.stay.add(key)
                 return None
             memory = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
-            self.away[key] = Away(memory, self.offload.mover)
+            self.away[key] = OffloadedStorage(memory, self.offload.mover)
         return self.away[key].use(x)
 
     def fetch(self, *_: object) -> None:
-        for piece in self.away.values():
-            piece.fetch()
+        """Start fetching all storages of this layer."""
+        for storage in self.away.values():
+            storage.fetch()
 
 
 class Offload:
-    """Of one micro-batch on its way through a chunk of layers."""
+    """The offload of one micro-batch in one chunk of layers."""
 
     def __init__(self, ratio: float, mover: Mover) -> None:
         self.ratio, self.mover = ratio, mover
-        self.owed = 0.0  # bytes of the share of what was saved so far, that have not gone; below zero: too many have
+        self.owed = 0.0  # bytes still to offload of the share of all saved so far; negative: too many were
         self.host_bytes = 0
 
     def takes(self, size: int) -> bool:
-        """Whether a piece of memory of so many bytes goes, whole: if the share is then nearer than without it."""
+        """Whether to offload a whole storage of `size` bytes: where that brings the offloaded share closer to the
+        ratio.
+        """
         self.owed += self.ratio * size
-        goes = self.ratio > 0 and 2 * self.owed >= size
-        if goes:
+        offloaded = self.ratio > 0 and 2 * self.owed >= size
+        if offloaded:
             self.owed -= size
             self.host_bytes += size
-        return goes
+        return offloaded
 
     @contextmanager
-    def box(self, stay: Iterable[Tensor]) -> Iterator[Box]:
-        """Around the forward of one layer. What is in it lives as long as the graph."""
-        box = Box(self, stay)
+    def box(self, stay: Iterable[Tensor]) -> Iterator[LayerActivations]:
+        """A block around the forward of one layer; `stay` are tensors (any shapes) that are not offloaded."""
+        box = LayerActivations(self, stay)
         with saving(box.pack):
             yield box
         box.held.clear()
@@ -145,7 +150,7 @@ _offload: ContextVar[Offload | None] = ContextVar("offload", default=None)
 
 @contextmanager
 def offloading(offload: Offload | None) -> Iterator[None]:
-    """Where the layers of these forwards keep their activations; None: on the device."""
+    """Offload activations of layers run in the block; with None they stay on the device."""
     token = _offload.set(offload)
     try:
         yield
@@ -154,22 +159,25 @@ def offloading(offload: Offload | None) -> Iterator[None]:
 
 
 def through(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *rest: object) -> Tensor:
-    """x through one layer after the other, each called with `rest`. `shared`: what all of them are given."""
-    chunk, offload, before = [*layers], _offload.get(), None
-    for place, layer in enumerate(chunk):
-        moves = 0 < place < len(chunk) - 1 and torch.is_grad_enabled()
-        with offload.box(shared) if offload is not None and moves else nullcontext() as box:
+    """x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
+    tensors that all layers are given, which are not offloaded.
+    """
+    chunk, offload, previous = [*layers], _offload.get(), None
+    for index, layer in enumerate(chunk):
+        offloads = 0 < index < len(chunk) - 1 and torch.is_grad_enabled()
+        with offload.box(shared) if offload is not None and offloads else nullcontext() as box:
             x = layer(x, *rest)
-        if before is not None:
-            x.register_hook(before.fetch)  # type: ignore[no-untyped-call]
-        before = box
+        if previous is not None:
+            x.register_hook(previous.fetch)  # type: ignore[no-untyped-call]
+        previous = box
     return x
 
 
 def address(x: Tensor) -> int:
-    """Of the memory that a tensor lies in, whole or in part."""
+    """The address of the storage that x (any shape) is in."""
     return x.untyped_storage().data_ptr()
 
 
 def is_parameter(x: Tensor) -> bool:
+    """Whether x (any shape) is a parameter or a view of one."""
     return isinstance(x if x._base is None else x._base, nn.Parameter)

@@ -1,7 +1,7 @@
-"""Which queries see which keys, as pairs of pieces of documents: what is hidden is left out before any arithmetic.
+"""Which queries attend to which keys, as pairs of tiles of documents: hidden tiles are skipped before any arithmetic.
 
-A causal window slides: of a token at place p the keys from p - window + 1 to p. Another window parts a document into
-blocks of that many tokens, and is gone once pieces are: each block is a document of its own.
+A causal window slides: a token at position p attends to keys p - window + 1 to p. A window without causality cuts a
+document into blocks of that many tokens, which tiles never cross: each block is then like a document of its own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,27 +11,28 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62  # tokens of a piece
+LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62  # tokens of a tile
 
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """Who attends to whom within a document."""
+    """Which tokens of a document a token attends to."""
 
     causal: bool
-    window: int | None = None  # tokens that a token attends to, itself among them; None: all of them
+    window: int | None = None  # tokens attended to, including the token itself; None: no limit
 
 
 class Piece(NamedTuple):
-    """Consecutive tokens of one document, and where they lie on their rank."""
+    """A tile: consecutive tokens of one document, and the rows of their rank in which they are."""
 
-    document: tuple[int, int]  # and which block of it, where a window parts it
+    document: tuple[int, int]  # and the number of its block, where a window without causality cuts it
     first: int
-    last: int  # the one after
-    row: int
+    last: int  # exclusive
+    row: int  # of its first token
 
     @property
     def rows(self) -> slice:
+        """The rows of this tile on its rank."""
         return slice(self.row, self.row + self.last - self.first)
 
 
@@ -39,38 +40,41 @@ Seen = Literal["all", "triangle", "some"]
 
 
 class Pair(NamedTuple):
-    """Queries and keys of which at least one sees one."""
+    """Two tiles of which at least one query attends to at least one key."""
 
-    queries: slice  # of the rows of their rank
-    keys: slice
-    ahead: int  # of the first key's place in the document, the first query's
-    seen: Seen  # every key; or as many as there are queries, each up to its own
+    queries: slice  # rows on the rank of the queries
+    keys: slice  # rows on the rank of the keys
+    ahead: int  # position of the first query minus that of the first key
+    seen: Seen  # all: every key; triangle: causal over equal tiles; some: a mask is needed
 
     @property
     def products(self) -> int:
-        """Scores that are computed, hidden ones among them."""
+        """Number of scores that are computed, including those that a mask hides."""
         return length(self.queries) * length(self.keys)
 
 
 def length(rows: slice) -> int:
+    """Number of rows of a slice."""
     return int(rows.stop) - int(rows.start)
 
 
-def pieces(spans: Iterable[tuple[int, int, int]], masking: Masking, most: int) -> list[Piece]:
-    """Of (document, first, last) in the order of rows: each at most so long, and within one block of the document."""
-    found, row = [], 0
+def pieces(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens: int) -> list[Piece]:
+    """Tiles of the spans (document, first, last) in the order of rows: each of at most `max_tokens` tokens, within one
+    block.
+    """
+    tiles, row = [], 0
     block = masking.window if masking.window and not masking.causal else None
     for document, first, last in spans:
         while first < last:
-            end = min(last, first + most, (first // block + 1) * block if block else last)
-            found.append(Piece((document, first // block if block else 0), first, end, row))
+            end = min(last, first + max_tokens, (first // block + 1) * block if block else last)
+            tiles.append(Piece((document, first // block if block else 0), first, end, row))
             row, first = row + end - first, end
-    return found
+    return tiles
 
 
 def longest(masking: Masking, fused: bool) -> int:
-    """Tokens of a piece: few enough that its scores stay small, unless a kernel holds none in memory, and a window's
-    pieces not much longer than that.
+    """Largest number of tokens of a tile. Without a fused kernel its scores are in memory, so tiles are small; those of
+    a sliding window are not much longer than the window.
     """
     if masking.window is None or not masking.causal:
         return UNLIMITED if fused else LONGEST
@@ -78,13 +82,16 @@ def longest(masking: Masking, fused: bool) -> int:
 
 
 def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> Iterator[Pair]:
-    """Those that somebody sees something in."""
+    """Pairs of tiles in which some query attends to some key."""
     of_document: dict[tuple[int, int], list[Piece]] = {}
     for key in keys:
         of_document.setdefault(key.document, []).append(key)
     for query in queries:
         for key in of_document.get(query.document, ()):
-            nearest, farthest = query.first - key.last + 1, query.last - 1 - key.first  # places from a key to a query
+            nearest, farthest = (
+                query.first - key.last + 1,
+                query.last - 1 - key.first,
+            )  # distances from a key to a query
             if not masking.causal:
                 yield Pair(query.rows, key.rows, query.first - key.first, "all")
             elif farthest >= 0 and (masking.window is None or nearest < masking.window):
@@ -95,9 +102,11 @@ def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> 
 
 
 def hidden(pair: Pair, masking: Masking, device: torch.device) -> Tensor | None:
-    """[queries, keys]: which keys a query does not see; None: it sees all. Causal."""
+    """The mask `(queries, keys)` of keys that a query does not attend to under causal masking; None where it attends to
+    all.
+    """
     if pair.seen == "all":
         return None
-    places = torch.arange(length(pair.queries), device=device)[:, None] + pair.ahead
-    behind = places - torch.arange(length(pair.keys), device=device)
-    return behind < 0 if masking.window is None else (behind < 0) | (behind >= masking.window)
+    positions = torch.arange(length(pair.queries), device=device)[:, None] + pair.ahead
+    distances = positions - torch.arange(length(pair.keys), device=device)
+    return distances < 0 if masking.window is None else (distances < 0) | (distances >= masking.window)

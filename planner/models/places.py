@@ -1,4 +1,4 @@
-"""What every layer needs to know about the places of tokens: angles, or a number for each head and distance."""
+"""What every layer is given about token positions: rotary angles, or a bias per head and distance."""
 
 import torch
 from torch import Tensor
@@ -8,11 +8,13 @@ from planner.models.relative import by_distance
 from planner.models.rotary import Rotary, rotary_dim, rotary_table
 from planner.specs.layers import Module
 
-Places = Rotary | Tensor  # of rotary positions, or of relative ones, [H, 2 * longest - 1]
+Places = Rotary | Tensor  # rotary: two (tokens, 1, rotary_dim / 2); relative: (heads, 2 * longest - 1)
 
 
 def places_of(spec: Module, batch: Batch, table: Tensor | None, dtype: torch.dtype) -> Places | None:
-    """`table` [buckets, H]: of relative positions."""
+    """The position encoding of a batch; None where the module has none. `table` `(buckets, heads)` holds relative
+    positions.
+    """
     if table is not None:
         longest = max(1, *batch.cu_seqlens.diff().tolist(), 0)
         return by_distance(table, longest, spec.causal)
@@ -21,6 +23,6 @@ def places_of(spec: Module, batch: Batch, table: Tensor | None, dtype: torch.dty
     return None
 
 
-def tensors(places: Places | None) -> tuple[Tensor, ...]:
-    """What all layers share."""
-    return places if isinstance(places, tuple) else () if places is None else (places,)
+def tensors(encoding: Places | None) -> tuple[Tensor, ...]:
+    """The tensors of a position encoding, which all layers share."""
+    return encoding if isinstance(encoding, tuple) else () if encoding is None else (encoding,)

@@ -1,7 +1,7 @@
-"""A module that looks words up in a table, and may end in the summed cross entropy of words.
+"""A module with a word embedding, which may end in the summed cross-entropy of words.
 
-The ranks of a tensor-parallel block part the vocabulary. One that does not divide every rank has whole, and uses for
-its own rows.
+The ranks of a tensor-parallel block share the vocabulary. One that tp does not divide is replicated, and each rank
+applies it to its own rows.
 """
 
 from abc import abstractmethod
@@ -19,38 +19,44 @@ from planner.models.tensor import Tensors
 from planner.models.vocabulary import Vocabulary, cross_entropy
 from planner.specs.layers import Module
 
-MAX_LOGITS = 2**27  # held at a time: 512 MiB of them in float32, beside a copy in a narrower dtype and their gradient
+MAX_LOGITS = 2**27  # at a time: 512 MiB in float32, plus a copy in a narrower dtype and their gradient
 
 
 class PredictingNetwork(Network):
-    def __init__(self, spec: Module, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
-        super().__init__(spec, dtype, held)
-        self.part = held.part(spec.words)
-        self.lent: tuple[Vocabulary, ...] = ()  # in a tuple, and so no parameters of this module
+    """A network with a word embedding."""
+
+    def __init__(self, spec: Module, dtype: torch.dtype, shard: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, shard)
+        self.part = shard.part(spec.words)
+        self.lent: tuple[Vocabulary, ...] = ()  # in a tuple, so that it adds no parameters to this module
         if not spec.borrows and (self.first or (spec.ties and self.last)):
             self.embedding = Vocabulary(spec.words, spec.hidden, dtype, self.part)
-        self.loss_tokens = max(1, MAX_LOGITS // self.part.size(spec.words))  # tokens whose logits are held at a time
+        self.loss_tokens = max(
+            1, MAX_LOGITS // self.part.size(spec.words)
+        )  # tokens whose logits are in memory at a time
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
-        """Of what the head reads [t, hidden], those of this rank's words."""
+        """Logits `(tokens, words / tp)` of this rank's words, from the head's input x `(tokens, hidden)`."""
 
     def lend(self, table: Vocabulary) -> None:
-        """The table of the module that reads this one's outputs, in the same process."""
+        """Use the embedding table of the module that reads this one's outputs, in the same process."""
         self.lent = (table,)
 
     def embedded(self, batch: Batch) -> Tensor:
-        """The batch's words, [s, hidden] of this rank's rows."""
+        """Embeddings `(local_tokens, hidden)` of the batch's words."""
         table = self.lent[0] if self.lent else self.embedding
         return table(self.words(batch, batch.inputs), batch.among(self.part))  # type: ignore[no-any-return]
 
     def words(self, batch: Batch, of_block: Tensor) -> Tensor:
-        """Those that this rank works on: all of its block's, where it has only some rows of the tables."""
+        """Of the block's words `(tokens)` those that this rank looks up: all where the table is sharded, else its own
+        rows `(local_tokens)`.
+        """
         return of_block if self.part.of > 1 else batch.tensor.mine(of_block)
 
     def summed_loss(self, x: Tensor, batch: Batch) -> Tensor:
-        """Of this rank's rows [s, hidden], in chunks; when there are several, backward computes the logits of each
-        again.
+        """The summed cross-entropy (scalar) of this rank's rows x `(local_tokens, hidden)`, in chunks; where there are
+        several, backward recomputes the logits of each.
         """
         tensor, targets = batch.among(self.part), self.words(batch, batch.targets)
         x = tensor.gather(x)
@@ -58,9 +64,9 @@ class PredictingNetwork(Network):
         if len(chunks) == 1:
             return tensor.mine(self._losses(tensor, *chunks[0])).sum()
         run = partial(checkpoint, self._losses, tensor, use_reentrant=False, preserve_rng_state=False)
-        with deferring(None):  # W would need the gradients of all logits at a time
+        with deferring(None):  # W would need the gradients of all logits at once
             return tensor.mine(torch.cat([run(*chunk) for chunk in chunks])).sum()
 
     def _losses(self, tensor: Tensors, x: Tensor, targets: Tensor) -> Tensor:
-        """Of each token."""
+        """The cross-entropy of each token `(tokens)`, from x `(tokens, hidden)` and targets `(tokens)`."""
         return cross_entropy(self.logits(x), targets, tensor, self.part)

@@ -1,7 +1,7 @@
-"""Activations that are made again for the backward pass (arXiv 2205.05198): full keeps a layer's input alone.
+"""Activations that are recomputed in the backward pass (arXiv 2205.05198). Full recompute keeps a layer's input alone.
 
-Selective keeps what is dear to make: the input, queries, keys, values and the output of attention, and the residual
-behind it. A norm's output is made again from its input, without the matrices behind it; the MLP from the residual.
+Selective recompute keeps what is expensive: the input, queries, keys, values and output of attention, and the residual
+after it. A norm's output is recomputed from its input, without the matrix products after it; the MLP from the residual.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,51 +14,55 @@ from torch.utils.checkpoint import checkpoint
 
 from planner.models.saved import Back, kept, saving
 
-Make = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
 
 def whole(run: Callable[..., Tensor], *inputs: object) -> Tensor:
-    """Run it, keeping nothing but its inputs. Collectives inside it are issued again in the backward pass."""
-    made: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
-    return made
+    """Run a function, saving only its inputs (any shapes) for backward, where its collectives are issued again."""
+    output: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return output
 
 
-class Recipe:
-    """How to make a value again that several products save: once for all of them."""
+class RecomputedTensor:
+    """A value that is recomputed once for all products that saved it."""
 
     def __init__(self, value: Tensor, make: Back) -> None:
-        self.value: Tensor | None = value  # until the forward is over
+        self.value: Tensor | None = value  # until the end of the forward
         self.make, self.uses = make, 0
         self.made: Tensor | None = None
 
     def is_of(self, x: Tensor) -> bool:
+        """Whether x (any shape) is this value: the same memory, shape and strides."""
         y = self.value
         return y is not None and (x.data_ptr(), x.shape, x.stride()) == (y.data_ptr(), y.shape, y.stride())
 
     def use(self) -> Back:
-        """In place of the value."""
+        """How to restore one saved use of the value."""
         self.uses += 1
         return self.again
 
     def again(self) -> Tensor:
+        """The value, recomputed at its first use and dropped after the last."""
         if self.made is None:
             with torch.no_grad():
                 self.made = self.make()
-        made, self.uses = self.made, self.uses - 1
+        value, self.uses = self.made, self.uses - 1
         if self.uses <= 0:
             self.made = None
-        return made
+        return value
 
 
-_recipes: ContextVar[list[Recipe] | None] = ContextVar("recipes", default=None)
+_recipes: ContextVar[list[RecomputedTensor] | None] = ContextVar("recipes", default=None)
 
 
 @contextmanager
-def made_again(make: Make, x: Tensor) -> Iterator[Tensor]:
-    """make(x), of which forwards within save nothing; x is kept however others keep it."""
-    back = kept(x)
+def made_again(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
+    """Gives make(x), of x's shape or another, which forwards in the block do not save but recompute; x is saved by the
+    usual hooks.
+    """
+    restore = kept(x)
     value = make(x)
-    recipes = [Recipe(value, lambda: make(back()))]
+    recipes = [RecomputedTensor(value, lambda: make(restore()))]
     token = _recipes.set(recipes)
 
     def pack(saved: Tensor) -> Back | None:
@@ -73,10 +77,10 @@ def made_again(make: Make, x: Tensor) -> Iterator[Tensor]:
             recipe.value = None
 
 
-def follow(make: Make, x: Tensor) -> Tensor:
-    """make(x), made again wherever x is."""
+def follow(make: TensorFunction, x: Tensor) -> Tensor:
+    """make(x), recomputed wherever x (any shape) is."""
     value, recipes = make(x), _recipes.get() or []
-    source = next((recipe for recipe in recipes if recipe.is_of(x)), None)
-    if source is not None and not source.is_of(value):
-        recipes.append(Recipe(value, lambda: make(source.make())))
+    recomputed = next((recipe for recipe in recipes if recipe.is_of(x)), None)
+    if recomputed is not None and not recomputed.is_of(value):
+        recipes.append(RecomputedTensor(value, lambda: make(recomputed.make())))
     return value

@@ -1,7 +1,8 @@
-"""Relative positions as in T5 (arXiv 1910.10683, section 2.1): to each score one number is added, which a head has for
-the bucket that the distance from query to key falls into. Scores are products of queries and keys, divided by nothing.
+"""Relative positions as in T5 (arXiv 1910.10683, section 2.1): each head has one learned number per bucket of distances
+from query to key, which is added to the score. Scores are unscaled products of queries and keys.
 
-Half of the buckets are of one distance each, the others grow with it. Where a token sees both sides, each has half.
+Half of the buckets hold one distance each, the others grow logarithmically. In a bidirectional module each side has
+half.
 """
 
 import math
@@ -10,35 +11,38 @@ import torch
 from torch import Tensor
 
 UNSCALED = 1.0
-FARTHEST = 128  # tokens; whatever is farther away is in the last bucket
+FARTHEST = 128  # tokens; all larger distances share the last bucket
 
 
 def by_distance(table: Tensor, longest: int, causal: bool) -> Tensor:
-    """From numbers [buckets, H] to those of the distances, key less query, 1 - longest to longest - 1: [H, all]."""
+    """The bias `(heads, 2 * longest - 1)` of each distance (key minus query, 1 - longest to longest - 1), from the
+    table `(buckets, heads)`.
+    """
     distances = torch.arange(1 - longest, longest, device=table.device)
     return table[buckets(distances, len(table), causal)].t()
 
 
 def buckets(distances: Tensor, count: int, causal: bool) -> Tensor:
-    """Of each distance, one of `count`; a causal module's are of keys behind the query alone.
+    """The bucket of each distance (any shape), of `count` in all; a causal module has buckets only for keys before the
+    query.
 
-    Logarithms are in float32, as those with which models were trained.
+    Logarithms are computed in float32, as in the reference implementation.
     """
     if causal:
-        return of_side((-distances).clamp(min=0), count)
+        return one_sided_buckets((-distances).clamp(min=0), count)
     half = count // 2
-    return of_side(distances.abs(), half) + half * (distances > 0)
+    return one_sided_buckets(distances.abs(), half) + half * (distances > 0)
 
 
-def of_side(away: Tensor, count: int) -> Tensor:
-    """Of distances that are not negative."""
+def one_sided_buckets(distances: Tensor, count: int) -> Tensor:
+    """The bucket of each distance (any shape, none negative) on one side, of `count`."""
     near = count // 2
-    logarithms = (away.float() / near).log() / math.log(FARTHEST / near)
-    far = near + (logarithms * (count - near)).clamp(min=0).long()
-    return torch.where(away < near, away, far.clamp(max=count - 1))
+    logarithms = (distances.float() / near).log() / math.log(FARTHEST / near)
+    far_buckets = near + (logarithms * (count - near)).clamp(min=0).long()
+    return torch.where(distances < near, distances, far_buckets.clamp(max=count - 1))
 
 
-def of_pairs(numbers: Tensor, tokens: int) -> Tensor:
-    """Those of distances [H, 2 * longest - 1] for each query and key of so many tokens: [H, tokens, tokens]."""
-    longest = (numbers.shape[1] + 1) // 2
-    return numbers[:, longest - tokens : longest + tokens - 1].unfold(1, tokens, 1).flip(1)
+def of_pairs(biases: Tensor, tokens: int) -> Tensor:
+    """The bias `(heads, tokens, tokens)` of every query and key, from those of distances `(heads, 2 * longest - 1)`."""
+    longest = (biases.shape[1] + 1) // 2
+    return biases[:, longest - tokens : longest + tokens - 1].unfold(1, tokens, 1).flip(1)

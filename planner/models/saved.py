@@ -1,6 +1,6 @@
-"""What becomes of what a forward saves for its backward, decided one within another: torch itself asks the innermost.
+"""Composable hooks for tensors that a forward saves for its backward: torch itself asks only the innermost hook.
 
-Where nobody wants a tensor, autograd keeps it as ever.
+Tensors that no hook takes are saved by autograd as usual.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +10,17 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-Back = Callable[[], Tensor]  # the tensor again, without its history
-Pack = Callable[[Tensor], Back | None]  # from what is saved; None: not mine
+Back = Callable[[], Tensor]  # the tensor, detached
+PackHook = Callable[[Tensor], Back | None]  # from a saved tensor of any shape; None: not taken by this hook
 
-_packs: ContextVar[tuple[Pack, ...]] = ContextVar("packs", default=())
+_packs: ContextVar[tuple[PackHook, ...]] = ContextVar("packs", default=())
 
 
 @contextmanager
-def saving(pack: Pack) -> Iterator[None]:
-    """`pack` is asked first, then whoever surrounds it."""
+def saving(pack: PackHook) -> Iterator[None]:
+    """In this block saved tensors (of any shape) are offered to `pack` first, then to the hooks of
+    surrounding blocks.
+    """
     token = _packs.set((pack, *_packs.get()))
     try:
         with torch.autograd.graph.saved_tensors_hooks(kept, lambda back: back()):
@@ -28,10 +30,10 @@ def saving(pack: Pack) -> Iterator[None]:
 
 
 def kept(x: Tensor) -> Back:
-    """As the first to want it keeps it."""
+    """How the first hook that takes x (any shape) restores it in backward."""
     for pack in _packs.get():
         back = pack(x)
         if back is not None:
             return back
-    held = x.detach()
-    return lambda: held
+    detached = x.detach()
+    return lambda: detached

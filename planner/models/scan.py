@@ -1,5 +1,5 @@
-"""The scan of a state space over packed documents, in chunks (SSD, arXiv 2405.21060, §6): within a chunk by products of
-matrices, from chunk to chunk by a recurrence.
+"""The chunked scan of a state space over packed documents (SSD, arXiv 2405.21060, §6): matrix products within chunks,
+and a recurrence from chunk to chunk.
 """
 
 from typing import NamedTuple
@@ -9,72 +9,87 @@ from torch import Tensor
 
 
 class Scanned(NamedTuple):
-    """Of t tokens, G groups of R heads each that have D channels with S numbers."""
+    """Operands of a scan over `tokens`, with `groups` of `heads` each that have `channels` channels with `states`
+    states.
+    """
 
-    values: Tensor  # x [t, G, R, D]
-    inputs: Tensor  # B [t, G, S]
-    outputs: Tensor  # C [t, G, S]
-    steps: Tensor  # d [t, G, R]
-    decays: Tensor  # A [G, R], below zero
+    values: Tensor  # x (tokens, groups, heads, channels)
+    inputs: Tensor  # B (tokens, groups, states)
+    outputs: Tensor  # C (tokens, groups, states)
+    steps: Tensor  # d (tokens, groups, heads)
+    decays: Tensor  # A (groups, heads), negative
 
 
 def scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
-    """y [t, G, R, D] of S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C, without a state in front of each document. In the
-    dtype of the steps.
+    """y `(tokens, groups, heads, channels)` of S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C, where each document starts
+    with a zero state. The dtype is that of the steps.
     """
     if not sum(lengths):
         return scanned.values.to(scanned.steps.dtype) + 0 * sum(x.sum() for x in scanned)
-    return in_chunks(scanned, lengths, min(chunk, max(lengths)))
+    return chunked_scan(scanned, lengths, min(chunk, max(lengths)))
 
 
-def in_chunks(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
-    """Chunks [n, l] of one document each, its last filled up with steps of size zero, which leave a state as it is."""
+def chunked_scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
+    """The scan, with every document padded to whole chunks by steps of size zero, which leave a state as it is. The
+    result is `(tokens, groups, heads, channels)`.
+    """
     chunks = [-(-length // chunk) for length in lengths]
-    rows = rows_in_chunks(lengths, chunks, chunk).to(scanned.values.device)
+    rows = chunked_row_indices(lengths, chunks, chunk).to(scanned.values.device)
 
-    def parted(x: Tensor) -> Tensor:
-        filled = x.new_zeros(sum(chunks) * chunk, *x.shape[1:], dtype=scanned.steps.dtype)
-        return torch.unflatten(filled.index_copy(0, rows, x.to(filled.dtype)), 0, (-1, chunk))
+    def in_chunk_rows(x: Tensor) -> Tensor:
+        """x `(tokens, ...)` to `(chunks, chunk, ...)`."""
+        padded = x.new_zeros(sum(chunks) * chunk, *x.shape[1:], dtype=scanned.steps.dtype)
+        return torch.unflatten(padded.index_copy(0, rows, x.to(padded.dtype)), 0, (-1, chunk))
 
-    values, inputs, outputs, steps = map(parted, scanned[:4])
-    moved = values * steps[..., None]
-    reached = (steps * scanned.decays).cumsum(1)  # [n, l, G, R]: log of what is left of the state before the chunk
-    last = reached[:, -1]
-    left = torch.einsum("nmgs,nmgrd->ngrds", inputs, moved * (last[:, None] - reached).exp()[..., None])
-    before = states_before(left, last.exp(), chunks)
-    y = within(moved, inputs, outputs, reached)
-    y = y + torch.einsum("nlgs,ngrds->nlgrd", outputs, before) * reached.exp()[..., None]
+    values, inputs, outputs, steps = map(in_chunk_rows, scanned[:4])
+    weighted_values = values * steps[..., None]
+    log_decay = (steps * scanned.decays).cumsum(
+        1
+    )  # (chunks, chunk, groups, heads): log of the decay since the start of the chunk
+    last = log_decay[:, -1]
+    chunk_states = torch.einsum(
+        "nmgs,nmgrd->ngrds", inputs, weighted_values * (last[:, None] - log_decay).exp()[..., None]
+    )
+    start_states = chunk_start_states(chunk_states, last.exp(), chunks)
+    y = within_chunk_outputs(weighted_values, inputs, outputs, log_decay)
+    y = y + torch.einsum("nlgs,ngrds->nlgrd", outputs, start_states) * log_decay.exp()[..., None]
     return y.flatten(0, 1)[rows]
 
 
-def rows_in_chunks(lengths: list[int], chunks: list[int], chunk: int) -> Tensor:
-    """Where each token lies when every document begins with a chunk."""
-    filled = torch.tensor([0, *(count * chunk for count in chunks)]).cumsum(0)[:-1]
-    packed = torch.tensor([0, *lengths]).cumsum(0)[:-1]
-    return torch.arange(sum(lengths)) + (filled - packed).repeat_interleave(torch.tensor(lengths))
+def chunked_row_indices(lengths: list[int], chunks: list[int], chunk: int) -> Tensor:
+    """The row `(tokens)` of each token when every document starts at a chunk boundary."""
+    padded_starts = torch.tensor([0, *(count * chunk for count in chunks)]).cumsum(0)[:-1]
+    packed_starts = torch.tensor([0, *lengths]).cumsum(0)[:-1]
+    return torch.arange(sum(lengths)) + (padded_starts - packed_starts).repeat_interleave(torch.tensor(lengths))
 
 
-def within(moved: Tensor, inputs: Tensor, outputs: Tensor, reached: Tensor) -> Tensor:
-    """What tokens hand on within their chunk: attention without softmax, whose weights decay with distance."""
-    by_head = reached.movedim(1, -1)  # [n, G, R, l]
+def within_chunk_outputs(weighted_values: Tensor, inputs: Tensor, outputs: Tensor, log_decay: Tensor) -> Tensor:
+    """Outputs `(chunks, chunk, groups, heads, channels)` from tokens of the same chunk: attention without softmax, with
+    weights that decay with distance.
+
+    `moved` is `(chunks, chunk, groups, heads, channels)`, inputs and outputs are `(chunks, chunk, groups, states)`,
+    `log_decay` is `(chunks, chunk, groups, heads)`.
+    """
+    by_head = log_decay.movedim(1, -1)  # (chunks, groups, heads, chunk)
     logs = by_head[..., :, None] - by_head[..., None, :]
     later = torch.ones(logs.shape[-2:], dtype=torch.bool, device=logs.device).triu(1)
     weights = logs.masked_fill(later, -torch.inf).exp()
     scores = torch.einsum("nlgs,nmgs->nglm", outputs, inputs)
-    return torch.einsum("ngrlm,nmgrd->nlgrd", weights * scores[:, :, None], moved)
+    return torch.einsum("ngrlm,nmgrd->nlgrd", weights * scores[:, :, None], weighted_values)
 
 
-def states_before(left: Tensor, kept: Tensor, chunks: list[int]) -> Tensor:
-    """States [n, G, R, D, S] in front of the chunks, of what each leaves and what it keeps of an earlier one [n, G, R].
+def chunk_start_states(added_states: Tensor, kept_shares: Tensor, chunks: list[int]) -> Tensor:
+    """The states `(chunks, groups, heads, channels, states)` at the start of each chunk, from what each chunk adds (of
+    that shape) and the share of the previous state that it keeps, `(chunks, groups, heads)`.
 
-    `chunks`: how many there are of each document.
+    `chunks` holds the number of chunks of each document.
     """
-    found = []
-    pairs = iter(zip(left.unbind(), kept.unbind(), strict=True))
+    states = []
+    pairs = iter(zip(added_states.unbind(), kept_shares.unbind(), strict=True))
     for count in chunks:
-        state = torch.zeros_like(left[0])
+        state = torch.zeros_like(added_states[0])
         for _ in range(count):
-            found.append(state)
+            states.append(state)
             added, share = next(pairs)
             state = state * share[..., None, None] + added
-    return torch.stack(found)
+    return torch.stack(states)

@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for, and not on who draws them or in which order."""
+"""Random streams that depend on their names alone, not on the rank that draws them or the order of draws."""
 
 import hashlib
 
@@ -6,6 +6,6 @@ import torch
 
 
 def generator_for(device: torch.device, *names: str | int) -> torch.Generator:
-    """A generator whose stream is a function of the names."""
+    """A random generator on the device whose stream is a function of the names."""
     digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:4], "big"))  # 32 bits: all that the CPU's uses
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:4], "big"))  # the CPU generator uses only 32 bits

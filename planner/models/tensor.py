@@ -1,5 +1,5 @@
-"""How the ranks that share the matrices of a layer share its tokens between them (sequence parallelism beside tensor
-parallelism, arXiv 2205.05198): in front of a matrix they gather, behind it they add up and part again.
+"""How ranks that share the matrices of a layer share its tokens (sequence parallelism beside tensor parallelism, arXiv
+2205.05198): they all-gather tokens before a matrix, and reduce-scatter after it.
 """
 
 from typing import Protocol
@@ -10,47 +10,54 @@ from planner.models.held import Part
 
 
 class Tensors(Protocol):
-    """The ranks of one tensor-parallel block in one micro-batch: t tokens together, s of them on this rank."""
+    """The ranks of one tensor-parallel block in one micro-batch: `tokens` in all, `local_tokens` of them on
+    this rank.
+    """
 
     @property
     def part(self) -> Part:
-        """Which of the ranks this is, of how many."""
+        """This rank's index in the block, and the number of ranks."""
 
     def mine(self, x: Tensor) -> Tensor:
-        """[t, ...] that all ranks have alike to [s, ...]: this rank's rows. Backward gathers."""
+        """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`. Backward all-gathers."""
 
     def gather(self, x: Tensor) -> Tensor:
-        """[s, ...] to [t, ...]; backward adds up the ranks' gradients and parts them."""
+        """All-gather x `(local_tokens, ...)` to `(tokens, ...)`. Backward reduce-scatters."""
 
     def scatter(self, x: Tensor) -> Tensor:
-        """Partial sums [t, ...] to this rank's rows of the whole sums [s, ...]; backward gathers."""
+        """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`. Backward all-gathers."""
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over the ranks, on all; backward hands the gradient through, since all go on alike."""
+        """The sum of x (any shape) over the ranks, on all. Backward is the identity, since all ranks continue alike."""
 
     def largest(self, x: Tensor) -> Tensor:
-        """The maximum over the ranks, on all; without a gradient."""
+        """The maximum of x (any shape) over the ranks, on all; without a gradient."""
 
 
-class Alone:
-    """A rank that shares no matrices."""
+class NoTensorParallel:
+    """A rank that shares no matrices: all operations are the identity."""
 
     part = Part()
 
     def mine(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
         return x
 
     def gather(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
         return x
 
     def scatter(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
         return x
 
     def total(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
         return x
 
     def largest(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
         return x
 
 
-ALONE = Alone()
+ALONE = NoTensorParallel()

@@ -1,8 +1,8 @@
-"""An encoder of text: BERT (arXiv 1810.04805) with the cross entropy of the words that its targets name, or vectors for
-a reader, as T5's encoder gives (arXiv 1910.10683).
+"""A text encoder: BERT (arXiv 1810.04805) with the cross-entropy of the words that its targets name, or vectors for
+another module, as T5's encoder gives (arXiv 1910.10683).
 
-Every token is of the first segment. What tells sentence pairs apart, a pooler and its classes, has parameters and is in
-no loss: there are no pairs here.
+Every token is of the first segment. The second segment, the pooler and its classes have parameters that no loss depends
+on, since there are no sentence pairs.
 """
 
 import torch
@@ -20,21 +20,24 @@ from planner.specs.layers import TextEncoder
 
 
 class TextEncoderNetwork(PredictingNetwork):
-    def __init__(self, spec: TextEncoder, dtype: torch.dtype, held: Held = WHOLE_MODULE) -> None:
-        super().__init__(spec, dtype, held)
+    """A text encoder with its embeddings, and a masked-word head where it predicts."""
+
+    def __init__(self, spec: TextEncoder, dtype: torch.dtype, shard: Held = WHOLE_MODULE) -> None:
+        super().__init__(spec, dtype, shard)
         width, first, last = spec.hidden, self.first, self.last
-        self.position = table(spec.max_positions, width, dtype) if first else None
-        self.segment = table(spec.segments, width, dtype) if first else None
+        self.position = optional_embedding(spec.max_positions, width, dtype) if first else None
+        self.segment = optional_embedding(spec.segments, width, dtype) if first else None
         self.input_norm = norm(spec, dtype) if first and spec.input_norm else None
         self.norm = norm(spec, dtype) if last and not spec.post_norm else None
         predicts, self.activation = last and spec.predicts, ACTIVATIONS[spec.activated]
         self.transform = linear(width, width, True, dtype) if predicts else None
         self.transform_norm = norm(spec, dtype) if predicts else None
-        self.head = Biases(spec.vocab, dtype, self.part) if predicts else None
+        self.head = LogitBias(spec.vocab, dtype, self.part) if predicts else None
         self.pooler = linear(width, width, True, dtype) if last and spec.pooled else None
         self.classes = linear(width, spec.classes, True, dtype) if last and spec.classes else None
 
     def start(self, batch: Batch) -> Tensor:
+        """Embeddings `(local_tokens, hidden)`."""
         x = batch.fed(self.embedded(batch))
         if self.position is not None:
             x = x + self.position(batch.tensor.mine(batch.positions))
@@ -43,7 +46,7 @@ class TextEncoderNetwork(PredictingNetwork):
         return x if self.input_norm is None else self.input_norm(x)
 
     def finish(self, x: Tensor, batch: Batch) -> Tensor:
-        """Hidden vectors [s, hidden] for a reader; else a summed loss."""
+        """Hidden vectors `(local_tokens, hidden)` where another module reads them; else a summed loss (scalar)."""
         x = x if self.norm is None else self.norm(x)
         if self.transform is not None and self.transform_norm is not None:
             x = self.transform_norm(self.activation(self.transform(x)))
@@ -51,17 +54,18 @@ class TextEncoderNetwork(PredictingNetwork):
         return x + self.unused() if self.feeds else squared_error(x, batch) + self.unused()
 
     def logits(self, x: Tensor) -> Tensor:
+        """Logits `(tokens, words / tp)` of this rank's words, from x `(tokens, hidden)`."""
         assert self.head is not None
         return self.head(affine(x, self.embedding.weight))  # type: ignore[no-any-return]
 
     def unused(self) -> Tensor | float:
-        """Zero, and so are the gradients of what no loss sees."""
-        seen = [each.weight.sum() + each.bias.sum() for each in (self.pooler, self.classes) if each is not None]
-        return 0.0 * torch.stack(seen).sum() if seen else 0.0
+        """Zero (scalar), which gives parameters that no loss depends on a zero gradient."""
+        sums = [each.weight.sum() + each.bias.sum() for each in (self.pooler, self.classes) if each is not None]
+        return 0.0 * torch.stack(sums).sum() if sums else 0.0
 
 
-class Biases(nn.Module):
-    """A number for each of this rank's words, added to its logit."""
+class LogitBias(nn.Module):
+    """A bias for the logit of each of this rank's words."""
 
     def __init__(self, words: int, dtype: torch.dtype, part: Part) -> None:
         super().__init__()
@@ -69,8 +73,10 @@ class Biases(nn.Module):
         self.splits = {"bias": (Split(0, part, "tp"),)}
 
     def forward(self, logits: Tensor) -> Tensor:
+        """Logits `(tokens, words / tp)` to the same shape."""
         return logits + self.bias
 
 
-def table(rows: int, width: int, dtype: torch.dtype) -> nn.Embedding | None:
+def optional_embedding(rows: int, width: int, dtype: torch.dtype) -> nn.Embedding | None:
+    """An embedding table `(rows, width)`; None for no rows."""
     return nn.Embedding(rows, width, dtype=dtype) if rows else None

@@ -1,7 +1,8 @@
-"""Items from files: row i of a folder of tokens (specs/token_rows.py) is item i of every decoder; others are drawn.
+"""Items from files: row i of a folder of tokens (specs/token_rows.py) is item i of every decoder; other modules' items
+are synthetic.
 
-A plan's item may be longer than its row, since a job rounds lengths up: what is added at the end has token 0 and no
-target, and no token before it sees it. The last token of a row has no target either, so a row of n tokens has n - 1.
+A plan's item may be longer than its row, since a job rounds lengths up: padding at the end has token 0 and no target,
+and no token before it attends to it. The last token of a row has no target, so a row of n tokens has n - 1 targets.
 """
 
 import logging
@@ -12,30 +13,32 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.models.data import IGNORED, Items, Source, Synthetic
+from planner.models.batch import IGNORED
+from planner.models.data import Items, Source, Synthetic
 from planner.specs.layers import Module
 from planner.specs.token_rows import OFFSETS, TOKENS, open_offsets, open_tokens, require_row
 
-PADDING = 0  # the token of what is added
-CHECKED = 2 * 10**9  # tokens that are looked through before a run: some seconds
+PADDING = 0  # the token id of padding
+CHECKED = 2 * 10**9  # tokens that are checked before a run: some seconds
 
 
 class TokenFolder:
-    """Read row by row, as they are asked for. Raises InputError where the folder holds no such arrays."""
+    """A folder of tokens, read row by row as needed. Raises InputError where it does not contain the arrays."""
 
     def __init__(self, path: Path, seed: int = 0) -> None:
         self.path = path
         self.tokens, self.offsets = open_tokens(path), open_offsets(path)
-        self.others = Synthetic(seed)  # for modules that predict no next word
+        self.others = Synthetic(seed)  # for modules that do not predict the next word
 
     def check(self, spec: Module, items: Items) -> None:
-        """Each item's row is there, and so long that rounding it up may give the item. Reads no tokens.
+        """Raises InputError unless each item's row exists, with a length that rounds up to the item's. Reads no tokens.
 
-        Whatever lengths were rounded up to divides all of them: an item is longer than its row by less than that.
+        All lengths were rounded up to multiples of some unit, so an item is longer than its row by less than their
+        greatest common divisor.
         """
         if spec.vocabulary and not spec.causal:
-            message = "rows of tokens say the next word, and this module predicts words that are hidden from it"
-            raise InputError(message, where=str(self.path), fix="leave --data out: its items are drawn")
+            message = "rows of tokens give the next word, and this module predicts masked words"
+            raise InputError(message, where=str(self.path), fix="leave --data out: its items are synthetic")
         if not spec.causal:
             return
         unit = math.gcd(*(tokens for _, tokens in items))
@@ -49,12 +52,14 @@ class TokenFolder:
                 )
 
     def check_vocab(self, spec: Module, items: Items) -> None:
-        """No token of these rows is beyond the vocabulary: each is read once. Of very many it is found on the way."""
+        """Raises InputError for token ids outside the vocabulary, reading each row once. Above CHECKED tokens it warns
+        instead, and training raises the error.
+        """
         if not spec.causal:
             return
         count = sum(tokens for _, tokens in items)
         if count > CHECKED:
-            what = "%s: %d tokens are not looked through before training; one beyond the vocabulary ends the run"
+            what = "%s: %d tokens are not checked before training; one outside the vocabulary ends the run"
             logging.getLogger(__name__).warning(what, self.path, count)
             return
         for item, _ in items:
@@ -64,11 +69,12 @@ class TokenFolder:
                 self.require_known(torch.from_numpy(row.astype("int64")), item, 0, spec.vocabulary)
 
     def length(self, row: int) -> int:
+        """The number of tokens in a row."""
         begin, end = self.span(row)
         return end - begin
 
     def span(self, row: int) -> tuple[int, int]:
-        """Where a row lies among the tokens. Raises InputError."""
+        """First and last (exclusive) index of a row among the tokens. Raises InputError."""
         begin, end = require_row(self.offsets, self.path, row)
         if end > len(self.tokens):
             what = f"row {row} ends at token {end}, and there are {len(self.tokens)}"
@@ -76,31 +82,34 @@ class TokenFolder:
         return begin, end
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of a span, with the shapes of `Batch.inputs` and `Batch.targets`."""
         if not spec.causal:
             return self.others.item(spec, item, span)
         return self.rows(item, *span, vocab=spec.vocabulary)
 
     def targets(self, spec: Module, item: int, tokens: int) -> int:
+        """The number of an item's targets."""
         return self.length(item) - 1 if spec.causal else self.others.targets(spec, item, tokens)
 
     def rows(self, row: int, first: int, last: int, *, vocab: int) -> tuple[Tensor, Tensor]:
-        """Inputs and next-token targets [last - first], int64, of part of an item. Raises InputError."""
+        """Inputs and next-token targets, each `(last - first)` int64, of a span of an item. Raises InputError."""
         inputs = torch.full((last - first,), PADDING)
         targets = torch.full((last - first,), IGNORED)
         if first == last:
             return inputs, targets
         begin, end = self.span(row)
-        there = torch.from_numpy(self.tokens[begin + first : min(begin + last + 1, end)].astype("int64"))
-        self.require_known(there, row, first, vocab)
-        own = there[: last - first]
+        stored = torch.from_numpy(self.tokens[begin + first : min(begin + last + 1, end)].astype("int64"))
+        self.require_known(stored, row, first, vocab)
+        own = stored[: last - first]
         inputs[: len(own)] = own
-        targets[: max(len(there) - 1, 0)] = there[1:]
+        targets[: max(len(stored) - 1, 0)] = stored[1:]
         return inputs, targets
 
     def require_known(self, tokens: Tensor, row: int, first: int, vocab: int) -> None:
-        wrong = ((tokens < 0) | (tokens >= vocab)).nonzero()
-        if len(wrong):
-            at = int(wrong[0])
+        """Raises InputError for the first of these token ids `(n)` that is outside the vocabulary."""
+        outside = ((tokens < 0) | (tokens >= vocab)).nonzero()
+        if len(outside):
+            at = int(outside[0])
             raise InputError(
                 f"token {first + at} of row {row} is {int(tokens[at])}, the model has {vocab} tokens",
                 where=str(self.path / TOKENS),
@@ -109,5 +118,5 @@ class TokenFolder:
 
 
 def source_of(data: Path | None, seed: int) -> Source:
-    """Of a run: a folder of tokens, or synthetic items. Raises InputError."""
+    """The source of a run: a folder of tokens, or synthetic items. Raises InputError."""
     return Synthetic(seed) if data is None else TokenFolder(data, seed)

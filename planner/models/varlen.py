@@ -11,21 +11,23 @@ from torch import Tensor
 
 from planner.models.pieces import Masking
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
+VarlenKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Masking], Tensor]
 
-HALF = (torch.float16, torch.bfloat16)
-MAX_HEAD_DIM = 256  # of the flash kernels; they also want multiples of 8
+HALF_DTYPES = (torch.float16, torch.bfloat16)
+MAX_HEAD_DIM = 256  # limit of the flash kernels, which also require multiples of 8
 
 
 def suits(q: Tensor, width: int) -> bool:
-    """Whether flash kernels know heads like these, with values of this width."""
-    most = q.shape[2]
-    return q.is_cuda and q.dtype in HALF and most % 8 == 0 and width <= most <= MAX_HEAD_DIM
+    """Whether flash kernels support queries like q `(tokens, heads, head_dim)` with values of `width` columns."""
+    head_dim = q.shape[2]
+    return q.is_cuda and q.dtype in HALF_DTYPES and head_dim % 8 == 0 and width <= head_dim <= MAX_HEAD_DIM
 
 
 @cache
-def varlen_kernel(windowed: bool = False) -> Kernel | None:
-    """The variable-length kernel of the installed torch, if it has one that can do this."""
+def varlen_kernel(windowed: bool = False) -> VarlenKernel | None:
+    """The installed torch's variable-length kernel, or None where it has none, or none with a sliding window if
+    `windowed`.
+    """
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
@@ -33,9 +35,11 @@ def varlen_kernel(windowed: bool = False) -> Kernel | None:
     return adapt_varlen(varlen_attn, windowed)
 
 
-def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> Kernel | None:
-    """Say masking and grouped heads in the words this kernel knows; None if it cannot be told to be causal, or of a
-    window that slides.
+def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> VarlenKernel | None:
+    """Wrap torch's kernel to take `Masking` and shared key heads; None if it supports neither causality nor the window.
+
+    The wrapped kernel takes q `(tokens, heads, head_dim)`, k `(tokens, kv_heads, head_dim)`, v `(tokens, kv_heads,
+    value_dim)`, `cu_seqlens` `(documents + 1)` and a masking, and returns `(tokens, heads, value_dim)`.
     """
     names = inspect.signature(varlen_attn).parameters
     windows = "window_size" in names
@@ -45,18 +49,18 @@ def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> Ker
     def kernel(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking) -> Tensor:
         longest = int(cu_seqlens.diff().max())
         cu_seqlens = cu_seqlens.to(q.device, torch.int32, non_blocking=True)
-        words: dict[str, object] = {}
+        options: dict[str, object] = {}
         if masking.causal:
             before = -1 if masking.window is None else masking.window - 1
-            words = {"window_size": (before, 0)} if windows else {"is_causal": True}
+            options = {"window_size": (before, 0)} if windows else {"is_causal": True}
         groups, width = q.shape[1] // k.shape[1], v.shape[2]
         if groups > 1 and "enable_gqa" in names:
-            words["enable_gqa"] = True
+            options["enable_gqa"] = True
         elif groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        if width < q.shape[2]:  # the kernel knows one width: zeros behind the values give zeros behind the output
+        if width < q.shape[2]:  # the kernel supports one width: zero columns of v give zero columns of the output
             v = F.pad(v, (0, q.shape[2] - width))
-        out: Tensor = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, **words)
+        out: Tensor = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, **options)
         return out[..., :width]
 
     return kernel

@@ -1,4 +1,6 @@
-"""Tokens find their experts on four gloo ranks and come back by either dispatch; what is sent is what the books say."""
+"""Dispatch of tokens to experts on four gloo ranks and back, by all-to-all and by all-gather; the bytes sent are as
+priced.
+"""
 
 import pytest
 import torch
@@ -40,7 +42,7 @@ def drawn(*shape, seed=0):
 
 
 def chosen(tokens, dropless, seed=0):
-    """Experts that are not all as popular: the first ones have most, the last none."""
+    """Choices of experts with uneven popularity: the first ones have most tokens, the last none."""
     liked = drawn(tokens, EXPERTS, seed=seed) - torch.arange(EXPERTS)
     liked[:, -1] = -99.0
     experts, weights = liked.argsort(-1, descending=True)[:, :TOPK], drawn(tokens, TOPK, seed=seed + 1)
@@ -50,7 +52,7 @@ def chosen(tokens, dropless, seed=0):
 
 
 def experts_of(factors, part=None, etp=None):
-    """Each expert multiplies by its factors [EXPERTS, WIDTH]; of parts over etp each does some of it."""
+    """Each expert multiplies by its factors `(experts, width)`; sharded over etp, each rank does a part."""
     part, etp = part or Part(), etp or Part()
     share = (etp.index + 1) / sum(range(1, etp.of + 1))
 
@@ -62,7 +64,7 @@ def experts_of(factors, part=None, etp=None):
     return compute
 
 
-def passed(run, x, choice, factors):
+def run_dispatch(run, x, choice, factors):
     """Outputs, and the gradients of x, the weights and the factors."""
     x, weights, factors = (each.clone().requires_grad_() for each in (x, choice.weights, factors))
     y = run(x, Choice(choice.experts, weights, EXPERTS, choice.dropless), factors)
@@ -71,7 +73,7 @@ def passed(run, x, choice, factors):
 
 
 def dense(x, choice, factors):
-    """Every expert for every token."""
+    """Every expert applied to every token."""
     table = torch.zeros(len(x), EXPERTS + 1, dtype=x.dtype).scatter(1, choice.experts, choice.weights)[:, :EXPERTS]
     return torch.einsum("se,ef,sf->sf", table, factors, x)
 
@@ -81,16 +83,16 @@ def place(layout):
     return (Part(at[dim], getattr(layout, dim)) for dim in ("ep", "etp"))
 
 
-def check_there_and_back(groups, layout, tokens, dropless):
-    """Whatever goes through, this rank's tokens have what one process gives them, and so have all gradients."""
+def check_round_trip(groups, layout, tokens, dropless):
+    """This rank's tokens have the outputs and gradients that one process computes."""
     rank = dist.get_rank()
     x, factors = drawn(tokens[rank], WIDTH, seed=rank), drawn(EXPERTS, WIDTH, seed=77)
     choice, (ep, etp) = chosen(tokens[rank], dropless, seed=10 * rank), place(layout)
     dispatch = dispatch_over(layout, groups, Meter())
-    found = passed(lambda x, c, f: dispatch.run(x, c, experts_of(f, ep, etp)), x, choice, factors)
-    local = passed(lambda x, c, f: HERE.run(x, c, experts_of(f)), x, choice, factors)
-    want = passed(dense, x, choice, factors)
-    for total in (found[3], local[3], want[3]):  # an expert's gradient is of the tokens of all
+    found = run_dispatch(lambda x, c, f: dispatch.run(x, c, experts_of(f, ep, etp)), x, choice, factors)
+    local = run_dispatch(lambda x, c, f: HERE.run(x, c, experts_of(f)), x, choice, factors)
+    want = run_dispatch(dense, x, choice, factors)
+    for total in (found[3], local[3], want[3]):  # an expert's gradient is over the tokens of all ranks
         dist.all_reduce(total)
     for each in (found, local):
         for one, other in zip(each, want, strict=True):
@@ -102,11 +104,11 @@ def check_all_meshes(groups):
         for dispatch in ("all_to_all", "all_gather"):
             for tokens in TOKENS:
                 for dropless in (True, False):
-                    check_there_and_back(groups, layout_of(experts, dispatch), tokens, dropless)
+                    check_round_trip(groups, layout_of(experts, dispatch), tokens, dropless)
 
 
 def check_kinds(groups):
-    """Which way a layout says."""
+    """The dispatcher that a layout selects."""
     kinds = [
         (layout_of({"ep": 4}), AllToAll),
         (layout_of({"ep": 2, "etp": 2}, "all_gather"), AllGather),
@@ -117,7 +119,7 @@ def check_kinds(groups):
 
 
 def check_rows_are_sorted(groups):
-    """An expert sees its tokens by source, and those of one source in their order: whichever ranks they come from."""
+    """An expert gets its tokens by source, and those of one source in their order, whichever ranks they come from."""
     layout, rank = layout_of({"ep": 2, "etp": 2}), dist.get_rank()
     numbers = torch.arange(5.0).unsqueeze(1) + 100 * rank
     seen = []
@@ -130,7 +132,7 @@ def check_rows_are_sorted(groups):
     dispatch_over(layout, groups, Meter()).run(numbers, choice, compute)
     of_expert = {0: (0, 2, 3, 4), 1: (1, 2, 4), 4: (3,), 5: (0, 1)}
     first = 4 * expert_coordinates(layout, rank)["ep"]
-    by_etp = ((0, 2), (1, 3))  # the ranks along ep of each along etp
+    by_etp = ((0, 2), (1, 3))  # the ranks along ep, for each index along etp
     for expert in range(first, first + 4):
         sources = [source for ranks in by_etp for source in ranks]
         assert seen[expert - first] == [token + 100.0 * r for r in sources for token in of_expert.get(expert, ())]
@@ -141,12 +143,12 @@ def check_total(groups):
     for experts in MESHES.values():
         assert torch.equal(dispatch_over(layout_of(experts), groups, Meter()).total(counts), 10 * torch.arange(5))
     staged = changed(layout_of({}), pp=2, dp=2)
-    mine = (1 + 2, 3 + 4)[dist.get_rank() // 2]  # of the stage alone
+    mine = (1 + 2, 3 + 4)[dist.get_rank() // 2]  # of the stage
     assert torch.equal(dispatch_over(staged, groups, Meter()).total(counts), mine * torch.arange(5))
 
 
 def sent_bytes(groups, layout, tokens, topk, width):
-    """What this rank sends forward and backward when every expert is chosen as often as any other, by every rank."""
+    """Bytes that this rank sends in forward and backward when all ranks choose every expert equally often."""
     meter = Meter()
     experts = (torch.arange(tokens)[:, None] + torch.arange(topk)) % EXPERTS
     x = torch.zeros(tokens, width, requires_grad=True)
@@ -168,14 +170,14 @@ def check_bytes(groups):
         for dispatch, want in (("all_to_all", by_copies), ("all_gather", by_all)):
             for found in sent_bytes(groups, layout_of({"ep": 4}, dispatch), tokens, topk, width):
                 assert found == pytest.approx(want, rel=0.02), (dispatch, topk)
-    # Along etp what came to one rank goes to the other, too, and back: copies of bsh / n tokens.
+    # Along etp all received tokens are gathered, and their outputs returned: copies of bsh / n tokens.
     crossing = 2 * 2 / n * bsh * (1 / 2 + 1)
     for found in sent_bytes(groups, layout_of({"ep": 2, "etp": 2}), tokens, 2, width):
         assert found == pytest.approx(crossing, rel=0.02)
 
 
 def check_ragged(groups):
-    """A gather and what adds up are each other's transposes, of rows as they come."""
+    """An all-gather and a reduce-scatter with uneven rows are transposes of each other."""
     rank, ragged = dist.get_rank(), Ragged(groups[ALL], Meter())
     sizes = (3, 0, 2, 5)
     x, y = drawn(sizes[rank], WIDTH, seed=rank), drawn(10, WIDTH, seed=20 + rank)

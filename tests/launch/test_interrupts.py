@@ -1,4 +1,4 @@
-"""The first Ctrl-C goes to all processes that there still are."""
+"""The first Ctrl-C is forwarded to all processes that are still alive."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import sys
 from planner.launch.interrupts import interrupts_passed_on
 
 
-def test_a_process_that_has_just_ended_does_not_keep_it_from_others():
+def test_an_ended_process_does_not_stop_forwarding():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     lasting = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1, stderr=-1)
@@ -17,7 +17,7 @@ def test_a_process_that_has_just_ended_does_not_keep_it_from_others():
         before = signal.getsignal(signal.SIGINT)
         with interrupts_passed_on(lambda: [None, ended.pid, lasting.pid]):
             os.kill(os.getpid(), signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is before  # the next one does what it did
+            assert signal.getsignal(signal.SIGINT) is before  # the next one is handled as before
         lasting.communicate(timeout=30)
         assert lasting.returncode == -signal.SIGINT
     finally:

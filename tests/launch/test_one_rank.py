@@ -1,4 +1,4 @@
-"""The whole stack on one rank: FSDP2, Ulysses of degree one, bfloat16; on the CPU and, where there is one, a GPU."""
+"""The whole stack on one rank: FSDP2, Ulysses of degree one, bfloat16; on the CPU and, where there is one, on a GPU."""
 
 import math
 
@@ -20,7 +20,7 @@ SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)
 
 
 def step(worker):
-    """Loss and gradient norm of one batch, calls and seconds of its exchanges, seconds of each collective."""
+    """Loss and gradient norm of one batch, calls, bytes and seconds of its all-to-alls, seconds of each collective."""
     with joined(worker, timeout_s=60):
         model = build(SPEC, device=torch.device("meta"))
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)

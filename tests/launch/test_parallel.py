@@ -1,4 +1,4 @@
-"""Four gloo ranks in one world: whatever the groups and the shards, loss and gradients are those of one process."""
+"""Four gloo ranks in one process group: for all groups and shards, loss and gradients equal those of one process."""
 
 from datetime import timedelta
 
@@ -36,7 +36,7 @@ SHAPES = {
 PAIR, THREE, ALL = (0, 1), (1, 2, 3), (0, 1, 2, 3)
 TIMEOUT_S = 60
 CATALOGUE = [PAIR, THREE, (0, 2), (1, 3), ALL, (0,), (2,), (3,), PAIR]
-# A row is run at the same time by all ranks: {ranks: lengths of the documents}. A group without documents is idle.
+# All ranks run a micro-batch at the same time: {ranks: lengths of the documents}. A group without documents is idle.
 ROWS = [
     {PAIR: [12, 4, 8], (2,): [8], (3,): [4, 4]},
     {ALL: [36, 12, 4]},
@@ -48,13 +48,13 @@ TASKS = 4  # all-to-alls of a layer: two forward, two backward
 
 
 def numbered(rows):
-    """The same rows with items for lengths: [(item, length), ...]."""
+    """The micro-batches with items for lengths: [(item, length), ...]."""
     count = iter(range(1000))
     return [{ranks: [(next(count), length) for length in lengths] for ranks, lengths in row.items()} for row in rows]
 
 
 def uneven_sizes(tokens, ranks, unit):
-    """Shards as different as can be: the first has nothing, the last has its part too."""
+    """The most uneven shards: the first is empty, the last has its tokens as well."""
     sizes = list(even_sizes(tokens, ranks, unit))
     sizes[-1] += sizes[0]
     sizes[0] = 0
@@ -62,7 +62,9 @@ def uneven_sizes(tokens, ranks, unit):
 
 
 def relative_errors(loss, gradients, want):
-    """Of the loss, and of the worst gradient; a gradient that is zero but for noise is held against the largest."""
+    """Errors of the loss and of the worst gradient; a gradient that is zero up to noise is compared with
+    the largest.
+    """
     want_loss, want_gradients = want
     floor = 1e-3 * max(gradient.norm() for gradient in want_gradients.values())
     worst = max(
@@ -83,7 +85,7 @@ def reference(spec, documents):
 
 
 def check_group(groups, spec, ranks, split):
-    """One batch over one group, the model replicated: errors on its members."""
+    """One batch over one group, with a replicated model: errors on its members."""
     documents = [(0, 12), (1, 4), (2, 28), (3, 8)]
     if dist.get_rank() not in ranks:
         return None
@@ -106,7 +108,7 @@ AGAIN = {0: "full", 1: "full"}
 
 
 def sharded(spec, dtype, **options):
-    """A model over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
+    """A model sharded over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
     model = build(spec, dtype=dtype, device=torch.device("meta"), held=Held(recompute=options.pop("recompute", {})))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for unit in [*model.layers.values(), model]:
@@ -118,8 +120,8 @@ def sharded(spec, dtype, **options):
     return model
 
 
-def run_rows(groups, spec, model):
-    """Mixed groups, row after row, then the whole gradients."""
+def run_micro_batches(groups, spec, model):
+    """Mixed groups, micro-batch after micro-batch, then the full gradients."""
     rows = numbered(ROWS)
     total = sum(length for row in rows for documents in row.values() for _, length in documents)
     sum_of_losses = torch.zeros((), dtype=torch.float64)
@@ -134,13 +136,15 @@ def run_rows(groups, spec, model):
     return sum_of_losses, {name: parameter.grad.full_tensor() for name, parameter in model.named_parameters()}
 
 
-def check_rows(groups, spec, dtype, **options):
+def check_micro_batches(groups, spec, dtype, **options):
     documents = [document for row in numbered(ROWS) for found in row.values() for document in found]
-    return relative_errors(*run_rows(groups, spec, sharded(spec, dtype, **options)), reference(spec, documents))
+    return relative_errors(
+        *run_micro_batches(groups, spec, sharded(spec, dtype, **options)), reference(spec, documents)
+    )
 
 
 def check_weights(spec):
-    """A sharded model starts from the same weights as a whole one."""
+    """A sharded model starts from the same weights as an unsharded one."""
     whole, model = build(spec, dtype=torch.float64), sharded(spec, torch.float64)
     init_weights(whole, SEED)
     shards = dict(model.named_parameters())
@@ -148,7 +152,7 @@ def check_weights(spec):
 
 
 def check_groups(groups):
-    """Each group once, the world as it is, alone without one."""
+    """Every group is created once, the world is reused, and a single rank has no group."""
     rank = dist.get_rank()
     mine = {ranks for ranks in CATALOGUE if rank in ranks and len(ranks) > 1}
     assert len(groups) == len(mine)
@@ -162,7 +166,9 @@ def check_groups(groups):
 
 
 def check_exchange(groups):
-    """To heads and back is the identity; in between every token of some heads; bytes are those that leave a rank."""
+    """Both all-to-alls together are the identity; between them a rank has every token of some heads; bytes are those
+    sent.
+    """
     rank, sizes = dist.get_rank(), (3, 0, 5, 2)
     meter = Meter()
     exchange = Ulysses(groups[ALL], sizes, meter)
@@ -179,7 +185,7 @@ def check_exchange(groups):
 
 
 def check_collectives(groups):
-    """Every primitive runs over every group that has this rank, and takes time."""
+    """Every collective runs over every group of this rank, and takes time."""
     for ranks in [PAIR, THREE, ALL]:
         if dist.get_rank() in ranks:
             for collective in COLLECTIVES:
@@ -189,7 +195,7 @@ def check_collectives(groups):
 
 
 def checks(groups):
-    """Name of a check -> what runs it: a pair of relative errors, or None."""
+    """By name of a check, what runs it: a pair of relative errors, or None."""
     yield "groups", lambda: check_groups(groups)
     yield "exchange", lambda: check_exchange(groups)
     yield "collectives", lambda: check_collectives(groups)
@@ -204,17 +210,17 @@ def checks(groups):
                 lambda spec=spec, ranks=ranks: check_group(groups, spec, ranks, uneven_sizes),
             )
         yield f"weights {name}", lambda spec=spec: check_weights(spec)
-        yield f"rows {name}", lambda spec=spec: check_rows(groups, spec, torch.float64)
+        yield f"rows {name}", lambda spec=spec: check_micro_batches(groups, spec, torch.float64)
     odd = Decoder(**{**GQA, "heads": 12, "hidden": 48}, kv_heads=4)
     yield "three ranks 12/4", lambda: check_group(groups, odd, THREE, even_sizes)
     spec = SHAPES["gqa 8/2"]
     yield (
         "rows recompute",
-        lambda: check_rows(groups, spec, torch.float64, recompute=AGAIN, reshard_after_forward=False),
+        lambda: check_micro_batches(groups, spec, torch.float64, recompute=AGAIN, reshard_after_forward=False),
     )
-    yield "rows float32", lambda: check_rows(groups, spec, torch.float32)
+    yield "rows float32", lambda: check_micro_batches(groups, spec, torch.float32)
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-    yield "rows bfloat16", lambda: check_rows(groups, spec, torch.float32, mp_policy=policy)
+    yield "rows bfloat16", lambda: check_micro_batches(groups, spec, torch.float32, mp_policy=policy)
 
 
 EXACT = (1e-12, 1e-12)
@@ -233,7 +239,7 @@ def body(worker):
 
 @pytest.mark.slow
 def test_parallel_equals_single():
-    """One world for all checks: to start it takes longer than most of them."""
+    """One process group for all checks, since starting it takes longer than most of them."""
     on_ranks = launch(body, 4)
     wrong = {
         name: found

@@ -1,4 +1,4 @@
-"""Workers report and return; whatever kills one of them is named, and no process is left behind."""
+"""Workers report and return; the failure of one is named, and no process is left behind."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def greet(worker, word):
 
 
 def die(worker, how):
-    """Rank 1 dies in its second task; the others would wait for ever."""
+    """Rank 1 dies in its second task; the others would wait forever."""
     worker.report(os.getpid())
     worker.begin("llm/F/0")
     if worker.rank == 1:
@@ -46,8 +46,8 @@ def leave():
     os._exit(3)
 
 
-def echo_then_die(worker):
-    """Rank 0 notices that rank 1 is gone before rank 1 is."""
+def consequence_then_cause(worker):
+    """Rank 0 fails because rank 1 is gone, before rank 1 is seen to fail."""
     if worker.rank == 0:
         raise RuntimeError("gloo: Connection closed by peer [127.0.0.1]")
     time.sleep(0.3)
@@ -55,7 +55,7 @@ def echo_then_die(worker):
 
 
 def imported(worker):
-    """How many modules a first update brings."""
+    """The number of modules that a first optimizer step imports."""
     import torch
 
     before, weight = {*sys.modules}, torch.nn.Parameter(torch.ones(3))
@@ -123,7 +123,7 @@ def test_the_dead_worker_is_named_and_the_others_end(how, says):
         assert "in raise_error" in str(raised.value.__cause__)
 
 
-def test_an_error_for_a_person_arrives_as_it_was():
+def test_an_error_for_the_user_is_unchanged():
     with pytest.raises(InputError) as raised:
         launch(die, 2, refuse)
     assert raised.value.message == "the plan is for 8 ranks"
@@ -131,12 +131,12 @@ def test_an_error_for_a_person_arrives_as_it_was():
     assert raised.value.fix == "ask for fewer"
 
 
-def test_the_cause_is_named_and_not_its_echo():
+def test_the_cause_is_named_and_not_its_consequence():
     with pytest.raises(RunFailed, match="rank 1 failed: KeyError"):
-        launch(echo_then_die, 2)
+        launch(consequence_then_cause, 2)
 
 
-def test_what_a_first_update_imports_is_there_before_a_worker_begins():
+def test_imports_of_a_first_step_are_preloaded():
     """All but a few of some hundreds."""
     assert launch(imported, 1)[0] < 10
 
@@ -174,7 +174,7 @@ def test_no_worker_outlives_the_launcher(number, tmp_path):
         pids = [int(parent.stdout.readline()) for _ in range(2)]
         assert all(map(alive, pids))
         if number == signal.SIGINT:
-            os.killpg(parent.pid, number)  # as a terminal does
+            os.killpg(parent.pid, number)  # like a terminal
         else:
             parent.send_signal(number)
         _, errors = parent.communicate(timeout=20)
@@ -182,7 +182,7 @@ def test_no_worker_outlives_the_launcher(number, tmp_path):
         parent.kill()
         parent.communicate()
     assert gone(pids)
-    assert errors.count("Traceback") == (number == signal.SIGINT)  # the launcher's own, none of a worker's
+    assert errors.count("Traceback") == (number == signal.SIGINT)  # the launcher's own, and none of a worker
 
 
 def test_the_environment_of_torchrun(monkeypatch):
@@ -204,7 +204,7 @@ def join(worker):
         return str(worker.device)
 
 
-def test_a_missing_gpu_is_said():
+def test_a_missing_gpu_is_reported():
     import torch
 
     missing = torch.cuda.device_count() + 1

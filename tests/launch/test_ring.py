@@ -1,4 +1,6 @@
-"""Four gloo ranks in one world: whatever the rings and sub-groups, attention over all of them is that of one rank."""
+"""Four gloo ranks in one process group: for all rings and sub-groups, attention over all of them equals that of one
+rank.
+"""
 
 from itertools import product
 
@@ -39,7 +41,7 @@ def test_ranks_hold_everything_once_and_evenly(lengths, ulysses, ring, unit):
 
 
 def seen_by(spans, lengths, masking):
-    """Pairs of a token of a rank and one that it attends to, one by one."""
+    """Pairs of a rank's token and a token that it attends to, one by one."""
     total = 0
     for _, first, last in spans:
         for token in range(first, last):
@@ -50,7 +52,7 @@ def seen_by(spans, lengths, masking):
 @settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(2, 6), st.sampled_from([None, 7]))
 def test_causal_work_is_balanced(lengths, ring, window):
-    """But for two rows of each document, and what the first tokens do not find in their window."""
+    """Up to two rows of each document, and the missing part of the window of the first tokens."""
     masking = Masking(True, window)
     work = [seen_by(spans, lengths, masking) for spans in zigzag(lengths, ring)]
     assert sum(work) == sum(attended_pairs(length, True, window) for length in lengths)
@@ -61,7 +63,7 @@ def test_causal_work_is_balanced(lengths, ring, window):
 
 
 @pytest.mark.parametrize("window", [None, 1000])
-def test_what_is_computed_of_a_long_document_is_balanced_too(window):
+def test_computed_scores_of_a_long_document_are_balanced(window):
     masking, ring = Masking(True, window), 4
     dealings = zigzag([16384], ring)
     most = longest(masking, fused=False)
@@ -87,7 +89,7 @@ DOCUMENTS = {"long": [23, 8, 40], "short": [1, 1, 3, 2], "one token": [1], "one"
 
 
 def whole(lengths, dtype):
-    """q, k, v of another width, sinks."""
+    """q, k, v of another width, and sinks."""
     generator = torch.Generator().manual_seed(3)
     shapes = [(sum(lengths), 4, 6), (sum(lengths), 2, 6), (sum(lengths), 2, 5), (4,)]
     return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
@@ -101,7 +103,7 @@ def own_rows(spans, lengths):
 
 
 def check(groups, case, lengths, masking, dtype):
-    """Largest error of a rank's outputs, and of the gradients of its rows, beside those of one process."""
+    """The largest error of a rank's outputs, and of the gradients of its rows, against one process."""
     ranks, split = CASES[case]
     tensors = whole(lengths, dtype)
     sinks = tensors[3] if masking.causal else None
@@ -125,7 +127,7 @@ def check(groups, case, lengths, masking, dtype):
 
 
 def check_bytes(groups, case, backward):
-    """What all ranks send in a forward, or in a forward and its backward."""
+    """The bytes that all ranks send in a forward, or in a forward and its backward."""
     ranks, split = CASES[case]
     meter, lengths = Meter(), [64, 32]
     exchange = exchange_over(groups, Sharing(ranks, split, lengths), meter)
@@ -140,7 +142,7 @@ def check_bytes(groups, case, backward):
 
 
 def planned_bytes(split, tokens=96):
-    """Float32: around the ring in one forward; through sub-groups."""
+    """In float32: around the ring in one forward, and in all-to-alls of sub-groups."""
     ring = split.ulysses * split.ring * tokens * ring_elements(SPEC, split.ulysses, split.ring)
     own = (split.ulysses - 1) / split.ulysses
     heads = tokens * exchange_elements(SPEC, split.ulysses) * own if split.ulysses > 1 else 0
@@ -170,7 +172,7 @@ def on_ranks():
 
 
 @pytest.mark.slow
-def test_attention_is_that_of_one_rank(on_ranks):
+def test_attention_equals_that_of_one_rank(on_ranks):
     for errors, _ in on_ranks:
         for name, error in errors.items():
             assert error <= (1e-12 if "float32" not in name else 1e-5), name
@@ -179,8 +181,8 @@ def test_attention_is_that_of_one_rank(on_ranks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_bytes_are_those_of_the_prices(on_ranks, case):
-    """Backward takes keys and values around again, and their gradients with them; Ulysses' exchanges go back."""
+def test_sent_bytes_equal_the_priced_ones(on_ranks, case):
+    """Backward sends keys and values around again, with their gradients; the all-to-alls of Ulysses are reversed."""
     ranks, split = CASES[case]
     ring, heads = planned_bytes(split)
     for rank in ranks:

@@ -1,4 +1,4 @@
-"""A tensor-parallel block over four gloo ranks: what it gathers and adds up, its gradients, and the bytes it sends."""
+"""A tensor-parallel block over four gloo ranks: its collectives, their gradients, and the bytes that they send."""
 
 import pytest
 import torch
@@ -10,9 +10,9 @@ from planner.launch.meter import Meter
 from planner.launch.processes import launch
 from planner.launch.tensor import Block, block_of
 from planner.launch.worker import joined
-from planner.models.batch import Batch
+from planner.models.batch import IGNORED, Batch
 from planner.models.build import build, init_weights
-from planner.models.data import IGNORED, packed_batch
+from planner.models.data import packed_batch
 from planner.models.held import Held
 from planner.models.tensor import ALONE
 from planner.models.vocabulary import Vocabulary, cross_entropy
@@ -37,7 +37,7 @@ def block(groups, tokens, unit=1):
 
 
 def drawn(*shape, seed=0, own=False):
-    """The same on all ranks, or each its own."""
+    """Random numbers that are the same on all ranks, or each rank's own."""
     made = torch.Generator().manual_seed(17 * seed + (dist.get_rank() + 1 if own else 0))
     return torch.randn(*shape, dtype=torch.float64, generator=made)
 
@@ -65,13 +65,13 @@ def check_identities(groups):
         close(tensor.gather(tensor.scatter(others[rank])), tensor.total(others[rank]))
         assert torch.equal(tensor.largest(others[rank]), torch.stack(others).amax(0))
         assert torch.equal(tensor.mine(torch.arange(tokens)), torch.arange(first, last))
-        merged = x.view(tokens // unit, unit * WIDTH)  # rows that stand for several tokens
+        merged = x.view(tokens // unit, unit * WIDTH)  # each row stands for several tokens
         assert torch.equal(tensor.mine(merged), merged[first // unit : last // unit])
         close(tensor.scatter(merged), 4 * merged[first // unit : last // unit])
 
 
 def gradient(function, x, y):
-    """Of <function(x), y>, and that number."""
+    """The gradient of <function(x), y>, and that number."""
     x = x.clone().requires_grad_()
     inner = (function(x) * y).sum()
     inner.backward()
@@ -79,7 +79,7 @@ def gradient(function, x, y):
 
 
 def check_adjoints(groups):
-    """<A x, y> = <x, A' y> over all ranks. What all ranks have alike is one vector, and counts once."""
+    """<A x, y> = <x, A' y> over all ranks. A replicated vector counts once."""
     for tokens, unit in SHARDS:
         tensor = block(groups, tokens, unit)
         rows = tensor.sizes[dist.get_rank()]
@@ -96,7 +96,9 @@ def check_adjoints(groups):
 
 
 def check_bytes(groups):
-    """A gather and a scatter send 2 b s h (n - 1) / n numbers together, beside what pads uneven shards."""
+    """An all-gather and a reduce-scatter together send 2 b s h (n - 1) / n elements, plus the padding of
+    uneven shards.
+    """
     for tokens, allowed in ((1000, 0.0), (1001, 0.02)):
         tensor = block(groups, tokens)
         tensor.gather(drawn(tensor.sizes[dist.get_rank()], WIDTH).float())
@@ -111,7 +113,7 @@ def check_layer_bytes(groups):
     """In each direction a layer's attention and its MLP send 2 b s h (n - 1) / n each (arXiv 2505.11432)."""
     tokens = 203
     tensor = block(groups, tokens)
-    model, batch = parted(tensor, [(0, tokens)])
+    model, batch = sharded(tensor, [(0, tokens)])
     x = drawn(tensor.sizes[dist.get_rank()], SPEC.hidden).requires_grad_()
     y = model.layers["0"](x, model.places(x, batch), batch)
     forward = tensor.meter.cut().bytes
@@ -126,7 +128,7 @@ def check_nobody_else(groups):
 
 
 def check_vocabulary(groups):
-    """Rows of words and cross entropies are those of whole tables: with huge logits, and targets without a loss."""
+    """Embeddings and cross-entropies equal those of full tables, with huge logits and with targets without a loss."""
     tokens, words = 13, 20
     tensor = block(groups, tokens)
     part, rank = tensor.part, dist.get_rank()
@@ -147,8 +149,8 @@ def check_vocabulary(groups):
     assert half.dtype == torch.float32 and tensor.part.index == rank
 
 
-def parted(tensor, documents) -> tuple[torch.nn.Module, Batch]:
-    """This rank's part of a model, and the batch of its block."""
+def sharded(tensor, documents) -> tuple[torch.nn.Module, Batch]:
+    """This rank's shard of a model, and the batch of its block."""
     model = build(SPEC, dtype=torch.float64, held=Held(tp=tensor.part))
     init_weights(model, 1)
     whole = packed_batch(SPEC, documents, seed=4)
@@ -156,9 +158,9 @@ def parted(tensor, documents) -> tuple[torch.nn.Module, Batch]:
 
 
 def check_chunks(groups):
-    """Of the loss, in each of which the block adds up: once forward, once again backward."""
+    """Chunks of the loss are summed over the block, once in forward and once more in backward."""
     documents = [(0, 9), (1, 14)]
-    model, batch = parted(block(groups, 23), documents)
+    model, batch = sharded(block(groups, 23), documents)
     model.loss_tokens = 7
     loss = model(batch)
     loss.backward()
@@ -188,5 +190,5 @@ def body(worker):
 
 
 def test_a_block_of_four_ranks():
-    """One world for all checks: to start it takes longer than most of them."""
+    """One process group for all checks, since starting it takes longer than most of them."""
     assert launch(body, 4) == [[check.__name__ for check in CHECKS]] * 4

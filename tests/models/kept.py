@@ -1,4 +1,4 @@
-"""What forwards keep for their backward, however they keep it."""
+"""The activations that forwards save for backward, whatever hook takes them."""
 
 from contextlib import ExitStack
 
@@ -6,20 +6,22 @@ from planner.models.offload import address, is_parameter
 from planner.models.saved import saving
 
 
-class Kept(ExitStack):
-    """Memory that saved tensors lie in, parameters, integers and what `stay` lies in aside. A context for forwards."""
+class SavedActivations(ExitStack):
+    """A context that records the storages of saved tensors, except parameters, integers and the storages of
+    `resident`.
+    """
 
-    def __init__(self, stay=()):
+    def __init__(self, resident=()):
         super().__init__()
         self.sizes = {}
-        self.stay = {address(x) for x in stay}
-        self.alive = []  # so that no address is used twice
+        self.resident = {address(x) for x in resident}
+        self.kept_alive = []  # so that no address is reused
         self.enter_context(saving(self.pack))
 
     def pack(self, x):
-        if x.is_floating_point() and not is_parameter(x) and address(x) not in self.stay:
+        if x.is_floating_point() and not is_parameter(x) and address(x) not in self.resident:
             self.sizes[address(x)] = x.untyped_storage().nbytes()
-            self.alive.append(x.detach())
+            self.kept_alive.append(x.detach())
 
     @property
     def bytes(self):

@@ -1,8 +1,9 @@
-"""Packed attention equals textbook attention, document by document."""
+"""Packed attention equals the definition of attention, document by document."""
 
 import pytest
 import torch
 
+from planner.models import pieces as tiling
 from planner.models.attention import Scores, in_blocks, packed_attention, per_document
 from planner.models.pieces import Masking, hidden, pairs, pieces
 from planner.models.varlen import adapt_varlen, varlen_kernel
@@ -15,8 +16,8 @@ MASKINGS = [CAUSAL, FULL, *(Masking(causal, window) for causal in (True, False) 
 named = pytest.mark.parametrize("masking", MASKINGS, ids=str)
 
 
-def seen(length, masking):
-    """[query, key]: who sees whom, from the definition of a window."""
+def visible_mask(length, masking):
+    """The mask `(queries, keys)` of visible keys, from the definition of a window."""
     query, key = torch.arange(length)[:, None], torch.arange(length)
     window = masking.window or length
     if masking.causal:
@@ -29,7 +30,7 @@ def textbook(q, k, v, masking, sinks=None):
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[2] ** 0.5
-    scores = scores.masked_fill(~seen(len(q), masking), -torch.inf)
+    scores = scores.masked_fill(~visible_mask(len(q), masking), -torch.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks[:, None, None].expand(-1, len(q), 1)], 2)
     return torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., : len(k)], v)
@@ -70,9 +71,9 @@ def test_sinks_and_values_of_another_width(value, masking):
 
 
 @pytest.mark.parametrize("masking", [Masking(True, 70), Masking(True, 3), Masking(False, 150)], ids=str)
-def test_long_documents_in_pieces(masking, monkeypatch):
-    monkeypatch.setattr("planner.models.pieces.SHORTEST", 16)
-    monkeypatch.setattr("planner.models.pieces.LONGEST", 50)
+def test_long_documents_in_tiles(masking, monkeypatch):
+    monkeypatch.setattr(tiling, "SHORTEST", 16)
+    monkeypatch.setattr(tiling, "LONGEST", 50)
     qkv = leaves(2, tokens=401)
     got = packed_attention(*qkv, torch.tensor([0, 180, 401], dtype=torch.int32), masking)
     want = torch.cat([textbook(*part, masking) for part in zip(*(x.split([180, 221]) for x in qkv), strict=True)])
@@ -81,8 +82,8 @@ def test_long_documents_in_pieces(masking, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 3, 100])
 @named
-def test_pairs_hold_every_score_that_is_seen_once(masking, most):
-    """And name only pairs with such scores; work with a window does not grow with the square of a document."""
+def test_pairs_cover_every_visible_score_once(masking, most):
+    """And pairs without visible scores are skipped, so that work with a window does not grow quadratically."""
     spans = [(document, 0, length) for document, length in enumerate(LENGTHS)]
     cut = pieces(spans, masking, most)
     total = torch.zeros(21, 21, dtype=torch.int)
@@ -94,12 +95,12 @@ def test_pairs_hold_every_score_that_is_seen_once(masking, most):
         assert sees.any() and (pair.seen == "all") == bool(sees.all())
         assert (pair.seen == "triangle") == (unseen is not None and torch.equal(unseen, lower.logical_not()))
         total[pair.queries, pair.keys] += sees
-    want = torch.block_diag(*(seen(length, masking).int() for length in LENGTHS))
+    want = torch.block_diag(*(visible_mask(length, masking).int() for length in LENGTHS))
     assert torch.equal(total, want.int())
     assert total.sum() == sum(attended_pairs(length, masking.causal, masking.window) for length in LENGTHS)
 
 
-def test_work_within_a_window_grows_with_the_length_alone():
+def test_work_within_a_window_is_linear_in_length():
     work = []
     for length in (2000, 4000, 8000):
         cut = pieces([(0, 0, length)], Masking(True, 128), 128)
@@ -132,7 +133,7 @@ def test_no_tokens_give_zero_gradients_and_not_none(masking):
 
 
 def dense_varlen(heads, tensors, masking):
-    """What the flash kernel computes, after a look at how it was called: q, k, v, where each starts, the longest."""
+    """What the flash kernel computes, after checking its arguments: q, k, v, document boundaries, longest document."""
     q, k, v, cu_q, cu_k, max_q, max_k = tensors
     assert (cu_q.dtype, cu_k.dtype, max_q, max_k, k.shape[1]) == (torch.int32, torch.int32, 12, 12, heads)
     assert q.shape[2] == k.shape[2] == v.shape[2]
@@ -140,7 +141,7 @@ def dense_varlen(heads, tensors, masking):
 
 
 def by_window(window_size):
-    """-1 is no end; the kernel counts the tokens before, without the token itself."""
+    """-1 means no limit; the kernel counts the tokens before a token, without the token itself."""
     before, behind = window_size
     return Masking(behind == 0, None if before < 0 else before + 1)
 
@@ -160,7 +161,7 @@ def named_both(*tensors, window_size=(-1, -1), enable_gqa=False):
 
 @pytest.mark.parametrize("kernel", [named_causal, named_window, named_both])
 @pytest.mark.parametrize("masking", [CAUSAL, FULL, Masking(True, 4)], ids=str)
-def test_every_signature_of_the_varlen_kernel_is_understood(kernel, masking):
+def test_every_signature_of_the_varlen_kernel_is_supported(kernel, masking):
     """The kernels themselves need CUDA; these stand-ins have the signatures of three releases."""
     qkv = leaves(2, value=6)
     adapted = adapt_varlen(kernel, masking.window is not None)

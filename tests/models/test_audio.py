@@ -1,4 +1,4 @@
-"""The audio encoder equals Whisper's definition with torch's convolutions over whole clips, however they are cut."""
+"""The audio encoder equals Whisper's definition with torch's convolutions over whole clips, for any shards."""
 
 import math
 
@@ -19,7 +19,7 @@ DOCUMENTS = [(3, 8), (0, 2), (7, 14)]
 
 
 class Shard(Whole):
-    """The tokens of one place of six; attention is not asked for."""
+    """One of six shards; attention is not used."""
 
     def __init__(self, place):
         self.place = place
@@ -39,13 +39,13 @@ def model_of(spec=SPEC):
 
 
 def clip(item, tokens, seed=4):
-    """All frames of one clip [mels, 2 tokens], from the middle of what single tokens see."""
+    """All frames of one clip, `(mels, 2 tokens)`, from the middle frames of single tokens."""
     windows = torch.cat([item_tokens(SPEC, item, (token, token + 1), seed)[0] for token in range(tokens)])
     return windows[:, 2:4].flatten(0, 1).T.double()
 
 
 def kernel(matrix):
-    """Of a convolution: [out, in, 3]."""
+    """The weight of a convolution, `(out, in, 3)`."""
     return matrix.view(len(matrix), -1, 3)
 
 
@@ -59,7 +59,7 @@ def by_definition(model, frames):
     return x[0].T + torch.cat([angles.sin(), angles.cos()], 1)
 
 
-def test_tokens_come_from_two_convolutions():
+def test_tokens_equal_two_convolutions():
     model = model_of()
     got = model.start(packed_batch(SPEC, DOCUMENTS, seed=4))
     want = torch.cat([by_definition(model, clip(*document)) for document in DOCUMENTS])
@@ -67,7 +67,7 @@ def test_tokens_come_from_two_convolutions():
 
 
 @pytest.mark.parametrize("place", range(6))
-def test_a_shard_hears_what_lies_around_it(place):
+def test_a_shard_depends_on_neighbouring_frames(place):
     model, shard = model_of(), packed_batch(SPEC, DOCUMENTS, 4, exchange=Shard(place))
     starts = {0: 0, 1: 8, 2: 10}
     lengths = [length for _, length in DOCUMENTS]
@@ -77,7 +77,7 @@ def test_a_shard_hears_what_lies_around_it(place):
     torch.testing.assert_close(model.start(shard), torch.cat(want), rtol=0, atol=1e-14)
 
 
-def test_neighbouring_tokens_see_the_same_frames():
+def test_neighbouring_tokens_share_frames():
     inputs, targets = item_tokens(SPEC, 5, (3, 9), seed=1)
     assert inputs.shape == (6, 5, SPEC.mels) and targets.shape == (3, SPEC.out)
     assert torch.equal(inputs[1:, :3], inputs[:-1, 2:])
@@ -85,13 +85,13 @@ def test_neighbouring_tokens_see_the_same_frames():
 
 
 @pytest.mark.parametrize("tokens", [2, 6])
-def test_a_clip_ends_in_silence(tokens):
+def test_a_clip_is_padded_with_zeros(tokens):
     inputs = packed_batch(SPEC, [(0, tokens)], seed=1).inputs
     assert not inputs[0, :2].any() and not inputs[-1, 4:].any()
     assert inputs[0, 2:].any(1).all() and inputs[-1, :4].any(1)[-2:].all()
 
 
-def test_outputs_are_means_projected():
+def test_outputs_are_projected_means():
     model, x = model_of(), torch.randn(6, SPEC.hidden, dtype=torch.float64)
     got = model.tokens(x, packed_batch(SPEC, [(0, 6)], seed=1))
     want = model.projector(torch.stack([model.norm(x[at : at + 2]).mean(0) for at in (0, 2, 4)]))
@@ -111,7 +111,7 @@ def test_an_idle_rank_has_zero_gradients():
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
 
-def test_every_token_hears_all_of_its_clip_and_no_other():
+def test_every_token_depends_on_its_whole_clip_alone():
     model = model_of()
     batch = packed_batch(SPEC, DOCUMENTS, seed=4)
     x = model.start(batch).detach().requires_grad_()
@@ -120,7 +120,7 @@ def test_every_token_hears_all_of_its_clip_and_no_other():
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == list(range(10, 24))
 
 
-def test_the_table_is_as_wide_as_asked():
+def test_the_position_table_has_the_width_asked_for():
     for width in (1, 2, 7, 8):
         table = sinusoids(torch.arange(5), width)
         assert table.shape == (5, width) and table.abs().max() <= 1

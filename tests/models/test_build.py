@@ -1,4 +1,4 @@
-"""The torch modules are what the specs say, to the parameter; first weights depend on seed and name alone."""
+"""The torch modules have exactly the parameters of their specs; initial weights depend on seed and name alone."""
 
 import itertools
 
@@ -37,7 +37,7 @@ def count(module):
 
 
 def attentions():
-    """Of other kinds than grouped heads alone."""
+    """Specs of other attention than grouped-query attention."""
     biases = ("none", "qkv", "attention", "all")
     for norm, bias, qk_norm, sinks in itertools.product(("rms", "layer"), biases, BOTH, BOTH):
         yield Decoder(**DECODER, kv_heads=2, norm=norm, bias=bias, qk_norm=qk_norm, sinks=sinks, window=3)
@@ -71,7 +71,7 @@ def test_parameters_are_counted_exactly():
         assert count(model.layers["0"]) == layer_parameters(spec), spec
 
 
-def test_first_weights_depend_on_seed_and_name_alone():
+def test_initial_weights_depend_on_seed_and_name_alone():
     shallow, deep = Decoder(**DECODER, bias="all"), Decoder(**{**DECODER, "layers": 3}, bias="all")
     models = [build(shallow), build(deep), build(shallow, dtype=torch.bfloat16)]
     for model in models:
@@ -87,7 +87,7 @@ def test_first_weights_depend_on_seed_and_name_alone():
     assert not torch.equal(first["head.weight"], second["head.weight"])
 
 
-def test_what_cannot_be_run_says_why():
+def test_unsupported_specs_say_why():
     assert unsupported(Decoder(**DECODER)) is None
     odd = Decoder(**{**DECODER, "head_dim": 5})
     latent = Latent(kv_rank=5, rope_dim=3, nope_dim=4, value_dim=3)
@@ -98,7 +98,7 @@ def test_what_cannot_be_run_says_why():
 
 
 @pytest.mark.parametrize("name", library.names(Model))
-def test_every_shipped_module_is_built_to_the_parameter(name):
+def test_shipped_modules_have_their_parameter_counts(name):
     for spec in library.read(name, Model)[0].modules.values():
         assert unsupported(spec) is None
         assert count(build(spec, device=META)) == parameters(spec).total

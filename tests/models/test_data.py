@@ -1,4 +1,4 @@
-"""Whatever the shards, the ranks of a group together hold exactly the packed batch."""
+"""For any shards, the ranks of a group together hold exactly the packed batch."""
 
 import pytest
 import torch
@@ -75,6 +75,6 @@ def test_even_sizes(tokens, ranks, unit):
          "3 learned positions"),
     ],
 )  # fmt: skip
-def test_what_a_model_cannot_take_is_refused(spec, documents, exchange, says):
+def test_invalid_batches_are_refused(spec, documents, exchange, says):
     with pytest.raises(InputError, match=says):
         packed_batch(spec, documents, 0, exchange=exchange)

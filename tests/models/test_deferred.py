@@ -1,4 +1,4 @@
-"""I leaves the gradients of matrices to W, and W completes them."""
+"""I defers the weight gradients of matrices to W, and W completes them."""
 
 import pytest
 import torch
@@ -11,13 +11,13 @@ from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_
 
 
 def matrices(model):
-    """Names of the weights that are multiplied: the table of a tied model is, and has gradients in I besides."""
+    """Names of weights in matrix products; the table of a tied model also has gradients in I."""
     tables = {f"{name}.weight" for name in ("embedding", "position", "segment", "relative", "pooler", "classes")}
     return {name for name, parameter in model.named_parameters() if parameter.dim() > 1} - tables
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_weights_have_no_gradient_behind_i_and_all_of_it_behind_w(name):
+def test_weights_get_no_gradient_in_i_and_all_of_it_in_w(name):
     spec = SHAPES[name]
     model, batch, store = network(spec), packed_batch(spec, DOCUMENTS, seed=4), Store()
     with deferring(store):
@@ -32,7 +32,7 @@ def test_weights_have_no_gradient_behind_i_and_all_of_it_behind_w(name):
     assert_same((loss.detach(), gradients), loss_and_gradients(network(spec), [batch]))
 
 
-def test_w_of_micro_batches_in_any_order_adds_up():
+def test_w_accumulates_micro_batches_in_any_order():
     spec = SHAPES["gpt"]
     model, batches = network(spec), [packed_batch(spec, [document], seed=4) for document in DOCUMENTS]
     stores, losses = [Store() for _ in batches], []
@@ -47,7 +47,7 @@ def test_w_of_micro_batches_in_any_order_adds_up():
     assert_same((sum(losses).detach(), gradients), loss_and_gradients(network(spec), batches))
 
 
-def test_logits_in_chunks_are_not_kept_for_w():
+def test_chunked_logits_are_not_stored_for_w():
     spec = SHAPES["llama"]
     model, batch, store = network(spec), packed_batch(spec, DOCUMENTS, seed=4), Store()
     model.loss_tokens = 7

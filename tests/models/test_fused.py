@@ -1,4 +1,4 @@
-"""Fused kernels give what the definition gives, alone and as a part of more keys than they see."""
+"""Fused kernels equal the definition, by themselves and as a part of more keys than they attend to."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ SHAPES = {"alike": (4, 8, 8), "grouped": (2, 8, 8), "narrow values": (2, 8, 3), 
 
 
 class FlashOperators:
-    """Stand-ins for the CUDA kernel: packed sequences, one width, log-sum-exps [heads, tokens]."""
+    """Stand-ins for the CUDA kernel: packed sequences, one width, log-sum-exps `(heads, tokens)`."""
 
     def _flash_attention_forward(self, q, k, v, *words, scale):
         *lengths, causal, _ = words
@@ -62,7 +62,7 @@ def test_kernels_equal_the_definition(kernel, shape, queries, keys, causal):
     q, k, v, of_out = tensors(shape, queries, keys)
     made, hidden = kernel(), unseen(q, k) if causal else None
     got, want = made.forward(q, k, v, causal), dense.forward(q, k, v, hidden)
-    more = torch.rand(queries, 4, dtype=torch.float64)  # what other keys, which this call does not see, add
+    more = torch.rand(queries, 4, dtype=torch.float64)  # the contribution of other keys, which this call does not have
     lse, out = want[1] + more, want[0] + more[..., None]
     delta = (of_out * out).sum(-1)
     got += made.backward(of_out, (q, k, v), (out, lse), causal)
@@ -82,7 +82,7 @@ def test_the_definition_has_the_gradients_of_autograd():
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
-def test_queries_that_see_nothing():
+def test_queries_without_visible_keys():
     q, k, v, _ = tensors("grouped", 3, 4)
     out, lse = dense.forward(q, k, v, torch.tensor([[True] * 4, [False] * 4, [True, False] * 2]))
     assert not out[0].any() and lse[0].eq(-torch.inf).all()
@@ -90,7 +90,7 @@ def test_queries_that_see_nothing():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_who_computes_where(dtype):
+def test_kernel_by_device_and_dtype(dtype):
     q = torch.empty(3, 4, 8, dtype=dtype)
     assert isinstance(kernel_for(q, 8), OnCpu) == (dtype != torch.float16)
     assert kernel_for(q.to("meta"), 8) is None

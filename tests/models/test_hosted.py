@@ -1,4 +1,4 @@
-"""A model of transformers over packed documents, and over two ranks, does what it does alone."""
+"""A model of transformers over packed documents, and over two ranks, equals that model by itself."""
 
 import warnings
 from itertools import pairwise
@@ -27,7 +27,7 @@ KINDS = {
     "llama": SHAPE,
     "qwen3": {**SHAPE, "head_dim": 16},
     "mistral": {**SHAPE, "sliding_window": 5},
-    "granite": {**SHAPE, "attention_multiplier": 0.3, "residual_multiplier": 0.5},  # scales of its own
+    "granite": {**SHAPE, "attention_multiplier": 0.3, "residual_multiplier": 0.5},  # it scales attention and residuals
 }
 DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
 
@@ -49,7 +49,7 @@ def made(kind, attention):
     return transformers.AutoModelForCausalLM.from_config(config).double().train()
 
 
-def alone(kind):
+def by_document(kind):
     """Document by document with torch's own attention: summed loss and gradients."""
     model, batch = made(kind, "sdpa"), batch_from(Synthetic(2), SPEC, DOCUMENTS)
     total = 0.0
@@ -61,7 +61,7 @@ def alone(kind):
 
 
 def error(loss, gradients, wanted):
-    """The worst of loss and gradients, relative; norms and rotary tables of transformers are float32's."""
+    """The worst relative error of loss and gradients; norms and rotary tables of transformers are float32."""
     want, want_gradients = wanted
     floor = 1e-3 * max(gradient.norm() for gradient in want_gradients.values())
     errors = [
@@ -72,12 +72,12 @@ def error(loss, gradients, wanted):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore")
-def test_packed_documents_are_documents(transformers, kind):
+def test_packing_changes_nothing(transformers, kind):
     hosted = Hosted(made(kind, "eager"))
     loss = hosted(batch_from(Synthetic(2), SPEC, DOCUMENTS))
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in hosted.model.named_parameters()}
-    assert error(loss.item(), gradients, alone(kind)) <= 1e-7
+    assert error(loss.item(), gradients, by_document(kind)) <= 1e-7
 
 
 def over_two(worker):
@@ -93,19 +93,19 @@ def over_two(worker):
             for tensor in summed:
                 dist.all_reduce(tensor)
             names = [name for name, _ in hosted.model.named_parameters()]
-            found[kind] = error(summed[0].item(), dict(zip(names, summed[1:], strict=True)), alone(kind))
+            found[kind] = error(summed[0].item(), dict(zip(names, summed[1:], strict=True)), by_document(kind))
         return found
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_two_ranks_are_one(transformers):
+def test_two_ranks_equal_one(transformers):
     for found in launch(over_two, 2):
         assert found.keys() == {"llama", "mistral"} and max(found.values()) <= 1e-7
 
 
 @pytest.mark.parametrize("wish", ["dropout", "softcap"])
-def test_what_our_attention_lacks_is_refused(wish):
+def test_unsupported_options_are_refused(wish):
     q = torch.zeros(1, 4, 30, 8)
     token = batch_of_pass.set(batch_from(Synthetic(2), SPEC, DOCUMENTS))
     with pytest.raises(InputError, match=wish):
@@ -114,7 +114,7 @@ def test_what_our_attention_lacks_is_refused(wish):
     batch_of_pass.reset(token)
 
 
-def test_without_transformers_it_says_so():
+def test_missing_transformers_is_reported():
     try:
         import transformers  # noqa: F401
     except ImportError:

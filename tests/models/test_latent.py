@@ -25,13 +25,13 @@ def model_of(spec):
     init_weights(model, 1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 1 and not name.endswith("sinks"):  # biases and norms that do something
+            if parameter.dim() == 1 and not name.endswith("sinks"):  # biases and norms with an effect
                 parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
     return model
 
 
-def turned(x, place, base=10000.0):
-    """One vector as pairs (i, i + D / 2), turned by its place."""
+def rotated(x, place, base=10000.0):
+    """One vector as pairs (i, i + D / 2), rotated by its position."""
     half = len(x) // 2
     pairs = torch.complex(x[:half], x[half:])
     angles = torch.tensor([place * base ** (-2 * i / len(x)) for i in range(half)], dtype=torch.float64)
@@ -40,7 +40,7 @@ def turned(x, place, base=10000.0):
 
 
 def by_definition(attention: LatentAttention, latent: Latent, x, window=None):
-    """One document [n, hidden], eqs. 37 to 47 of the paper, a head and a pair of tokens at a time."""
+    """One document `(n, hidden)`, eqs. 37 to 47 of the paper, one head and pair of tokens at a time."""
     c_q = x if attention.query_down is None else attention.query_norm(attention.query_down(x))
     down = attention.key_down(x)
     c_kv, k_r = attention.key_norm(down[:, : latent.kv_rank]), down[:, latent.kv_rank :]
@@ -52,8 +52,8 @@ def by_definition(attention: LatentAttention, latent: Latent, x, window=None):
         rows = []
         for t in range(len(x)):
             seen = range(max(0, t - (window or len(x)) + 1), t + 1)
-            own = torch.cat([q[t, : latent.nope_dim], turned(q[t, latent.nope_dim :], t)])
-            scores = [own @ torch.cat([kv[s, : latent.nope_dim], turned(k_r[s], s)]) / width**0.5 for s in seen]
+            own = torch.cat([q[t, : latent.nope_dim], rotated(q[t, latent.nope_dim :], t)])
+            scores = [own @ torch.cat([kv[s, : latent.nope_dim], rotated(k_r[s], s)]) / width**0.5 for s in seen]
             if attention.sinks is not None:
                 scores.append(attention.sinks[head])
             weights = torch.stack(scores).softmax(0)

@@ -43,7 +43,7 @@ PARTS = {"plain": {}, "gpt": {"gated": False, "bias": "all", "norm": "layer"}, "
 
 
 def made(parts, dtype=torch.float64, **kind):
-    """A mixture with weights, and tokens for it; biases too have values, so that they can be wrong."""
+    """A mixture of experts with weights, and tokens for it; biases are nonzero, so that errors in them show."""
     spec = Decoder(**SHAPE, **PARTS[parts], moe=Experts(**{**EXPERTS, **kind}))
     torch.manual_seed(3)
     moe = Moe(spec, spec.moe, 1, dtype, WHOLE_MODULE)
@@ -52,13 +52,20 @@ def made(parts, dtype=torch.float64, **kind):
     return moe, torch.randn(TOKENS, spec.hidden, dtype=dtype, requires_grad=True)
 
 
-def batch_of(**fields):
+def batch_of(slices=(), auxiliary=None):
     nothing = torch.zeros(0)
-    return Batch(inputs=nothing, targets=nothing, positions=nothing, cu_seqlens=nothing, **fields)
+    return Batch(
+        inputs=nothing,
+        targets=nothing,
+        positions=nothing,
+        cu_seqlens=nothing,
+        slices=slices,
+        auxiliary=auxiliary or Auxiliary(),
+    )
 
 
 def dense(moe, x, slices=None):
-    """Every expert for every token, and what the balance adds to the loss."""
+    """Every expert applied to every token, and the load-balancing loss."""
     said, own = moe.moe, moe.experts
     logits = x @ moe.router.weight.T
     bias = 0.0 if moe.router.bias is None else moe.router.bias
@@ -94,20 +101,20 @@ def dense(moe, x, slices=None):
 
 
 def gradients(moe, x, loss):
-    """Of a scalar; of what it does not depend on, zero."""
+    """Gradients of a scalar; zero for what it does not depend on."""
     wanted = [x, *moe.parameters()]
     return torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
 
 
-def weighed(y):
-    """A scalar whose gradient is different everywhere."""
+def weighted_sum(y):
+    """A scalar whose gradient differs in every element."""
     return (y * torch.linspace(-1, 2, y.numel(), dtype=y.dtype).view_as(y)).sum()
 
 
 @pytest.mark.parametrize(
     ("kind", "parts"), [*itertools.product(KINDS, ["plain"]), ("softmax", "gpt"), ("full", "biased")]
 )
-def test_is_every_expert_for_every_token(kind, parts):
+def test_equals_every_expert_for_every_token(kind, parts):
     moe, x = made(parts, **KINDS[kind])
     batch = batch_of(auxiliary=Auxiliary(0.5))
     y = moe(x, batch)
@@ -116,8 +123,8 @@ def test_is_every_expert_for_every_token(kind, parts):
     if moe.moe.balance:
         torch.testing.assert_close(batch.auxiliary.losses[1], balance.detach())
         torch.testing.assert_close(batch.auxiliary.total([0, 1]), 0.5 * balance.detach())
-    found = gradients(moe, x, weighed(y))
-    for one, other in zip(found, gradients(moe, x, weighed(want) + 0.5 * balance), strict=True):
+    found = gradients(moe, x, weighted_sum(y))
+    for one, other in zip(found, gradients(moe, x, weighted_sum(want) + 0.5 * balance), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
 
 
@@ -130,7 +137,9 @@ def test_a_bias_of_sigmoid_scores_changes_the_choice_and_no_weight():
     assert (choice.experts[:, 0] == 4).all()
     torch.testing.assert_close(choice.weights[:, 0], (x @ moe.router.weight[4]).sigmoid())
     assert (
-        gradients(moe, x, weighed(moe(x, batch_of())))[1 + [n for n, _ in moe.named_parameters()].index("router.bias")]
+        gradients(moe, x, weighted_sum(moe(x, batch_of())))[
+            1 + [n for n, _ in moe.named_parameters()].index("router.bias")
+        ]
         .eq(0)
         .all()
     )
@@ -150,7 +159,7 @@ def test_experts_without_tokens_have_gradients_of_zero():
     moe, x = made("gpt")
     with torch.no_grad():
         moe.router.weight.fill_(0.0)
-    weighed(moe(x, batch_of())).backward()
+    weighted_sum(moe(x, batch_of())).backward()
     for name, parameter in moe.experts.named_parameters():
         assert parameter.grad[:2].ne(0).any(), name
         assert parameter.grad[2:].eq(0).all(), name
@@ -167,7 +176,7 @@ def test_no_tokens_at_all():
 
 
 def test_capacity_counts_each_slice_in_its_own_order():
-    """Slices need not be neighbours, and the order of a slice is that of its rows."""
+    """Slices need not be contiguous, and the order of a slice is that of its rows."""
     moe, x = made("plain", capacity=0.6)
     order = torch.randperm(TOKENS, generator=torch.Generator().manual_seed(1))
     slices = (order[:9], order[9:10], order[10:])
@@ -192,8 +201,8 @@ def test_capacity_keeps_the_first_and_never_more_than_it_is():
             assert stayed == came[:room]
 
 
-def test_balance_is_least_where_all_experts_are_alike():
-    """Of even choices or probabilities it is 1 a token, whatever the other; of a single expert it is E."""
+def test_balance_loss_is_least_for_uniform_experts():
+    """With uniform choices or probabilities the loss is 1 per token, whatever the other; with one expert it is E."""
     even, one = torch.full((10, 4), 0.25), torch.eye(4)[[0] * 10]
     assert imbalance(even, torch.tensor([20, 0, 0, 0])).item() == pytest.approx(10)
     assert imbalance(torch.rand(10, 4).softmax(-1), torch.tensor([5, 5, 5, 5])).item() == pytest.approx(10)
@@ -201,7 +210,7 @@ def test_balance_is_least_where_all_experts_are_alike():
     assert imbalance(even[:0], torch.zeros(4, dtype=torch.int64)).item() == 0
 
 
-def test_a_loss_computed_again_in_backward_counts_once():
+def test_a_recomputed_loss_counts_once():
     spec = Decoder(**SHAPE, moe=Experts(**EXPERTS, balance=0.2, dense_layers=1))
     found = []
     for recompute in ("none", "full"):
@@ -222,7 +231,7 @@ def test_a_loss_computed_again_in_backward_counts_once():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(5, 0, 9, 1), (0, 0, 0, 0), (0, 16, 0, 0)])
-def test_one_call_is_the_loop(dtype, sizes):
+def test_grouped_mm_equals_the_loop(dtype, sizes):
     if not grouped.has_grouped(torch.device("cpu")):
         pytest.skip("this torch has no grouped_mm")
     torch.manual_seed(0)
@@ -237,7 +246,7 @@ def test_one_call_is_the_loop(dtype, sizes):
         torch.testing.assert_close(one, other)
 
 
-def test_widths_or_dtypes_that_one_call_does_not_take_are_looped_over():
+def test_unsupported_widths_or_dtypes_use_the_loop():
     x = torch.randn(4, 6)
     assert not grouped.suits(x, 8)
     assert not grouped.suits(torch.randn(4, 8), 6)
@@ -248,14 +257,14 @@ def test_widths_or_dtypes_that_one_call_does_not_take_are_looped_over():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_of_experts_may_come_later(dtype):
+def test_weight_gradients_of_experts_may_be_deferred(dtype):
     """Backward in two passes gives the gradients of one."""
     moe, x = made("biased", dtype, shared_ffn=8)
-    want = gradients(moe, x, weighed(moe(x, batch_of())))
+    want = gradients(moe, x, weighted_sum(moe(x, batch_of())))
     store = Store()
     with deferring(store):
         y = moe(x, batch_of())
-    weighed(y).backward()
+    weighted_sum(y).backward()
     assert moe.experts.up.grad is None
     store.add_up()
     for one, other in zip([x, *moe.parameters()], want, strict=True):
@@ -263,7 +272,7 @@ def test_gradients_of_experts_may_come_later(dtype):
 
 
 def test_outputs_come_back_to_the_tokens_that_chose_them():
-    """There and back is the weighted sum of a token's own rows."""
+    """Dispatch and combine give the weighted sum of a token's own rows."""
     experts = torch.tensor([[2, 0], [1, 2], [0, 3]])
     choice = Choice(experts, torch.tensor([[0.5, 2.0], [1.0, 0.25], [3.0, 0.0]]), 4)
     rows = torch.arange(6.0).view(3, 2)
@@ -283,8 +292,8 @@ def test_parameters_are_counted_exactly():
             assert sum(p.numel() for p in model.layers[layer].parameters()) == layer_parameters(spec, kind)
 
 
-def test_first_weights_of_an_expert_are_those_of_its_number():
-    """Whoever holds it, and whatever part of it."""
+def test_initial_weights_of_an_expert_depend_on_its_number():
+    """Whichever rank holds it, and whichever shard of it."""
     spec = Decoder(**SHAPE, **PARTS["gpt"], moe=Experts(**EXPERTS))
     whole = build(spec)
     init_weights(whole, 2)
@@ -310,7 +319,7 @@ def test_first_weights_of_an_expert_are_those_of_its_number():
 @pytest.mark.parametrize("scores", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("deferred", [False, True])
 def test_logits_are_never_rounded_to_bfloat16(scores, deferred):
-    """Of weights and rows in bfloat16 the router gives the probabilities, and the gradient, of float32."""
+    """With weights and rows in bfloat16 the router gives the probabilities, and the gradient, of float32."""
     moe, x = made("plain", torch.bfloat16, scores=scores, router_bias=True)
     wide, _ = made("plain", torch.float32, scores=scores, router_bias=True)
     wide.load_state_dict(moe.state_dict())

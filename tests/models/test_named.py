@@ -1,4 +1,4 @@
-"""A file of whole parameters fills any part of a module, bit by bit, and one of another model fills none."""
+"""A file of full parameters fills any shard of a module exactly, and a file of another model is refused."""
 
 import mmap
 import os
@@ -35,7 +35,7 @@ def saved(spec, file):
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("of", [1, 2])
-def test_every_part_has_its_own(tmp_path, name, of):
+def test_every_shard_gets_its_own_values(tmp_path, name, of):
     spec, file = SPECS[name], tmp_path / "x.safetensors"
     weights = saved(spec, file)
     require_shapes(shapes_of(spec), file)
@@ -69,8 +69,8 @@ def test_another_model_s_file_is_refused(tmp_path):
         require_shapes(dict.fromkeys(shapes_of(MOE), ()), file)
 
 
-def test_of_a_file_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):
-    """A private map of a file that is larger than the memory is refused."""
+def test_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):
+    """A private map of a file that is larger than memory would be refused."""
     file, sizes = tmp_path / "x.safetensors", []
     made = {name: torch.arange(5000.0) + place for place, name in enumerate("abc")}
     write(file, made)
@@ -85,12 +85,12 @@ def test_of_a_file_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):
     assert len(sizes) == 3 and max(sizes) < 20_000 + mmap.ALLOCATIONGRANULARITY
 
 
-def test_a_file_that_is_gone_or_cut_off_is_named(tmp_path):
+def test_a_missing_or_truncated_file_is_named(tmp_path):
     file = tmp_path / "x.safetensors"
     write(file, {"a": torch.arange(5000.0)})
     found = Checkpoint(file)
     os.truncate(file, 100)
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="truncated"):
         found.read("a")
     file.unlink()
     for read in (found.read, found.mapped, lambda _: Checkpoint(file)):
@@ -99,7 +99,7 @@ def test_a_file_that_is_gone_or_cut_off_is_named(tmp_path):
         assert refused.value.where == str(file)
 
 
-def test_what_is_mapped_is_what_is_read_and_the_file_s_own(tmp_path):
+def test_mapped_and_read_tensors_are_equal(tmp_path):
     file = tmp_path / "x.safetensors"
     made = {
         "matrix": torch.arange(6.0, dtype=torch.float64).reshape(2, 3),

@@ -1,11 +1,11 @@
-"""A model's loss and gradients over a packed batch are the sums over its documents alone."""
+"""The loss and gradients of a network over a packed batch are the sums over its documents."""
 
 import pytest
 import torch
 
 from planner.models.build import build, init_weights
 from planner.models.data import packed_batch
-from planner.models.held import Held
+from planner.models.held import WHOLE_MODULE, Held
 from planner.specs.items import documents_of
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 
@@ -24,8 +24,8 @@ SHAPES = {
 }  # fmt: skip
 
 
-def network(spec, **options):
-    model = build(spec, dtype=torch.float64, **options)
+def network(spec, held=WHOLE_MODULE):
+    model = build(spec, dtype=torch.float64, held=held)
     init_weights(model, 1)
     return model
 
@@ -39,14 +39,16 @@ def loss_and_gradients(model, batches):
 
 def assert_same(left, right, rtol=1e-12):
     torch.testing.assert_close(left[0], right[0], rtol=rtol, atol=0)
-    floor = 1e-3 * max(gradient.norm() for gradient in right[1].values())  # that of a key's bias is zero, but for noise
+    smallest = 1e-3 * max(
+        gradient.norm() for gradient in right[1].values()
+    )  # the gradient of a key's bias is zero up to noise
     for name, gradient in left[1].items():
-        assert (gradient - right[1][name]).norm() <= rtol * max(right[1][name].norm(), floor), name
+        assert (gradient - right[1][name]).norm() <= rtol * max(right[1][name].norm(), smallest), name
 
 
 @pytest.mark.parametrize("spec", [SHAPES["vit"], Audio(layers=2, hidden=16, heads=4, ffn=24, mels=3, pool=2, out=6)])
-def test_parts_of_an_item_do_not_see_each_other(spec):
-    """Of an item of several parts a network has the loss and the gradients of each alone."""
+def test_parts_of_an_item_are_independent(spec):
+    """The loss and gradients of an item of several parts are the sums over the parts."""
     model, parts = network(spec), documents_of((3,), ((8, 4),))
     together = loss_and_gradients(model, [packed_batch(spec, parts, seed=4)])
     assert_same(together, loss_and_gradients(model, [packed_batch(spec, [part], seed=4) for part in parts]))
@@ -80,17 +82,17 @@ def test_chunks_of_the_loss_change_nothing_and_bound_the_logits(monkeypatch):
     monkeypatch.setattr(model, "_losses", lambda tensor, x, y: (seen.append(len(x)), inner(tensor, x, y))[1])
     assert_same(loss_and_gradients(model, batches), whole)
     assert max(seen) == 7
-    assert sum(seen) == 2 * 32  # once forward, once again backward
+    assert sum(seen) == 2 * 32  # once in forward, once recomputed in backward
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
-def test_an_idle_rank_has_no_loss_and_all_gradients(spec):
+def test_an_idle_rank_has_zero_loss_and_gradients(spec):
     loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
     assert loss == 0
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
 
-def test_no_token_sees_a_later_one_or_another_document():
+def test_tokens_depend_on_earlier_ones_of_their_document_alone():
     spec = SHAPES["llama"]
     model = network(spec)
     batch = packed_batch(spec, DOCUMENTS, seed=4)
@@ -100,7 +102,7 @@ def test_no_token_sees_a_later_one_or_another_document():
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
 
 
-def test_there_is_something_to_learn():
+def test_loss_decreases():
     spec = SHAPES["llama"]
     model = network(spec)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

@@ -1,4 +1,6 @@
-"""A share of what the middle layers keep is in host memory from forward to backward; gradients do not show it."""
+"""A share of the activations of middle layers is in host memory between forward and backward; gradients do
+not change.
+"""
 
 import gc
 import weakref
@@ -12,7 +14,7 @@ from planner.models.held import Held
 from planner.models.offload import Mover, Offload, offloading
 from planner.specs.base import changed
 from planner.specs.shapes import resident_layers
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
 DEEP = {name: changed(spec, layers=4) for name, spec in SHAPES.items()}
@@ -26,8 +28,8 @@ def network(spec, how="none"):
     return model
 
 
-class Watched(Mover):
-    """Counts what moves."""
+class CountingCopier(Mover):
+    """Counts copies."""
 
     def __init__(self):
         super().__init__(CPU)
@@ -47,8 +49,8 @@ class Watched(Mover):
 @pytest.mark.parametrize("ratio", [1.0, 0.37])
 @pytest.mark.parametrize("how", RECOMPUTE)
 @pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)
-def test_offload_changes_no_gradient_and_brings_back_what_it_took(spec, how, ratio):
-    mover, batch = Watched(), packed_batch(spec, DOCUMENTS, seed=4)
+def test_offload_changes_no_gradient_and_restores_everything(spec, how, ratio):
+    mover, batch = CountingCopier(), packed_batch(spec, DOCUMENTS, seed=4)
     model = network(spec, how)
     with offloading(Offload(ratio, mover)):
         loss = model(batch)
@@ -62,12 +64,12 @@ def test_offload_changes_no_gradient_and_brings_back_what_it_took(spec, how, rat
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5, 0.3])
 @pytest.mark.parametrize("how", RECOMPUTE)
-def test_a_share_of_the_middle_layers_moves(how, ratio):
-    spec, mover = DEEP["llama"], Watched()
+def test_a_share_of_the_middle_layers_is_offloaded(how, ratio):
+    spec, mover = DEEP["llama"], CountingCopier()
     model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
     x = model.start(batch)
     rotary = model.places(x, batch)
-    with Kept(stay=rotary) as kept:
+    with SavedActivations(resident=rotary) as kept:
         for layer in model.layers.values():
             x = layer(x, rotary, batch)
     with offloading(Offload(ratio, mover)):
@@ -78,10 +80,10 @@ def test_a_share_of_the_middle_layers_moves(how, ratio):
     assert abs(mover.out_bytes - share * kept.bytes) <= max(kept.sizes.values()) / 2 + 1e-3 * kept.bytes
 
 
-def test_whole_pieces_of_memory_go_and_the_others_are_not_copied():
-    """Never further from the share than half the largest."""
+def test_whole_storages_are_offloaded():
+    """The offloaded bytes differ from the share by at most half the largest storage."""
     for ratio in (0.1, 0.5, 0.75, 1.0):
-        mover, seen = Watched(), 0
+        mover, seen = CountingCopier(), 0
         offload = Offload(ratio, mover)
         with offload.box(()) as box:
             for size in (7, 100, 1, 64, 64, 30):
@@ -93,8 +95,8 @@ def test_whole_pieces_of_memory_go_and_the_others_are_not_copied():
         assert offload.host_bytes == mover.out_bytes
 
 
-def test_neither_parameters_nor_what_layers_share_moves():
-    spec, mover = DEEP["llama"], Watched()
+def test_parameters_and_shared_tensors_stay():
+    spec, mover = DEEP["llama"], CountingCopier()
     model, batch = network(spec), packed_batch(spec, DOCUMENTS, seed=4)
     places, made = model.places, []
     model.places = lambda *args: made.append(places(*args)) or made[-1]
@@ -107,8 +109,8 @@ def test_neither_parameters_nor_what_layers_share_moves():
 
 
 @pytest.mark.parametrize("how", RECOMPUTE)
-def test_what_is_away_takes_no_memory_here(how):
-    """The inputs of middle layers die with the forward."""
+def test_offloaded_activations_free_device_memory(how):
+    """The inputs of middle layers are freed after the forward."""
     spec, alive = DEEP["gpt"], []
     model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
     for layer in model.layers.values():

@@ -1,4 +1,4 @@
-"""Parts of a module put together are the module: their weights, their parameters, the heads that each reads."""
+"""The shards of a module together are the module: their weights, their parameters, the key heads that each reads."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SHAPES = {
     "gpt": Decoder(**SHAPE, gated=False, norm="layer", bias="all", positions="learned", max_positions=20, tied=True),
     "vit": Vit(layers=2, hidden=24, heads=12, ffn=36, patch=2, merge=2, out=6),
 }
-WHOLE = {  # what no rank of four has a part of, beside norms and biases of sums
+REPLICATED = {  # what is replicated over four ranks, besides norms and biases of sums
     "llama": set(),
     "odd": {"key.weight", "key.bias", "value.weight", "value.bias", "gate.weight", "up.weight", "down.weight",
             "gate.bias", "up.bias", "embedding.weight", "head.weight"},
@@ -26,7 +26,7 @@ WHOLE = {  # what no rank of four has a part of, beside norms and biases of sums
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_parts_are_drawn_from_the_whole(name):
+def test_shards_are_drawn_from_full_parameters(name):
     whole = build(SHAPES[name])
     init_weights(whole, 3)
     found = {key: torch.full_like(value, torch.nan) for key, value in whole.named_parameters()}
@@ -45,13 +45,13 @@ def test_parts_are_drawn_from_the_whole(name):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_whatever_divides_is_parted(name):
+def test_whatever_divides_is_sharded(name):
     model = build(SHAPES[name], device=torch.device("meta"), held=Held(tp=Part(1, 4)))
     alike = {key for key, _ in model.named_parameters()} - splits_of(model).keys()
     sums = {"output.bias", "down.bias", "projector.2.bias"}
     named = {key for key in alike if "norm" not in key and not any(key.endswith(end) for end in sums)}
-    assert {key for key in named if not any(key.endswith(end) for end in WHOLE[name])} == set()
-    assert {end for end in WHOLE[name] if any(key.endswith(end) for key in named)} == WHOLE[name]
+    assert {key for key in named if not any(key.endswith(end) for end in REPLICATED[name])} == set()
+    assert {end for end in REPLICATED[name] if any(key.endswith(end) for key in named)} == REPLICATED[name]
 
 
 def test_with_one_rank_nothing_is_split():
@@ -86,5 +86,5 @@ def test_keys_of_some_heads_are_those_of_the_whole_matrix(kv_heads, ranks, bias)
         assert made(x[:0]).shape == (0, 2 * len(made.wanted))
 
 
-def test_a_vocabulary_is_parted_by_words():
+def test_a_vocabulary_is_sharded_by_words():
     assert [Vocabulary(12, 3, torch.float32, Part(index, 4)).start for index in range(4)] == [0, 3, 6, 9]

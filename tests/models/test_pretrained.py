@@ -1,4 +1,4 @@
-"""Weights go to a checkpoint and back bit by bit, and make of the zoo's network what transformers makes of them."""
+"""Weights are written to a checkpoint and read back exactly, and give the same logits here as in transformers."""
 
 import warnings
 from itertools import pairwise
@@ -61,7 +61,7 @@ def network(spec, dtype=torch.float32, **held):
 
 
 def varied(model):
-    """Norms and biases too: nothing may be taken for another."""
+    """Vary norms and biases too, so that no parameter can be confused with another."""
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -75,7 +75,7 @@ def state(model):
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_there_and_back(tmp_path, name, dtype):
+def test_round_trip(tmp_path, name, dtype):
     spec = SPECS[name]
     model = varied(network(spec, dtype))
     saved = state(model)
@@ -88,7 +88,7 @@ def test_there_and_back(tmp_path, name, dtype):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3_moe"])
-def test_each_rank_loads_its_own_part(tmp_path, name):
+def test_each_rank_loads_its_own_shard(tmp_path, name):
     spec = SPECS[name]
     whole = varied(network(spec))
     saved = state(whole)
@@ -107,7 +107,7 @@ def test_each_rank_loads_its_own_part(tmp_path, name):
         assert any(parameter.numel() < saved[key].numel() for key, parameter in mine.named_parameters())
 
 
-def test_what_is_not_of_this_model(tmp_path):
+def test_checkpoints_of_another_model(tmp_path):
     spec = SPECS["llama"]
     saved = state(network(spec))
     save_weights(saved, spec, tmp_path)
@@ -132,7 +132,7 @@ def test_what_is_not_of_this_model(tmp_path):
 @pytest.mark.parametrize(
     "spec", [Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, out=8), Decoder(**PLAIN, sinks=True)]
 )
-def test_modules_whose_names_are_not_known(tmp_path, spec):
+def test_modules_without_known_names(tmp_path, spec):
     with pytest.raises(InputError):
         save_weights({"norm.weight": torch.zeros(1)}, spec, tmp_path)
 
@@ -157,7 +157,7 @@ def logits(model, spec, documents):
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.filterwarnings("ignore")
-def test_logits_are_those_of_transformers(transformers, tmp_path, name):
+def test_logits_equal_those_of_transformers(transformers, tmp_path, name):
     spec = SPECS[name]
     model = varied(network(spec))
     save_weights(state(model), spec, tmp_path)

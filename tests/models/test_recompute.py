@@ -1,4 +1,6 @@
-"""What a layer keeps for its backward is what the memory of plans counts, and gradients do not show it."""
+"""The activations that a layer saves are those that the memory of plans counts, and recompute does not change
+gradients.
+"""
 
 import pytest
 import torch
@@ -12,18 +14,18 @@ from planner.models.offload import address
 from planner.models.recompute import follow, made_again
 from planner.specs.base import changed
 from planner.specs.shapes import key_width, output_width, query_width, value_width
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
 TOKENS = 32
-LAYER = changed(SHAPES["llama"], norm="layer")  # of RMS norms CPUs keep more: torch makes them of smaller operations
+LAYER = changed(SHAPES["llama"], norm="layer")  # on CPUs RMS norms save more: torch composes them of smaller operations
 DECODERS = {
     "gated": LAYER,
     "ungated": changed(LAYER, gated=False),
     "a key for each query": changed(LAYER, kv_heads=4, hidden=64),
 }
 FLOAT64 = 8  # bytes
-STATISTICS = 2  # of each token, that a norm keeps
+STATISTICS = 2  # per token, saved by a norm
 
 
 def network(spec, how):
@@ -40,13 +42,15 @@ def test_recompute_changes_no_gradient(spec, how):
 
 
 def counted_elements(spec, how):
-    """Per token, of what is multiplied, normed or attended to: by hand. Attention's own matrix never exists (flash)."""
+    """Elements per token that are inputs of products, norms or attention, by hand. The score matrix never exists
+    (flash).
+    """
     if how == "full":
         return spec.hidden
     attention = query_width(spec) + key_width(spec) + value_width(spec) + output_width(spec)
-    if spec.latent:  # the narrow vectors that heads are made of
+    if spec.latent:  # the compressed vectors that heads are expanded from
         attention += spec.latent.q_rank + spec.latent.kv_rank + spec.latent.rope_dim
-    if how == "selective":  # the MLP's inner activations and the norms' outputs are made again
+    if how == "selective":  # the MLP's inner activations and the norms' outputs are recomputed
         return 2 * spec.hidden + attention
     return 4 * spec.hidden + attention + mlp_elements(spec)
 
@@ -61,27 +65,27 @@ def mlp_elements(spec):
     return inner * (moe.topk * moe.ffn + moe.shared_ffn) + 2 * moe.topk * spec.hidden + moe.experts
 
 
-def kept_elements(spec, how):
-    """Per token, by a layer that is given x by the one before."""
+def saved_elements(spec, how):
+    """Elements per token that a layer saves whose input x comes from another layer."""
     model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
     x = torch.randn(TOKENS, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
     rotary = model.places(x, batch)
-    with Kept(stay=rotary) as kept:
+    with SavedActivations(resident=rotary) as kept:
         model.layers["1"](x, rotary, batch)
     return kept.bytes / FLOAT64 / TOKENS
 
 
 @pytest.mark.parametrize("how", ["none", "selective", "full"])
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_layer_keeps_what_is_counted(name, how):
+def test_a_layer_saves_what_is_counted(name, how):
     spec = DECODERS[name]
-    # Attention keeps a number per head and, document by document, its output twice; a norm its mean and deviation.
+    # Attention saves a number per head and, per document, its output twice; a norm its mean and deviation.
     beside = spec.heads + output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
     want = counted_elements(spec, how) + (beside if how != "full" else 0)
-    assert kept_elements(spec, how) == want
+    assert saved_elements(spec, how) == want
 
 
-def test_selective_multiplies_no_projection_again_and_attends_once(monkeypatch):
+def test_selective_recomputes_neither_projections_nor_attention(monkeypatch):
     spec, seen = SHAPES["llama"], []
     model, batch = network(spec, "selective"), packed_batch(spec, DOCUMENTS, seed=4)
     for name, module in model.named_modules():
@@ -97,7 +101,7 @@ def test_selective_multiplies_no_projection_again_and_attends_once(monkeypatch):
     assert all(".mlp." in name for name in seen)
 
 
-def test_a_norm_is_made_again_once_for_all_that_read_it():
+def test_a_norm_is_recomputed_once_for_all_that_read_it():
     made = []
 
     def double(x):
@@ -106,7 +110,7 @@ def test_a_norm_is_made_again_once_for_all_that_read_it():
 
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     weights = [torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    with Kept() as kept, made_again(double, x) as y:
+    with SavedActivations() as kept, made_again(double, x) as y:
         z = follow(lambda y: y + 1, y)
         out = sum((z @ weight).square().sum() for weight in weights)
     assert address(z) not in kept.sizes

@@ -1,4 +1,4 @@
-"""Rotary positions are turns of complex numbers by the base's powers, and norms add the eps that the spec says."""
+"""Rotary positions are rotations of complex numbers by powers of the base, and norms add the eps of the spec."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9)
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0, 2.0])
 @pytest.mark.parametrize("width", [2, 6, 16])
-def test_pairs_turn_by_powers_of_the_base(base, width):
+def test_pairs_are_rotated_by_powers_of_the_base(base, width):
     positions = torch.tensor([0, 1, 5, 4000])
     x = torch.randn(4, 3, width, dtype=torch.float64)
     pairs = torch.complex(x[..., : width // 2], x[..., width // 2 :])
@@ -27,7 +27,7 @@ def test_pairs_turn_by_powers_of_the_base(base, width):
     torch.testing.assert_close(got, torch.cat([want.real, want.imag], -1), rtol=1e-12, atol=1e-12)
 
 
-def test_a_network_turns_by_its_spec_s_base():
+def test_a_network_uses_the_base_of_its_spec():
     losses = []
     for base in (10000.0, 100.0, 10000.0):
         model = build(changed(SPEC, rope_base=base), dtype=torch.float64)

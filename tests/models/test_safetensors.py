@@ -1,4 +1,4 @@
-"""What is written is read again bit by bit, and a damaged file is refused, never misread."""
+"""Written tensors are read back exactly, and a damaged file is refused, never misread."""
 
 import json
 import struct
@@ -26,7 +26,7 @@ def tensors(draw):
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4), tensors(), max_size=4))
-def test_there_and_back(tmp_path_factory, made):
+def test_round_trip(tmp_path_factory, made):
     made.pop("__metadata__", None)
     folder = tmp_path_factory.mktemp("weights")
     write(folder / ONE, made)
@@ -49,7 +49,7 @@ def test_strided_tensors_and_several_files(tmp_path):
         found.read("column")
 
 
-def test_its_own_library_reads_it_and_is_read(tmp_path):
+def test_exchange_with_the_safetensors_library(tmp_path):
     from safetensors import torch as library
 
     made = {"a": torch.randn(3, 5).to(torch.bfloat16), "b": torch.arange(4), "c": torch.empty(0, 2)}

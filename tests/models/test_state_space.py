@@ -13,7 +13,7 @@ from planner.models.scan import Scanned, scan
 from planner.specs.base import changed
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
-from tests.models.kept import Kept
+from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, assert_same, loss_and_gradients, network
 
 SPACE = StateSpace(heads=4, head_dim=6, state=5, groups=2, conv=4, chunk=4)
@@ -36,7 +36,7 @@ every = pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 
 
 def token_by_token(scanned: Scanned, lengths: list[int]) -> torch.Tensor:
-    """The recurrence as it stands."""
+    """The recurrence by its definition."""
     found, token = [], 0
     values, inputs, outputs, steps, decays = scanned
     for length in lengths:
@@ -50,7 +50,7 @@ def token_by_token(scanned: Scanned, lengths: list[int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 7, 64])
-def test_the_scan_is_the_recurrence(chunk: int) -> None:
+def test_the_scan_equals_the_recurrence(chunk: int) -> None:
     torch.manual_seed(0)
     lengths, groups, heads = [5, 1, 8, 19], 2, 3
     tokens = sum(lengths)
@@ -74,14 +74,14 @@ def test_the_scan_is_the_recurrence(chunk: int) -> None:
 
 @every
 def test_packing_changes_nothing(spec: Decoder) -> None:
-    """Neither states nor what the convolution sees leave a document."""
+    """Neither states nor the convolution cross a document boundary."""
     model = network(spec)
     packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
     apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
     assert_same(packed, apart)
 
 
-def test_a_token_sees_all_before_it_in_its_document_and_no_other() -> None:
+def test_a_token_depends_on_all_before_it_in_its_document_alone() -> None:
     spec = SHAPES["nemotron"]
     model = network(spec)
     batch = packed_batch(spec, DOCUMENTS, seed=4)  # 8, 4 and 20 tokens
@@ -100,12 +100,12 @@ def test_recompute_changes_nothing(spec: Decoder, how: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "normed"), [("none", 1), ("selective", 0), ("full", None)])
-def test_a_block_keeps_what_goes_through_its_projections(how: str, normed: int | None) -> None:
+def test_a_block_saves_the_inputs_and_outputs_of_its_projections(how: str, normed: int | None) -> None:
     spec = Decoder(**PLAIN, layers=1, norm="layer", state_space=SPACE, pattern="M")
     model, tokens, statistics = network(spec, held=Held(recompute={0: how})), 32, 2
     batch = packed_batch(spec, [(0, tokens)], seed=4)
     x = torch.randn(tokens, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
-    with Kept() as kept:
+    with SavedActivations() as kept:
         model.layers["0"](x, None, batch)
     want = spec.hidden
     if normed is not None:
@@ -114,13 +114,13 @@ def test_a_block_keeps_what_goes_through_its_projections(how: str, normed: int |
 
 
 @every
-def test_an_idle_rank_has_no_loss_and_all_gradients(spec: Decoder) -> None:
+def test_an_idle_rank_has_zero_loss_and_gradients(spec: Decoder) -> None:
     loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
     assert loss == 0
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
 
-def test_first_steps_and_decays_are_those_of_mamba() -> None:
+def test_initial_steps_and_decays_are_those_of_mamba() -> None:
     model = build(SHAPES["nemotron"])
     init_weights(model, 1)
     block = model.layers["0"].state_space
@@ -130,8 +130,8 @@ def test_first_steps_and_decays_are_those_of_mamba() -> None:
     assert (block.skip == 1).all()
 
 
-def test_ranks_share_out_groups_and_together_have_the_whole() -> None:
-    """A group's rows lie apart in one matrix, behind those of other groups."""
+def test_shards_of_groups_make_up_the_block() -> None:
+    """The rows of a group are not contiguous in a matrix: those of other groups are between them."""
     spec = SHAPES["nemotron"]
     whole = dict(network(spec).named_parameters())
     made = {name: torch.full_like(parameter, torch.nan) for name, parameter in whole.items()}
@@ -145,7 +145,7 @@ def test_ranks_share_out_groups_and_together_have_the_whole() -> None:
     assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
-def test_there_is_something_to_learn() -> None:
+def test_loss_decreases() -> None:
     spec = SHAPES["nemotron"]
     model, losses = network(changed(spec, state_space=changed(SPACE, chunk=32))), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

@@ -1,4 +1,4 @@
-"""Hybrids have the loss and the gradients of transformers' own, made to compute in float64 throughout."""
+"""Hybrid models have the loss and gradients of transformers' own, computed in float64 throughout."""
 
 import importlib
 import re
@@ -17,7 +17,7 @@ from tests.models.test_pretrained import DOCUMENTS, SPECS, network, state, varie
 
 
 class Wide:
-    """torch, whose float32 is float64."""
+    """A stand-in for torch in which float32 is float64."""
 
     float32 = float = torch.float64
 
@@ -27,7 +27,7 @@ class Wide:
 
 @pytest.fixture
 def reference(monkeypatch, tmp_path):
-    """Transformers' module of these weights."""
+    """Transformers' module with these weights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import transformers
@@ -37,7 +37,7 @@ def reference(monkeypatch, tmp_path):
         save_weights(state(model), spec, tmp_path)
         theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
         theirs.set_experts_implementation("eager")
-        theirs.get_input_embeddings().padding_idx = None  # whose row would have no gradient
+        theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
         monkeypatch.setattr(module, "torch", Wide())
         monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
         if rotary := getattr(theirs.model, "rotary_emb", None):
@@ -48,14 +48,14 @@ def reference(monkeypatch, tmp_path):
 
 
 def their_name(name, spec):
-    """Of a parameter: in memory they too have all experts in one, and another root."""
+    """The name of a parameter there: in memory they too stack all experts, and have another root."""
     stored = stored_names(name, spec)[0].replace("backbone.", "model.")
     return re.sub(r"\.experts\.0\.(\w+)\.weight", r".experts.\1", stored)
 
 
 @pytest.mark.parametrize("name", ["nemotron_h", "nemotron_h with experts", "bamba", "bamba with limits"])
 @pytest.mark.filterwarnings("ignore")
-def test_gradients_are_those_of_transformers(reference, name):
+def test_gradients_equal_those_of_transformers(reference, name):
     spec = SPECS[name]
     model = varied(network(spec, torch.float64))
     theirs = reference(spec, model, name.partition(" ")[0])

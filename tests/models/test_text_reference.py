@@ -1,4 +1,4 @@
-"""Encoders of text, and decoders that attend to them, have the losses and gradients of transformers' BERT and T5."""
+"""Text encoders, and decoders that attend to them, have the losses and gradients of transformers' BERT and T5."""
 
 import importlib
 import warnings
@@ -29,7 +29,7 @@ PARTS = {"query": "q", "key": "k", "value": "v", "output": "o", "gate": "wi_0", 
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    """Transformers computes in float64 throughout, and drops nothing."""
+    """Transformers computes in float64 throughout, without dropout."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for kind in ("bert", "t5"):
@@ -45,7 +45,7 @@ def theirs_of(kind, config):
 
 
 def filled(spec, theirs, name):
-    """Our module with their weights."""
+    """The module here with their weights."""
     model, stored = build(spec, dtype=torch.float64), dict(theirs.named_parameters())
     with torch.no_grad():
         for key, parameter in model.named_parameters():
@@ -54,7 +54,7 @@ def filled(spec, theirs, name):
 
 
 def assert_alike(ours, theirs, names, unseen=()):
-    """Gradients of ours by their names are theirs; and there are no others."""
+    """Gradients here, by their names there, equal theirs; and there are no others."""
     found = {name: parameter.grad for name, parameter in ours}
     want = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     assert {names[name] for name in found} == want.keys()
@@ -87,7 +87,7 @@ def test_bert(kind):
     config = BertConfig(**BERT, max_position_embeddings=160, layer_norm_eps=1e-3)
     spec = bert(Config(config.to_dict() | {"architectures": [kind]}, "config.json"))
     theirs = theirs_of(kind, config)
-    theirs.get_input_embeddings().padding_idx = None  # whose row would have no gradient
+    theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
     model = filled(spec, theirs, lambda name: stored_names(name, spec)[0])
     batch = packed_batch(spec, DOCUMENTS, seed=5)
     loss = model(batch)
@@ -105,7 +105,7 @@ def test_bert(kind):
 
 
 def t5_name(half, ours, gated):
-    """Of a parameter of one half."""
+    """The name of a parameter of one half of T5."""
     ends = {
         "embedding.weight": "shared.weight",
         "relative.weight": f"{half}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
@@ -123,7 +123,7 @@ def t5_name(half, ours, gated):
 
 
 def both_halves(encoder, decoder, read, batch):
-    """The loss of a decoder that attends to what an encoder makes of other documents."""
+    """The loss of a decoder that attends to an encoder's outputs of other documents."""
     encoder.feeds = True
     memory = Memory(encoder(read), read.cu_seqlens)
     return decoder(replace(batch, memory=memory))

@@ -1,4 +1,4 @@
-"""Items are rows of a folder: however they are cut, padded or spread, and nothing else is taken for one."""
+"""Items are rows of a token folder, for any shards and padding; other folders are refused."""
 
 import re
 from itertools import chain
@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.models import tokens as token_source
+from planner.models.batch import IGNORED
 from planner.models.build import build, init_weights
-from planner.models.data import IGNORED, Synthetic, batch_from
+from planner.models.data import Synthetic, batch_from
 from planner.models.tokens import TokenFolder, source_of
 from planner.specs.layers import Decoder, Vit
 
@@ -28,8 +30,8 @@ def written(folder: Path, rows=ROWS, kind="uint16", offsets=None) -> Path:
     return folder
 
 
-def wanted(row, tokens):
-    """By the definition, token by token."""
+def expected(row, tokens):
+    """The expected inputs and targets, token by token."""
     inputs = row + [0] * (tokens - len(row))
     return inputs, row[1:] + [IGNORED] * (tokens - len(row) + 1)
 
@@ -37,10 +39,10 @@ def wanted(row, tokens):
 @pytest.mark.parametrize("kind", ["uint16", "uint32", "int32"])
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("more", [0, 1, 4])
-def test_every_part_of_an_item(tmp_path, kind, row, more):
+def test_every_span_of_an_item(tmp_path, kind, row, more):
     folder = TokenFolder(written(tmp_path, kind=kind))
     tokens = len(ROWS[row]) + more
-    inputs, targets = wanted(ROWS[row], tokens)
+    inputs, targets = expected(ROWS[row], tokens)
     for first in range(tokens + 1):
         for last in range(first, tokens + 1):
             got = folder.item(SPEC, row, (first, last))
@@ -51,18 +53,18 @@ def test_every_part_of_an_item(tmp_path, kind, row, more):
 
 @settings(max_examples=50)
 @given(st.data())
-def test_rounding_up_leads_to_rows_that_pass(tmp_path_factory, data):
+def test_rounded_lengths_are_accepted(tmp_path_factory, data):
     rows = data.draw(st.lists(st.lists(st.integers(0, 49), min_size=1, max_size=20), min_size=1, max_size=6))
     unit = data.draw(st.integers(1, 9))
     folder = TokenFolder(written(tmp_path_factory.mktemp("rows"), rows))
     items = [(row, -(-len(tokens) // unit) * unit) for row, tokens in enumerate(rows)]
     folder.check(SPEC, items)
     inputs = batch_from(folder, SPEC, items).inputs
-    assert inputs.tolist() == [token for row, n in items for token in wanted(rows[row], n)[0]]
+    assert inputs.tolist() == [token for row, n in items for token in expected(rows[row], n)[0]]
 
 
 def test_padding_changes_no_gradient(tmp_path):
-    """An item's added tokens are seen by none of its own, and have no target."""
+    """No token of an item attends to its padding, which has no target."""
     folder = TokenFolder(written(tmp_path))
     found = []
     for unit in (1, 4):
@@ -97,7 +99,7 @@ def test_modules_without_tokens_stay_synthetic(tmp_path):
         ([(0, 3), (3, 9)], "row 3 has 2 tokens, and the plan's item 3 has 9"),
     ],
 )
-def test_another_plan_s_items(tmp_path, documents, says):
+def test_items_of_another_plan(tmp_path, documents, says):
     with pytest.raises(InputError) as refused:
         TokenFolder(written(tmp_path)).check(SPEC, documents)
     assert says in refused.value.message and refused.value.where == str(tmp_path) and refused.value.fix
@@ -112,7 +114,7 @@ def test_another_plan_s_items(tmp_path, documents, says):
         ([0, 3, 99], 1, "row 1 ends at token 99, and there are 11"),
     ],
 )
-def test_offsets_that_are_none(tmp_path, offsets, row, says):
+def test_invalid_offsets(tmp_path, offsets, row, says):
     folder = TokenFolder(written(tmp_path, offsets=offsets))
     with pytest.raises(InputError) as refused:
         folder.check(SPEC, [(row, 64)])
@@ -120,9 +122,9 @@ def test_offsets_that_are_none(tmp_path, offsets, row, says):
 
 
 @pytest.mark.parametrize(("rows", "kind", "token"), [([[1, 2, 50]], "uint16", 50), ([[1, 2, -1]], "int32", -1)])
-def test_tokens_that_the_model_does_not_have(tmp_path, rows, kind, token):
+def test_tokens_outside_the_vocabulary(tmp_path, rows, kind, token):
     folder = TokenFolder(written(tmp_path, rows, kind))
-    folder.item(SPEC, 0, (0, 1))  # before it is met
+    folder.item(SPEC, 0, (0, 1))  # before the wrong token
     for span in ((1, 2), (2, 3), (0, 3)):
         with pytest.raises(InputError) as refused:
             folder.item(SPEC, 0, span)
@@ -130,7 +132,7 @@ def test_tokens_that_the_model_does_not_have(tmp_path, rows, kind, token):
         assert refused.value.where == str(tmp_path / "tokens.npy") and refused.value.fix
 
 
-def spoiled(folder: Path, name: str, value) -> Path:
+def damaged(folder: Path, name: str, value) -> Path:
     path = written(folder) / name
     if value is None:
         path.unlink()
@@ -155,14 +157,15 @@ def spoiled(folder: Path, name: str, value) -> Path:
         ("offsets.npy", np.array([0, None]), "no array of numpy"),
     ],
 )
-def test_folders_that_are_none(tmp_path, name, value, says):
+def test_invalid_folders(tmp_path, name, value, says):
     with pytest.raises(InputError) as refused:
-        TokenFolder(spoiled(tmp_path, name, value))
+        TokenFolder(damaged(tmp_path, name, value))
     assert says in refused.value.message and refused.value.where == str(tmp_path / name) and refused.value.fix
 
 
 def test_the_folder_in_the_documents(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+    text = (root / "docs" / "running.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(program, {})
@@ -173,7 +176,7 @@ def test_the_folder_in_the_documents(tmp_path, monkeypatch):
         assert folder.item(SPEC, row, (0, len(tokens)))[0].tolist() == tokens
 
 
-def test_tokens_beyond_the_vocabulary_are_found_in_the_rows_of_the_plan_alone(tmp_path, caplog, monkeypatch):
+def test_only_rows_of_the_plan_are_checked_for_tokens_outside_the_vocabulary(tmp_path, caplog, monkeypatch):
     folder = TokenFolder(written(tmp_path, [[1, 2], [3, 50, 4], [49]]))
     folder.check_vocab(SPEC, [(0, 2), (2, 1)])
     with pytest.raises(InputError, match="token 1 of row 1 is 50, the model has 50 tokens"):
@@ -181,6 +184,6 @@ def test_tokens_beyond_the_vocabulary_are_found_in_the_rows_of_the_plan_alone(tm
     negative = TokenFolder(written(tmp_path, [[1, -2]], kind="int32"))
     with pytest.raises(InputError, match="token 1 of row 0 is -2"):
         negative.check_vocab(SPEC, [(0, 2)])
-    monkeypatch.setattr("planner.models.tokens.CHECKED", 1)
+    monkeypatch.setattr(token_source, "CHECKED", 1)
     negative.check_vocab(SPEC, [(0, 2)])
-    assert "2 tokens are not looked through" in caplog.text
+    assert "2 tokens are not checked" in caplog.text
