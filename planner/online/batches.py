@@ -37,15 +37,15 @@ class Batches:
 
     def __getitem__(self, number: int) -> Batch:
         """The batch of a step. Raises InputError when every sample of it is too long."""
-        row = self.row(number)
-        if row not in self.rows:
-            self.read_block(row)
-        return make_batch(self.workload, self.rows, row)  # type: ignore[arg-type]  # it only looks up samples by number
+        sample = self.row(number)
+        if sample not in self.rows:
+            self.read_block(sample)
+        return make_batch(self.workload, self.rows, sample)  # type: ignore[arg-type]  # it only looks up samples by number
 
-    def read_block(self, row: int) -> None:
-        """Reads or draws the block of lengths that contains the batch at `row`."""
+    def read_block(self, sample: int) -> None:
+        """Reads or draws the block of lengths that contains the batch at `sample`."""
         size = self.workload.batch_rows * BLOCK
-        begin = self.first_row + (row - self.first_row) // size * size
+        begin = self.first_row + (sample - self.first_row) // size * size
         if self.folder:
             lengths = row_lengths(self.offsets, self.folder, begin, begin + size)
         else:

@@ -47,12 +47,14 @@ def units(samples: Sequence[Sample], how: Kept) -> Units:
     return Units(layer=layer, ends=added(of_kind(samples, "ends"), of_kind(samples, ENDS_OF[how]), 1))
 
 
-def added(alone: Sequence[Sample], wrapped: Sequence[Sample], of: int) -> Unit:
+def added(unsharded: Sequence[Sample], under_fsdp: Sequence[Sample], of: int) -> Unit:
     """Seconds that FSDP2 adds to a pass of one of `of` units: the median difference over batches, since the overhead
     does not depend on them. Differences are taken within a round, where other load on the machine affects both samples.
     """
-    plain = {(sample.sizes, sample.round): sample.values for sample in alone}
-    differences = np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in wrapped]) / of
+    plain = {(sample.sizes, sample.round): sample.values for sample in unsharded}
+    differences = (
+        np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in under_fsdp]) / of
+    )
     forward, backward = np.maximum(0.0, np.median(differences, axis=0)) / MS
     return Unit(forward_ms=rounded(forward), backward_ms=rounded(backward))
 

@@ -106,7 +106,7 @@ def collective_pieces(context: str, ranks: int, kind: str, quick: bool) -> Itera
 
 
 def group_sizes(ranks: int) -> list[int]:
-    """Powers of two that divide the number of ranks, and that number: disjoint groups of one size then use all ranks."""
+    """Powers of two that divide the number of ranks, and that number: disjoint groups of a size use all ranks."""
     powers = [2**k for k in range(1, ranks.bit_length()) if ranks % 2**k == 0]
     return sorted({*powers, ranks} - {1})
 

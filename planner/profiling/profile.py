@@ -121,7 +121,7 @@ def unsupported(spec: Module) -> str | None:
     if len(kind_counts(spec)) > 1:
         return "its layers are of several kinds, and a profile has seconds of one"
     if spec.crossing or spec.borrows:
-        return "it needs another module beside it, to read from or for its words, and is measured alone"
+        return "it reads another module's outputs or its embedding, and modules are measured one by one"
     return build.unsupported(spec)
 
 

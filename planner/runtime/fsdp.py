@@ -29,7 +29,7 @@ COMPUTED = {**STORED, "bf16": torch.bfloat16}  # dtype of activations
 
 
 def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, again: bool) -> None:
-    """Shards a unit's parameters that are in no other unit over a group. `again`: gather them again for backward."""
+    """Shards the parameters of a unit over a group. `gather_again`: gather them again for backward."""
     mesh = DeviceMesh.from_group(group, device.type)
     fully_shard(
         unit,

@@ -1,4 +1,4 @@
-"""A run goes on with a checkpoint of its own, or says before anything is launched why it cannot."""
+"""A run resumes from a checkpoint of its own, or says before anything is launched why it cannot."""
 
 import shutil
 from dataclasses import fields, replace

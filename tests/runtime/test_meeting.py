@@ -1,4 +1,4 @@
-"""Lists of tasks that would make ranks wait for ever are refused, and no others."""
+"""Task lists on which ranks would deadlock are refused, and no others."""
 
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""A run that is stopped goes on as if it had not been: the same losses, weights and states, under whatever plan."""
+"""A run that is stopped and resumed has the same losses, weights and states as one that was not, under any plan."""
 
 import errno
 import os
@@ -40,10 +40,10 @@ def two_steps(plan, rows):
     return changed(plan, steps=tuple(changed(step, micro_batches=part) for part in parts))
 
 
-PARTED = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
+SPLIT_GROUPS = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
 TOGETHER = [[(0, 1)]] * 4
-SHARDS = two_steps(spread(2, dp=2, zero=3, rows=PARTED), 1)
-TIED_SHARDS = two_steps(spread(2, TIED, dp=2, zero=2, rows=PARTED), 1)
+SHARDS = two_steps(spread(2, dp=2, zero=3, rows=SPLIT_GROUPS), 1)
+TIED_SHARDS = two_steps(spread(2, TIED, dp=2, zero=2, rows=SPLIT_GROUPS), 1)
 SEEING = two_steps(
     several(
         {"llm": layout("llm", range(2), dp=2), "vit": layout("vit", range(2), pp=2)},
@@ -64,7 +64,7 @@ SEEING_APART = two_steps(
 PAIRS = {
     "the same plan": (SHARDS, SHARDS),
     "tensors": (
-        two_steps(spread(2, dp=2, zero=1, rows=PARTED), 1),
+        two_steps(spread(2, dp=2, zero=1, rows=SPLIT_GROUPS), 1),
         two_steps(spread(2, tp=2, zero=1, rows=TOGETHER), 2),
     ),
     "stages": (SHARDS, two_steps(spread(2, pp=2, zero=0, rows=TOGETHER), 2)),

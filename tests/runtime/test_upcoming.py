@@ -1,4 +1,4 @@
-"""Steps that are planned while a run lasts: the ranks train them all, wait for none, and nobody outlives the run."""
+"""Steps planned during a run: the ranks train them all, wait for none, and no process outlives the run."""
 
 import json
 import os

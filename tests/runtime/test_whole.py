@@ -1,4 +1,4 @@
-"""Parts that ranks hold make the whole again, and what several hold must be the same."""
+"""Shards of all ranks make the unsharded tensor, and replicas must be the same."""
 
 import pytest
 import torch
