@@ -1,7 +1,7 @@
-"""Planning while training runs: each batch is planned in a process of its own while earlier ones train.
+"""Planning during a run: a separate process plans each batch while earlier ones train.
 
-The head (a plan of the first batches, with a catalogue of groups) and a folder of step files are all that planner and
-runtime share, see plan/steps.py.
+Planner and runtime share only the head plan (of the first batches, with a catalogue of groups) and a folder of step
+files, see plan/steps.py.
 """
 
 from planner.online.head import headed

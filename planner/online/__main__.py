@@ -1,6 +1,6 @@
-"""Planning beside a run that somebody else launches: `python -m planner.online plan.yaml`, on one machine of it.
+"""Plans steps for a run that another launcher starts: `python -m planner.online plan.yaml`, on one of its machines.
 
-It ends when the run does. Ended before and started again, it goes on where the folder stands.
+It ends when the run does. If it is stopped and started again, it resumes from the state of the step folder.
 """
 
 import argparse
@@ -19,10 +19,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m planner.online", description=__doc__)
     parser.add_argument("plan", type=Path, help="a plan file whose steps come from a folder")
     parser.add_argument("--job", help="its job, if not shipped and not beside it")
-    parser.add_argument("--steps", type=int, help="of the run; without it, planning goes on as long as the run does")
-    asked = parser.parse_args()
+    parser.add_argument(
+        "--steps", type=int, help="number of steps of the run; if left out, planning continues until the run ends"
+    )
+    arguments = parser.parse_args()
     try:
-        serve(asked.plan, asked.job, asked.steps)
+        serve(arguments.plan, arguments.job, arguments.steps)
     except PlannerError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -32,6 +34,7 @@ def main() -> int:
 
 
 def serve(path: Path, job: str | None, steps: int | None) -> None:
+    """Plans steps into the plan's folder until the run ends. Raises InputError where the plan has no such folder."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
     if plan.then is None:

@@ -1,7 +1,7 @@
-"""Keeps the next steps planned: each at once as it is quickest, then better, until it is taken or its deadline is over.
+"""Plans the next steps ahead: each first with least effort, then improved until it is taken or its deadline is over.
 
-All that is known stands in the folder: who is started again goes on where it stands. Efforts rise by one; only what is
-better is written, so a step on offer only ever becomes better.
+All state is in the step folder, from which a restarted planner resumes. Effort rises by one; only better plans are
+written, so the plan on offer never gets worse.
 """
 
 from dataclasses import dataclass, replace
@@ -17,38 +17,39 @@ from planner.plan.steps import SPENT, STEP, Head, Spent, StepFile
 from planner.specs.inputs import Inputs
 from planner.specs.job import PerBatch
 
-QUICKEST = 0  # effort
+QUICKEST = 0  # least effort
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The best plan of a batch so far, and what it took."""
+    """The best plan of a batch so far, and the effort and seconds spent."""
 
     best: StepFile
     spent: Spent
 
     @property
     def seconds(self) -> float:
-        """Of the step as it is predicted."""
+        """Predicted step time; infinite without a prediction."""
         return self.best.step.prediction.step_seconds if self.best.step.prediction else float("inf")
 
     def texts(self) -> dict[str, str]:
+        """Contents of the files of this step, by name."""
         return {STEP: files.dump(self.best), SPENT: files.dump(self.spent)}
 
 
 class Ahead:
-    """Plans the steps that follow a head, a few ahead of the one that is taken next."""
+    """Plans the steps that follow a head plan, a few ahead of the next one to be taken."""
 
     def __init__(self, inputs: Inputs, plan: Plan, folder: Slots, until: int | None = None) -> None:
         self.inputs, self.head, self.slots = inputs, Head(plan), folder
         self.batches = Batches(inputs)
-        self.how = inputs.job.per_batch or PerBatch()
+        self.options = inputs.job.per_batch or PerBatch()
         self.first, self.until = len(plan.steps), until
-        self.next = self.first  # to be taken
-        self.drafts: dict[int, Draft] = {}  # of the steps ahead alone
+        self.next = self.first  # next step to be taken
+        self.drafts: dict[int, Draft] = {}  # of the steps to have ready
 
     def advance(self) -> bool:
-        """One piece of work, the most urgent; False when there is none until a step is taken."""
+        """Does the most urgent planning: of one step at one effort. False when there is none until a step is taken."""
         ahead = self.ahead()
         self.drafts = {number: draft for number, draft in self.drafts.items() if number in ahead}
         for number in ahead:
@@ -56,32 +57,34 @@ class Ahead:
                 self.begin(number)
                 return True
         for number in ahead:
-            if not self.ended(self.drafts[number]):
+            if not self.is_final(self.drafts[number]):
                 self.improve(number)
                 return True
         return False
 
     def ahead(self) -> range:
         """Numbers of the steps to have ready."""
-        if self.next == self.first or not self.slots.taken(self.next - 1):  # the run has begun, from where it says
+        if self.next == self.first or not self.slots.taken(
+            self.next - 1
+        ):  # the run has started, and may have been resumed at a later step
             self.next = max(self.first, self.slots.next(self.first))
         while self.slots.taken(self.next):
             self.next += 1
-        end = self.next + self.how.look_ahead
+        end = self.next + self.options.look_ahead
         return range(self.next, end if self.until is None else min(end, self.until))
 
     def begin(self, number: int) -> None:
-        """The quickest plan of a step, or the one that is there."""
-        draft = self.found(number)
+        """Plans a step with least effort, unless an earlier planner offered it."""
+        draft = self.offered_draft(number)
         if draft is None and not self.slots.taken(number):
-            draft = self.tried(number, QUICKEST, 0.0)
-            if self.offers(draft):
+            draft = self.plan_draft(number, QUICKEST, 0.0)
+            if self.may_offer(draft):
                 self.slots.offer(number, draft.texts())
         if draft:
             self.drafts[number] = draft
 
-    def found(self, number: int) -> Draft | None:
-        """What an earlier planner offered; nothing when it was for another plan."""
+    def offered_draft(self, number: int) -> Draft | None:
+        """The plan that an earlier planner offered; None, and withdrawn, when it was for another head plan."""
         if not self.slots.offered(number):
             return None
         slot = self.slots.folder / str(number)
@@ -94,31 +97,32 @@ class Ahead:
         return draft
 
     def improve(self, number: int) -> None:
-        """With one more effort."""
+        """Plans a step again with the next effort, and keeps the better plan."""
         before = self.drafts[number]
-        draft = self.tried(number, before.spent.effort + 1, before.spent.seconds)
+        draft = self.plan_draft(number, before.spent.effort + 1, before.spent.seconds)
         better = draft.seconds < before.seconds
         draft = self.drafts[number] = draft if better else replace(before, spent=draft.spent)
-        if not self.how.wait:
+        if not self.options.wait:
             if better:
                 self.slots.replace(number, STEP, files.dump(draft.best))
             self.slots.replace(number, SPENT, files.dump(draft.spent))
-        elif self.offers(draft):
+        elif self.may_offer(draft):
             self.slots.offer(number, draft.texts())
 
-    def tried(self, number: int, effort: int, before: float) -> Draft:
-        """A step planned with one effort; `before`: seconds spent on it already."""
+    def plan_draft(self, number: int, effort: int, before: float) -> Draft:
+        """Plans a step with one effort; `before`: seconds already spent on it."""
         begun = perf_counter()
-        asked = replace(self.inputs, first_row=self.batches.row(number), effort=effort)
-        step = decide(asked, self.head, number, self.batches[number])
+        inputs = replace(self.inputs, first_row=self.batches.row(number), effort=effort)
+        step = decide(inputs, self.head, number, self.batches[number])
         seconds = before + perf_counter() - begun
         return Draft(step, Spent(format=Spent.FORMAT, effort=effort, seconds=seconds))
 
-    def ended(self, draft: Draft) -> bool:
-        """Whether nothing more will be tried."""
-        deadline = self.how.deadline_ms
+    def is_final(self, draft: Draft) -> bool:
+        """Whether the deadline is over or the highest effort was tried."""
+        deadline = self.options.deadline_ms
         late = deadline is not None and draft.spent.seconds * 1e3 >= deadline
         return late or draft.spent.effort >= self.inputs.effort
 
-    def offers(self, draft: Draft) -> bool:
-        return not self.how.wait or self.ended(draft)
+    def may_offer(self, draft: Draft) -> bool:
+        """Whether the plan may be taken: with `wait`, only when it is final."""
+        return not self.options.wait or self.is_final(draft)

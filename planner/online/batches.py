@@ -1,22 +1,23 @@
-"""Batch after batch of a job's data, over and over: of a file all rows are kept, of all else one block."""
+"""Batches of a job's data, over and over: lengths of a file are kept in memory, of other sources one block of them."""
 
 from planner.specs.inputs import Inputs
 from planner.specs.lengths import MAX_ROWS, Batch, make_batch, read_lengths, read_rows
 from planner.specs.token_rows import OFFSETS, open_offsets, row_lengths
 from planner.specs.workload import LengthsFile
 
-BLOCK = 64  # batches that are read at once; of a sample all before them are drawn again: a seed gives the sequence
+# Batches that are read at once. Of a distribution all earlier lengths are drawn again: the seed fixes the sequence.
+BLOCK = 64
 
 
 class Batches:
-    """By the number of a step: the first begins at the job's first row, and after the last one comes the first."""
+    """Batches by step number: the first begins at the job's `first_row`, and the first follows the last."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.workload, self.first_row, self.seed = inputs.job.workload, inputs.first_row, inputs.seed
         self.base = inputs.sources["job"].parent
-        self.rows: dict[int, int] = {}  # row → length
+        self.rows: dict[int, int] = {}  # number of the sample → its length
         end = MAX_ROWS
-        self.total: int | None = None  # batches in the data; None: more than anyone trains
+        self.total: int | None = None  # batches in the data; None: practically unlimited
         lengths, source = self.workload.lengths, inputs.sources.get("lengths")
         self.folder = source.parent if source and source.name == OFFSETS else None
         if self.folder:
@@ -31,21 +32,22 @@ class Batches:
             self.total = self.period
 
     def row(self, number: int) -> int:
-        """At which the batch of a step begins."""
+        """Number of the first sample in the batch of a step."""
         return self.first_row + number % self.period * self.workload.batch_rows
 
     def __getitem__(self, number: int) -> Batch:
-        """Raises InputError when every row of it is too long."""
-        row = self.row(number)
-        if row not in self.rows:
-            self.sample(row)
-        return make_batch(self.workload, self.rows, row)  # type: ignore[arg-type]  # it asks for rows by number alone
+        """The batch of a step. Raises InputError when every sample of it is too long."""
+        sample = self.row(number)
+        if sample not in self.rows:
+            self.read_block(sample)
+        return make_batch(self.workload, self.rows, sample)  # type: ignore[arg-type]  # it only looks up samples by number
 
-    def sample(self, row: int) -> None:
+    def read_block(self, sample: int) -> None:
+        """Reads or draws the block of lengths that contains the batch at `sample`."""
         size = self.workload.batch_rows * BLOCK
-        begin = self.first_row + (row - self.first_row) // size * size
+        begin = self.first_row + (sample - self.first_row) // size * size
         if self.folder:
-            drawn = row_lengths(self.offsets, self.folder, begin, begin + size)
+            lengths = row_lengths(self.offsets, self.folder, begin, begin + size)
         else:
-            drawn = read_rows(self.workload, min(begin + size, MAX_ROWS), self.seed, self.base)[begin:]
-        self.rows = dict(enumerate(drawn, begin))
+            lengths = read_rows(self.workload, min(begin + size, MAX_ROWS), self.seed, self.base)[begin:]
+        self.rows = dict(enumerate(lengths, begin))

@@ -1,4 +1,4 @@
-"""One batch, planned once, as the file of its step: on groups of the head, and legal, or refused."""
+"""Plans one batch with one effort, as the file of its step, on groups of the head plan."""
 
 from dataclasses import replace
 
@@ -15,18 +15,18 @@ from planner.verify.worth import in_objective
 
 
 def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
-    """The step of a batch, checked as the runtime will check it. Raises InputError, or Infeasible naming the step."""
-    sources = {"job": inputs.sources["job"]}  # the head has the others' digests, and they can be large
+    """Plans the step of a batch, and checks it as the runtime will. Raises InputError or Infeasible naming the step."""
+    sources = {"job": inputs.sources["job"]}  # the head plan has the digests of the others, which can be large files
     try:
-        job = as_decided(inputs.job, head.plan)
-        asked = replace(inputs, job=job, batches=(batch,), sources=sources)
-        plan = strategy(job.strategy).plan(asked, None)
-        require_same_question(head.plan, plan)
+        job = job_of_head(inputs.job, head.plan)
+        step_inputs = replace(inputs, job=job, batches=(batch,), sources=sources)
+        plan = strategy(job.strategy).plan(step_inputs, None)
+        require_same_inputs(head.plan, plan)
         plan = in_objective(on_catalogue(head.plan, plan), job.objective)
     except PlannerError as error:
         error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
         raise
-    made = StepFile(
+    step_file = StepFile(
         format=StepFile.FORMAT,
         head=head.digest,
         number=number,
@@ -36,24 +36,24 @@ def decide(inputs: Inputs, head: Head, number: int, batch: Batch) -> StepFile:
         dropped=plan.uses.dropped,
         items=plan.uses.items,
     )
-    head.whole(made, f"step {number}")
-    return made
+    head.whole(step_file, f"step {number}")
+    return step_file
 
 
-def as_decided(job: Job, plan: Plan) -> Job:
-    """The job with what the head has settled: which strategy, and when ranks meet."""
+def job_of_head(job: Job, plan: Plan) -> Job:
+    """The job with what the head plan has decided: strategy, ZeRO stage, and when ranks synchronise."""
     (layout,) = plan.layouts.values()
-    wish = changed(job.layout, zero=layout.zero)
-    return changed(job, strategy=plan.made.strategy, sync=plan.steps[0].sync, layout=wish)
+    layout_options = changed(job.layout, zero=layout.zero)
+    return changed(job, strategy=plan.made.strategy, sync=plan.steps[0].sync, layout=layout_options)
 
 
-def require_same_question(head: Plan, plan: Plan) -> None:
-    """What the job names today is what the head was made with."""
+def require_same_inputs(head: Plan, plan: Plan) -> None:
+    """Raises InputError where the job's inputs are no longer those of the head plan."""
 
-    def question(asked: Plan) -> tuple[object, ...]:
-        return asked.ranks, asked.layouts, asked.edges, changed(asked.uses, items={}, dropped=(), sources={})
+    def inputs_of(plan: Plan) -> tuple[object, ...]:
+        return plan.ranks, plan.layouts, plan.edges, changed(plan.uses, items={}, dropped=(), sources={})
 
-    if question(head) != question(plan):
+    if inputs_of(head) != inputs_of(plan):
         raise InputError(
             "what the job uses has changed since the plan was made",
             where=head.name,

@@ -1,4 +1,4 @@
-"""The plan that others continue: it names every group that a later batch may be put on, so that all exist at load."""
+"""The head plan, which later steps continue: it lists every group on which a later batch may be placed."""
 
 import re
 
@@ -11,7 +11,7 @@ from planner.specs.inputs import Inputs
 
 
 def headed(plan: Plan, inputs: Inputs) -> Plan:
-    """A plan of the job's first batches, made ready to be continued."""
+    """Adds the catalogue of groups and the step folder to a plan of the job's first batches."""
     groups = {
         group_name(block): Group(ranks=block, split=split(inputs.spec, len(block)))  # type: ignore[arg-type]
         for pool in pools(inputs.cluster, Ranks(range(inputs.cluster.size)))

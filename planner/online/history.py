@@ -1,4 +1,4 @@
-"""What a run trained, step by step: its head's own steps, then those that were taken from the folder."""
+"""The steps that a run trained: those of its head plan, then those that were taken from the folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from planner.plan.steps import Head
 
 
 def trained(plan: Plan, folder: Path | None, count: int, first: int = 0) -> Iterator[tuple[Plan, int]]:
-    """For each of `count` steps from the `first` a plan, and which of its steps it was."""
+    """For each of `count` steps from number `first`, its plan, and the index of the step in that plan."""
     head = Head(plan)
     for number in range(first, first + count):
         if folder is None or number < len(plan.steps):

@@ -1,7 +1,8 @@
-"""The groups of a step on blocks of ranks that exist; laid anew, they are worth what they are worth there.
+"""Places the groups of a step on blocks of ranks of the head plan's catalogue, and prices the step again.
 
-Where ranks meet in every micro-batch, each micro-batch is laid by itself. Where they meet once a step, a rank does its
-micro-batches one after another, so all groups of the step are laid together, each on the block that is done soonest.
+Where ranks synchronise in every micro-batch, each micro-batch is placed by itself. Where they synchronise once a step,
+a rank executes its micro-batches one after another, so all groups of the step are placed together by list scheduling:
+each on the block that is free first.
 """
 
 from planner.costs.pricing import pricing_of
@@ -14,77 +15,81 @@ from planner.specs.base import Ranks, changed
 from planner.verify.score import scored
 
 Known = dict[Ranks, str]  # block → group
-Timed = tuple[float, Assignment]  # seconds
+Timed = tuple[float, Assignment]  # seconds, and the group with its items
 
 
 def on_catalogue(head: Plan, plan: Plan) -> Plan:
-    """The same groups of items on groups that exist, priced again. Raises InputError when there is no room for them."""
+    """The plan with its groups placed on those of the head plan, priced again. Raises InputError if they do not fit."""
     if all(head.groups.get(name) == group for name, group in plan.groups.items()):
         return plan
     known = {group.ranks: name for name, group in head.groups.items()}
     (step,) = plan.steps
     if step.sync == "step":
-        rows = laid_step(plan, known)
+        micro_batches = laid_step(plan, known)
     else:
-        rows = tuple(laid_row(plan, row, known) for row in step.micro_batches)
-    names = {a.group for row in rows for a in assignments(plan, row)}
+        micro_batches = tuple(place_micro_batch(plan, each, known) for each in step.micro_batches)
+    names = {a.group for each in micro_batches for a in assignments(plan, each)}
     groups: dict[str, Group] = {name: head.groups[name] for name in names}
-    return scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), plan.outcome.effort)
+    return scored(
+        changed(plan, groups=groups, steps=(changed(step, micro_batches=micro_batches),)), plan.outcome.effort
+    )
 
 
-def laid_row(plan: Plan, row: Row, known: Known) -> Row:
-    """One micro-batch, each group within its own pool of ranks."""
-    laid: Row = {}
+def place_micro_batch(plan: Plan, micro_batch: Row, known: Known) -> Row:
+    """Places the groups of one micro-batch, each within its own pool of ranks."""
+    placed: Row = {}
     for pool in pools_of(plan):
-        own = [a for a in assignments(plan, row) if plan.groups[a.group].ranks[0] in ranks_of(pool)]
+        own = [a for a in assignments(plan, micro_batch) if plan.groups[a.group].ranks[0] in ranks_of(pool)]
         own.sort(key=lambda a: (-len(plan.groups[a.group].ranks), plan.groups[a.group].ranks))
         blocks = lay(pool, [len(plan.groups[a.group].ranks) for a in own])
         if blocks is None or any(block not in known for block in blocks):
-            raise missing()
-        laid |= {known[block]: a.entries for block, a in zip(blocks, own, strict=True)}
-    return laid
+            raise not_in_catalogue()
+        placed |= {known[block]: a.entries for block, a in zip(blocks, own, strict=True)}
+    return placed
 
 
 def laid_step(plan: Plan, known: Known) -> tuple[Row, ...]:
-    """All groups of the step, in the order that is done soonest: as they lay, widest first, or longest first."""
-    groups = timed(plan)
+    """Places all groups of the step by list scheduling in three orders: as given, largest degree first, longest first;
+    the one with the least makespan wins.
+    """
+    groups = group_times(plan)
     widest = sorted(groups, key=lambda g: (-len(plan.groups[g[1].group].ranks), -g[0], g[1].items))
     longest = sorted(groups, key=lambda g: (-g[0], g[1].items))
-    laid = [listed(plan, known, order) for order in (groups, widest, longest)]
-    return min(laid, key=lambda way: way[0])[1]
+    schedules = [list_schedule(plan, known, order) for order in (groups, widest, longest)]
+    return min(schedules, key=lambda schedule: schedule[0])[1]
 
 
-def listed(plan: Plan, known: Known, groups: list[Timed]) -> tuple[float, tuple[Row, ...]]:
-    """One group after another on the block of its pool that is done soonest; and when the last rank is done."""
-    ends, begun = dict.fromkeys(range(plan.size), 0.0), dict.fromkeys(range(plan.size), 0)
-    reaches, rows = [ranks_of(pool) for pool in pools_of(plan)], list[Row]()
+def list_schedule(plan: Plan, known: Known, groups: list[Timed]) -> tuple[float, tuple[Row, ...]]:
+    """Makespan and micro-batches when one group after another is placed on the block of its pool that is free first."""
+    ends, counts = dict.fromkeys(range(plan.size), 0.0), dict.fromkeys(range(plan.size), 0)
+    pool_ranks, micro_batches = [ranks_of(pool) for pool in pools_of(plan)], list[Row]()
     for seconds, a in groups:
         ranks = plan.groups[a.group].ranks
-        pool = next(reach for reach in reaches if ranks[0] in reach)
+        pool = next(each for each in pool_ranks if ranks[0] in each)
         blocks = [block for block in known if len(block) == len(ranks) and block[0] in pool]
         if not blocks:
-            raise missing()
+            raise not_in_catalogue()
         block = min(blocks, key=lambda block: (max(ends[rank] for rank in block), block))
-        end, row = max(ends[rank] for rank in block) + seconds, max(begun[rank] for rank in block)
+        end, number = max(ends[rank] for rank in block) + seconds, max(counts[rank] for rank in block)
         ends |= dict.fromkeys(block, end)
-        begun |= dict.fromkeys(block, row + 1)
-        if row == len(rows):
-            rows.append({})
-        rows[row][known[block]] = a.entries
+        counts |= dict.fromkeys(block, number + 1)
+        if number == len(micro_batches):
+            micro_batches.append({})
+        micro_batches[number][known[block]] = a.entries
     firsts = {name: block[0] for block, name in known.items()}
-    ordered = tuple(dict(sorted(row.items(), key=lambda entry: firsts[entry[0]])) for row in rows)
+    ordered = tuple(dict(sorted(each.items(), key=lambda entry: firsts[entry[0]])) for each in micro_batches)
     return max(ends.values()), ordered
 
 
-def timed(plan: Plan) -> list[Timed]:
-    """The groups of the step as they lie, with the seconds that they take."""
+def group_times(plan: Plan) -> list[Timed]:
+    """The groups of the step, each with the seconds of its forward and backward."""
     price, seconds = pricing_of(plan).price, dict[tuple[int | None, str], float]()
     for task in expand(plan, 0):
         if task.phase in ("F", "B"):
             key = (task.micro_batch, task.group)
             seconds[key] = seconds.get(key, 0.0) + price(task).value
-    rows = enumerate(plan.steps[0].micro_batches)
-    return [(seconds[number, a.group], a) for number, row in rows for a in assignments(plan, row) if a.entries]
+    numbered = enumerate(plan.steps[0].micro_batches)
+    return [(seconds[number, a.group], a) for number, each in numbered for a in assignments(plan, each) if a.entries]
 
 
 def pools_of(plan: Plan) -> tuple[Pool, ...]:
@@ -95,7 +100,7 @@ def ranks_of(pool: Pool) -> range:
     return range(pool.first, pool.first + pool.ranks)
 
 
-def missing() -> InputError:
+def not_in_catalogue() -> InputError:
     return InputError(
         "a micro-batch has groups that are not in the plan's catalogue",
         where="groups",

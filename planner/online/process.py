@@ -1,4 +1,4 @@
-"""The process that plans while others train: it lives as long as the run, and no longer."""
+"""The planner process, which plans steps while others train, and ends with the run."""
 
 import multiprocessing
 import threading
@@ -21,16 +21,17 @@ from planner.plan.model import Plan
 from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK
 from planner.specs.inputs import Inputs
 
-IDLE_S = 0.01  # between two looks at what was taken
+IDLE_S = 0.01  # interval at which it looks which steps were taken
 EXIT_S = 5.0
 BUSY = "another planner writes steps into this folder"
 
 
 @contextmanager
 def planning(plan: Plan, folder: Path | None, until: int, base: Path, job: str | None) -> Iterator[None]:
-    """Inside the block, steps up to `until` are planned into `folder`, from none: a run begins. Without one, nothing.
+    """Runs a planner process inside the block, which plans steps up to `until` into the emptied `folder`; None: no
+    planner.
 
-    Raises what the planner raised, InputError or Infeasible, when the run failed for want of a step.
+    Raises the planner's InputError or Infeasible when the run failed because a step was missing.
     """
     if folder is None:
         yield
@@ -39,44 +40,46 @@ def planning(plan: Plan, folder: Path | None, until: int, base: Path, job: str |
     with hold(folder / PLANNER_LOCK, BUSY):
         Slots(folder).clear()
     context = multiprocessing.get_context("spawn")  # the launcher's fork server has loaded torch
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=serve, args=(theirs, inputs, plan, folder, until), name="planner")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=serve, args=(sender, inputs, plan, folder, until), name="planner")
     with interrupts_ignored():
         process.start()
-    theirs.close()
+    sender.close()
     try:
-        heard(ours)  # that it holds its lock
+        receive_report(receiver)  # waits until it holds its lock
         yield
     except RunFailed as error:
-        heard(ours, error)
+        receive_report(receiver, error)
         raise
     finally:
         process.terminate()
         process.join(EXIT_S)
         process.kill()
         process.join()
-        ours.close()
+        receiver.close()
 
 
-def heard(pipe: Connection, failed: RunFailed | None = None) -> None:
-    """Wait for a word of the planner; after a failure take what it has said. Raises the error that ended it."""
+def receive_report(pipe: Connection, failed: RunFailed | None = None) -> None:
+    """Waits for a report of the planner; after a failure of the run, only reads one that is there. Raises the error
+    that ended the planner.
+    """
     if failed and not pipe.poll():
         return
-    said: tuple[str, str, PlannerError | None] | None
+    report: tuple[str, str, PlannerError | None] | None
     try:
-        said = pipe.recv()
+        report = pipe.recv()
     except (EOFError, OSError):
-        said = None if failed else ("it ended without a word, before it began", "", None)
-    if said:
-        text, _, error = said
+        report = None if failed else ("the planner process ended before it started planning", "", None)
+    if report:
+        text, _, error = report
         raise error or RunFailed(f"planning failed: {text}") from failed
 
 
 def serve(pipe: Connection, inputs: Inputs, plan: Plan, folder: Path, until: int) -> None:
-    """The whole life of the process, until its parent ends it."""
+    """Main function of the planner process, until its parent ends it."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     try:
-        with at_work(folder):
+        with planner_lock(folder):
             pipe.send(None)
             ahead = Ahead(inputs, plan, Slots(folder), until)
             while True:
@@ -88,8 +91,8 @@ def serve(pipe: Connection, inputs: Inputs, plan: Plan, folder: Path, until: int
 
 
 @contextmanager
-def at_work(folder: Path) -> Iterator[None]:
-    """Hold the folder as its planner, and leave word of what goes wrong to those who wait for a step."""
+def planner_lock(folder: Path) -> Iterator[None]:
+    """Locks the folder as its planner, and writes errors to a file for ranks that wait for a step."""
     with hold(folder / PLANNER_LOCK, BUSY):
         (folder / FAILED).unlink(missing_ok=True)
         try:
@@ -100,15 +103,15 @@ def at_work(folder: Path) -> Iterator[None]:
 
 
 def beside(inputs: Inputs, plan: Plan, folder: Path, until: int | None) -> None:
-    """Plan for a run that somebody else launches, or has launched: until it has ended."""
-    with at_work(folder):
+    """Plans for a run that another launcher starts or has started, until that ends."""
+    with planner_lock(folder):
         ahead = Ahead(inputs, plan, Slots(folder), until)
         running = False
         while True:
-            worked = ahead.advance()
-            runs = held(folder / RUN_LOCK)
-            if running and not runs:
+            busy = ahead.advance()
+            running_now = held(folder / RUN_LOCK)
+            if running and not running_now:
                 return
-            running |= runs
-            if not worked:
+            running |= running_now
+            if not busy:
                 time.sleep(IDLE_S)

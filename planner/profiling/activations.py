@@ -1,7 +1,7 @@
-"""What is kept from forward to backward: the distinct storages that autograd saves, without the parameters.
+"""Activation memory: bytes of the distinct storages that autograd saves from forward to backward, without parameters.
 
-What a layer makes again it does not keep, so whoever counts is asked behind the layer (models/saved.py): torch's own
-hooks would hear nothing where the layer has hooks inside them.
+Recomputed activations are not saved, so saved tensors are counted outside of the layer's own hooks (models/saved.py):
+torch's hooks would not see what the hooks of a recomputing layer replace.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from planner.specs.parallelism import Recompute
 
 
 class Kept(NamedTuple):
-    """Bytes of a batch: one layer's, the ends', and those of one layer that makes something again, as in AGAIN."""
+    """Saved bytes of a batch: of one layer, of embedding and head, and of one layer under each recompute mode."""
 
     layer: float
     ends: float
@@ -31,34 +31,34 @@ class Kept(NamedTuple):
 
 
 def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> Kept:
-    """What layers and ends keep for their backward."""
+    """Bytes that layers, and embedding and head, save for their backward."""
     stack = Stack(spec, DEPTH, dtype, device)
-    ends = build(changed(spec, layers=0), dtype=dtype, device=device)
-    for model in (stack, ends):
+    embedding_head = build(changed(spec, layers=0), dtype=dtype, device=device)
+    for model in (stack, embedding_head):
         init_weights(model, 0)
     x = torch.randn(len(batch.positions), spec.hidden, dtype=dtype, device=device, requires_grad=True)
-    places = ends.places(x, batch)
+    places = embedding_head.places(x, batch)
     table = tensors(places)  # shared by all layers
 
     def layer(how: Recompute) -> float:
         stack.make_again(how)
         return kept_bytes(lambda: stack(x, places, batch), [*stack.parameters(), *table]) / DEPTH
 
-    outside = kept_bytes(lambda: ends(batch), ends.parameters())
+    outside = kept_bytes(lambda: embedding_head(batch), embedding_head.parameters())
     return Kept(layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in AGAIN))
 
 
 def kept_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
-    """Bytes kept alive for the backward of `call`, storages of the `known` tensors left out."""
+    """Bytes saved for the backward of `call`, without storages of the `known` tensors."""
     storages = {tensor.untyped_storage().data_ptr() for tensor in known}
-    found: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def count(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
-            found[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
 
     with torch.enable_grad(), saving(count):
         result = call()
-    del result  # until here it held what was packed, so no storage was given out twice
-    return sum(found.values())
+    del result  # kept until here, so that no storage was freed and allocated again
+    return sum(saved.values())

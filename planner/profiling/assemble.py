@@ -1,4 +1,4 @@
-"""From samples to what a profile says: fits of passes, lines of collectives, each with the spread of its samples."""
+"""Turns samples into the tables of a profile: fits of passes and collectives, each with the spread of its samples."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -12,28 +12,28 @@ from planner.profiling.piece import AGAIN, COLLECTIVES, Kind, Sample
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Unit, Units
 from planner.units import GB, KIB, MS, US
 
-INTERVAL = 80  # percent of the samples that lie within the spread
-MEDIAN, LOWER_QUARTILE = 50, 25  # what else runs on a machine only ever lengthens the way of a message
+INTERVAL = 80  # percent of the samples within the spread
+MEDIAN, LOWER_QUARTILE = 50, 25  # other load on a machine only ever delays messages
 Kept = Literal["held", "resharded"]
 ENDS_OF: dict[Kept, Kind] = {"held": "held_ends", "resharded": "resharded_ends"}
 Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
 def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
-    """What one module costs, from all its samples."""
-    layer_kept, ends_kept, *again_kept = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
-    layer, errors = passes(of_kind(samples, "layer"), DEPTH, layer_kept)
-    ends, end_errors = passes(of_kind(samples, "ends"), 1, ends_kept)
-    again = {
-        how: passes(of_kind(samples, how), DEPTH, kept, layer_kept - kept)
-        for how, kept in zip(AGAIN, again_kept, strict=True)
+    """The costs of one module, from all its samples."""
+    layer_bytes, ends_bytes, *recomputed_bytes = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
+    layer, errors = passes(of_kind(samples, "layer"), DEPTH, layer_bytes)
+    ends, end_errors = passes(of_kind(samples, "ends"), 1, ends_bytes)
+    recomputing = {
+        how: passes(of_kind(samples, how), DEPTH, kept, layer_bytes - kept)
+        for how, kept in zip(AGAIN, recomputed_bytes, strict=True)
     }
     ((update_s,),) = over_rounds(of_kind(samples, "update"), MEDIAN).values()
     return ModuleCosts(
         source="fitted",
-        spread=spread(np.concatenate([errors, end_errors, *(of_again for _, of_again in again.values())])),
+        spread=spread(np.concatenate([errors, end_errors, *(errors for _, errors in recomputing.values())])),
         layer=layer,
-        recomputing={how: made for how, (made, _) in again.items()},
+        recomputing={how: fitted for how, (fitted, _) in recomputing.items()},
         ends=ends,
         fsdp={how: units(samples, how) for how in ENDS_OF},
         update_ns_per_parameter=rounded(update_s * 1e9),
@@ -42,38 +42,40 @@ def module_costs(samples: Sequence[Sample], measured_at: str) -> ModuleCosts:
 
 
 def units(samples: Sequence[Sample], how: Kept) -> Units:
-    """What FSDP2 adds to a layer and to the ends."""
+    """What FSDP2 adds to a pass of a layer, and of embedding and head."""
     layer = added(of_kind(samples, "layer"), of_kind(samples, how), DEPTH)
     return Units(layer=layer, ends=added(of_kind(samples, "ends"), of_kind(samples, ENDS_OF[how]), 1))
 
 
-def added(alone: Sequence[Sample], wrapped: Sequence[Sample], of: int) -> Unit:
-    """To a pass of one unit of so many, in the median over batches: it does the same for each. What else runs on a
-    machine meets both pieces of a round.
+def added(unsharded: Sequence[Sample], under_fsdp: Sequence[Sample], of: int) -> Unit:
+    """Seconds that FSDP2 adds to a pass of one of `of` units: the median difference over batches, since the overhead
+    does not depend on them. Differences are taken within a round, where other load on the machine affects both samples.
     """
-    plain = {(sample.sizes, sample.round): sample.values for sample in alone}
-    more = np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in wrapped]) / of
-    forward, backward = np.maximum(0.0, np.median(more, axis=0)) / MS
+    plain = {(sample.sizes, sample.round): sample.values for sample in unsharded}
+    differences = (
+        np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in under_fsdp]) / of
+    )
+    forward, backward = np.maximum(0.0, np.median(differences, axis=0)) / MS
     return Unit(forward_ms=rounded(forward), backward_ms=rounded(backward))
 
 
 def passes(samples: Sequence[Sample], layers: int, kept: float, working: float = 0.0) -> tuple[Passes, Array]:
-    """Fits of forward and backward of one of `layers` layers, and how far every sample lies from its fit.
+    """Fits of forward and backward of one of `layers` layers, and the relative error of every sample.
 
-    Bytes per token: `kept` from forward to backward, and `working` while backward makes them again.
+    Bytes per token: `kept` from forward to backward, and `working` recomputed in backward.
     """
     typical = over_rounds(samples, MEDIAN)
     sizes = list(typical)
-    quadratic = len({len(size) for size in sizes}) > 1  # the ends do not see documents
+    quadratic = len({len(size) for size in sizes}) > 1  # embedding and head do not depend on documents
     columns, every = (features(which, quadratic) for which in (sizes, [sample.sizes for sample in samples]))
-    fits, errors, held = [], [], []
+    fits, errors, holdouts = [], [], []
     for index in range(2):
         values = np.array([typical[size][index] for size in sizes]) / layers
         coefficients = nonnegative(columns, values)
         fits.append(fit_of(coefficients, quadratic))
-        held.append(holdout_error(columns, values))
+        holdouts.append(holdout_error(columns, values))
         errors.append(residuals(every, np.array([sample.values[index] for sample in samples]) / layers, coefficients))
-    known = [error for error in held if error is not None]
+    known = [error for error in holdouts if error is not None]
     result = Passes(
         forward=fits[0],
         backward=fits[1],
@@ -85,7 +87,7 @@ def passes(samples: Sequence[Sample], layers: int, kept: float, working: float =
 
 
 def features(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
-    """Σs², Σs and 1 of every packed batch; without the first for work that is token by token."""
+    """Columns Σs², Σs and 1 of every packed batch of documents of s tokens; without Σs² if not `quadratic`."""
     rows = [(sum(s * s for s in size), sum(size), 1) for size in sizes]
     return np.array(rows, dtype=np.float64)[:, 0 if quadratic else 1 :]
 
@@ -96,21 +98,21 @@ def fit_of(coefficients: Array, quadratic: bool) -> Fit:
 
 
 def collectives(samples: Sequence[Sample]) -> dict[str, Collective]:
-    """A table for every collective that was measured: one line for each size of group."""
+    """A table for every collective that was measured, with one point per group size."""
     tables: dict[str, Collective] = {}
     for kind in COLLECTIVES:
         points, errors = [], []
-        for size, found in groupby(of_kind(samples, kind), key=lambda sample: sample.sizes[0]):
-            point, apart = point_of(size, list(found), LOWER_QUARTILE if kind == "p2p" else MEDIAN)
+        for size, of_size in groupby(of_kind(samples, kind), key=lambda sample: sample.sizes[0]):
+            point, deviations = point_of(size, list(of_size), LOWER_QUARTILE if kind == "p2p" else MEDIAN)
             points.append(point)
-            errors.append(apart)
+            errors.append(deviations)
         if points:
             tables[kind] = Collective(source="fitted", spread=spread(np.concatenate(errors)), points=tuple(points))
     return tables
 
 
 def point_of(ranks: int, samples: Sequence[Sample], percentile: float) -> tuple[Point, Array]:
-    """Latency and bandwidth over groups of one size; there is always a bandwidth."""
+    """Latency and bandwidth over groups of one size, and relative errors; the bandwidth is always finite."""
     typical = over_rounds(samples, percentile)
     columns = np.array([(1, size[1]) for size in typical], dtype=np.float64)
     coefficients = nonnegative(columns, np.array([seconds for (seconds,) in typical.values()]), always=(1,))
@@ -122,10 +124,10 @@ def point_of(ranks: int, samples: Sequence[Sample], percentile: float) -> tuple[
 
 
 def over_rounds(samples: Iterable[Sample], percentile: float) -> Typical:
-    """What stands for all rounds, for every size; `samples` in their order."""
+    """A percentile over rounds of the samples of every size; `samples` sorted by size."""
     return {
-        sizes: tuple(np.percentile([sample.values for sample in found], percentile, axis=0).tolist())
-        for sizes, found in groupby(samples, key=lambda sample: sample.sizes)
+        sizes: tuple(np.percentile([sample.values for sample in of_size], percentile, axis=0).tolist())
+        for sizes, of_size in groupby(samples, key=lambda sample: sample.sizes)
     }
 
 
@@ -134,9 +136,10 @@ def of_kind(samples: Iterable[Sample], kind: Kind) -> list[Sample]:
 
 
 def spread(errors: Array) -> float:
+    """Half-width of the 80 % interval over the value."""
     return rounded(float(np.percentile(errors, INTERVAL)))
 
 
 def rounded(value: float) -> float:
-    """Four digits say more than was measured, and keep a file short."""
+    """Rounds to four digits, which are more than was measured and keep files short."""
     return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""What a measurement depends on, as text and as digests: the machine, the versions, the code, the shape."""
+"""What measurements depend on, as text and as digests: machine, versions, code, shapes."""
 
 import hashlib
 import os
@@ -14,8 +14,8 @@ from planner.launch.worker import cores
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
-MEASURED_CODE = ("profiling", "models", "launch")  # packages whose code is in every measurement
-NAMES = {  # what torch calls a GPU → what its shipped profile is called
+MEASURED_CODE = ("profiling", "models", "launch")  # packages whose code affects every measurement
+NAMES = {  # pattern of torch's name of a GPU → name of its shipped profile
     r"H200": "h200",
     r"H100.*80GB": "h100-80gb",
     r"A100.*80GB": "a100-80gb",
@@ -24,7 +24,7 @@ NAMES = {  # what torch calls a GPU → what its shipped profile is called
 
 
 def device_name(kind: str) -> str:
-    """The name of this machine's profile: `cpu`, a shipped device such as `h200`, or a GPU's own name made short."""
+    """The name of this machine's profile: `cpu`, a shipped device such as `h200`, or a GPU's own name, shortened."""
     return "cpu" if kind == "cpu" else gpu_name(_gpu())
 
 
@@ -35,30 +35,31 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
-def gpu_name(said: str) -> str:
-    """`NVIDIA A100-SXM4-80GB` is `a100-80gb`; an unknown GPU keeps its name, without the maker's."""
+def gpu_name(torch_name: str) -> str:
+    """Profile of a GPU: `NVIDIA A100-SXM4-80GB` is `a100-80gb`; an unknown GPU keeps its name without the vendor."""
     for pattern, name in NAMES.items():
-        if re.search(pattern, said):
+        if re.search(pattern, torch_name):
             return name
-    return re.sub(r"[^a-z0-9]+", "-", said.lower().removeprefix("nvidia")).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", torch_name.lower().removeprefix("nvidia")).strip("-")
 
 
 def machine(kind: str) -> str:
-    """The processor that is measured, in words."""
+    """Name of the processor that is measured, for a CPU with its number of cores."""
     return f"{_cpu()}, {cores()} cores" if kind == "cpu" else _gpu()
 
 
 def versions() -> dict[str, str]:
+    """Versions of planner, Python and torch."""
     return {"planner": planner.__version__, "python": platform.python_version(), "torch": version("torch")}
 
 
 def environment(device: str, kind: str) -> str:
-    """Digest of the machine, the versions and the code."""
+    """Digest of machine, versions and code."""
     return digest(device, machine(kind), str(versions()), str(os.environ.get("OMP_NUM_THREADS")), code())
 
 
 def module_context(place: str, spec: Module, dtype: Dtype, ranks: int) -> str:
-    """Digest of what a module's measurements depend on, in an environment."""
+    """Digest of what a module's measurements depend on, given the digest of the environment."""
     return digest(place, files.json_text(spec), dtype, str(ranks))
 
 

@@ -1,8 +1,7 @@
-"""Lines through positive measurements whose coefficients cannot be negative: a cost never pays back.
+"""Non-negative least squares with relative errors, for costs as linear functions of sizes.
 
-Errors count relative to what was measured, so that short pieces of work are priced as carefully as long ones. Non-
-negative least squares over a few columns is the best of the least squares over every subset of them that comes out
-non-negative.
+Relative errors weight short measurements like long ones. With few columns, the non-negative solution is the best of the
+least-squares solutions over every subset of columns that is non-negative.
 """
 
 from itertools import combinations
@@ -16,9 +15,9 @@ FOLDS = 3  # every third measurement is left out, three times
 
 
 def nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> Array:
-    """The coefficients ≥ 0 with the least sum of squared relative errors; columns in `always` get one above 0.
+    """Coefficients ≥ 0 with the least sum of squared relative errors; those of columns in `always` are above 0.
 
-    columns [measurements, coefficients], values [measurements] > 0.
+    `columns`: (measurements, coefficients); `values`: (measurements,), positive.
     """
     rows = columns / values[:, None]
     scale = np.linalg.norm(rows, axis=0)
@@ -40,13 +39,13 @@ def nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> 
 
 
 def residuals(columns: Array, values: Array, coefficients: Array) -> Array:
-    """Relative errors of the line, as a share of what was measured."""
+    """Absolute errors of the fit, relative to the measured values, (measurements,)."""
     errors: Array = np.abs(columns @ coefficients / values - 1)
     return errors
 
 
 def holdout_error(columns: Array, values: Array) -> float | None:
-    """The median relative error on measurements that the line has not seen; None when too few are left to fit one."""
+    """Median relative error on held-out measurements, in 3-fold cross-validation; None when too few are left to fit."""
     count, width = columns.shape
     if count - -(-count // FOLDS) < width:
         return None

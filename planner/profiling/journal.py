@@ -1,6 +1,6 @@
-"""Samples on disk, one JSON line each, written as soon as they exist: what an interrupted profile goes on from.
+"""Journal of samples on disk, one JSON line each, written at once: an interrupted profile resumes from it.
 
-Lines of another machine, other versions or other code are never used; they go when the file is next opened to write.
+Lines of another machine, other versions or other code are never used, and removed at the next write.
 """
 
 import json
@@ -28,16 +28,16 @@ class Journal:
             else:
                 self.samples[sample.key] = sample
 
-    def missing(self, pieces: Iterable[Piece]) -> list[Piece]:
-        return [piece for piece in pieces if piece.key not in self.samples]
+    def missing(self, measurements: Iterable[Piece]) -> list[Piece]:
+        return [measurement for measurement in measurements if measurement.key not in self.samples]
 
     def of(self, context: str) -> list[Sample]:
-        """Every sample of a context, whichever run asked for it, in an order of its own."""
-        found = [sample for sample in self.samples.values() if sample.context == context]
-        return sorted(found, key=lambda sample: sample.key)
+        """All samples of a context, of whichever run, sorted by key."""
+        samples = [sample for sample in self.samples.values() if sample.context == context]
+        return sorted(samples, key=lambda sample: sample.key)
 
     def append(self, sample: Sample) -> None:
-        """Keep a sample: on disk when this returns."""
+        """Adds a sample; it is on disk when this returns. Raises InputError."""
         if self.stale or not self.path.exists():
             files.write_text(self.path, "".join(self._text(kept) for kept in self.samples.values()))
             self.stale = False
@@ -55,7 +55,7 @@ class Journal:
 
 
 def parse(line: str, environment: str) -> Sample | None:
-    """The sample on a line; None when it was taken elsewhere, or the writer was stopped in the middle of it."""
+    """The sample of a line; None when it is of another environment, or incomplete."""
     try:
         fields: dict[str, Any] = json.loads(line)
         if fields.pop("environment") != environment:

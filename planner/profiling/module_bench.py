@@ -1,4 +1,4 @@
-"""A module under measurement on one rank: a short stack of its layers, its ends, and its optimizer."""
+"""Measures a module on one rank: a short stack of its layers, embedding and head, and the optimizer."""
 
 from typing import Any
 
@@ -22,47 +22,53 @@ META = torch.device("meta")
 
 
 class ModuleBench:
-    """Runs the pieces of one module. Every rank runs the same one at the same time."""
+    """Runs measurements of one module. Every rank runs the same one at the same time."""
 
     def __init__(self, spec: Module, dtype: Dtype, device: torch.device) -> None:
-        self.whole, self.dtype, self.device = spec, dtype, device
-        self.spec = changed(spec, layers=0)  # for the ends: from a batch to its loss without a layer
+        self.full_spec, self.dtype, self.device = spec, dtype, device
+        self.spec = changed(spec, layers=0)  # embedding and head: from a batch to its loss without layers
         self.stack = Stack(spec, DEPTH, COMPUTED[dtype], device)
-        self.ends = build(self.spec, dtype=COMPUTED[dtype], device=device)
-        for model in (self.stack, self.ends):
+        self.embedding_head = build(self.spec, dtype=COMPUTED[dtype], device=device)
+        for model in (self.stack, self.embedding_head):
             init_weights(model, 0)
-        self.spread: dict[bool, tuple[nn.Module, list[Any]]] = {}  # are they the ends → a model and its units
+        self.sharded: dict[
+            bool, tuple[nn.Module, list[Any]]
+        ] = {}  # embedding and head, or layers → model and FSDP2 units
         self.batches: dict[tuple[int, ...], Batch] = {}
-        self.parameters: list[nn.Parameter] = []  # that the optimizer works on
+        self.parameters: list[nn.Parameter] = []  # that the optimizer updates
         self.optimizer: torch.optim.Optimizer | None = None
 
-    def run(self, piece: Piece) -> list[Span]:
-        """What one piece took in all its repeats; for `kept` bytes, for `update` seconds per parameter held here."""
-        if piece.kind == "update":
-            return [self.update(piece.repeats)]
-        batch = self.batch(piece.sizes)
-        if piece.kind == "kept":
-            layer, ends, again = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
-            return [Span(0.0, size / sum(piece.sizes)) for size in (layer, ends, *again)]
-        ends = piece.kind.endswith("ends")
-        if piece.kind in SPREAD:
-            return self.passes(self.under_fsdp(ends, piece.kind.startswith("held")), ends, batch, piece.repeats)
-        self.stack.make_again(piece.kind if piece.kind in AGAIN else "none")
-        return self.passes(self.ends if ends else self.stack, ends, batch, piece.repeats)
+    def run(self, measurement: Piece) -> list[Span]:
+        """Spans of one measurement over all its repeats; for `kept` bytes per token, for `update` seconds per
+        parameter.
+        """
+        if measurement.kind == "update":
+            return [self.update(measurement.repeats)]
+        batch = self.batch(measurement.sizes)
+        if measurement.kind == "kept":
+            layer, embedding_head, recomputed = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
+            return [Span(0.0, size / sum(measurement.sizes)) for size in (layer, embedding_head, *recomputed)]
+        ends = measurement.kind.endswith("ends")
+        if measurement.kind in SPREAD:
+            return self.passes(
+                self.under_fsdp(ends, measurement.kind.startswith("held")), ends, batch, measurement.repeats
+            )
+        self.stack.make_again(measurement.kind if measurement.kind in AGAIN else "none")
+        return self.passes(self.embedding_head if ends else self.stack, ends, batch, measurement.repeats)
 
     def under_fsdp(self, ends: bool, kept: bool) -> nn.Module:
-        """The same layers, or ends, with their states spread over all ranks; as they are where this torch cannot be
-        silenced.
+        """The same layers, or embedding and head, sharded over all ranks by FSDP2; unsharded where this torch cannot
+        replace its collectives.
         """
         if not can_silence():
-            return self.ends if ends else self.stack
-        if ends not in self.spread:
+            return self.embedding_head if ends else self.stack
+        if ends not in self.sharded:
             stored = STORED[self.dtype]
-            stack, rest = Stack(self.whole, DEPTH, stored, META), build(self.spec, dtype=stored, device=META)
+            stack, rest = Stack(self.full_spec, DEPTH, stored, META), build(self.spec, dtype=stored, device=META)
             layers = () if ends else stack.layers.values()
-            made: nn.Module = rest if ends else stack
-            self.spread[ends] = made, sharded(made, layers, self.dtype, self.device)
-        model, units = self.spread[ends]
+            model: nn.Module = rest if ends else stack
+            self.sharded[ends] = model, sharded(model, layers, self.dtype, self.device)
+        model, units = self.sharded[ends]
         gather(units, kept)
         return model
 
@@ -72,7 +78,7 @@ class ModuleBench:
         return self.batches[lengths]
 
     def passes(self, model: nn.Module, ends: bool, batch: Batch, repeats: int) -> list[Span]:
-        """Forward and backward in turns, as micro-batches come."""
+        """Forwards and backwards in turn, as for micro-batches."""
         x, places = self.inputs(batch)
         ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
         output = ones
@@ -89,26 +95,26 @@ class ModuleBench:
         return spans
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Places | None]:
-        """A stand-in for what the first layer is given."""
+        """Random inputs of the first layer, (tokens, hidden), and their positions."""
         generator = torch.Generator(self.device).manual_seed(0)
         shape = len(batch.positions), self.spec.hidden
         x = torch.randn(shape, generator=generator, dtype=COMPUTED[self.dtype], device=self.device)
-        return x.requires_grad_(), self.ends.places(x, batch)
+        return x.requires_grad_(), self.embedding_head.places(x, batch)
 
     def update(self, repeats: int) -> Span:
-        """Steps of AdamW on this rank's parts of layers and ends, seconds per parameter."""
+        """Seconds per parameter of an AdamW step on this rank's shards of layers, embedding and head."""
         if self.optimizer is None:
             self.parameters = [p for ends in (False, True) for p in self.under_fsdp(ends, kept=False).parameters()]
             self.optimizer = torch.optim.AdamW(self.parameters)
-            self.give_gradients()
-            self.optimizer.step()  # makes its moments
-        self.give_gradients()
+            self.set_gradients()
+            self.optimizer.step()  # creates the moments
+        self.set_gradients()
         (span,) = in_turns([self.optimizer.step], repeats, self.device)
         for parameter in self.parameters:
             parameter.grad = None
-        held = sum(local(parameter).numel() for parameter in self.parameters)
-        return Span(0.0, (span.end - span.begin) / held, None if span.busy is None else span.busy / held)
+        parameters = sum(local(parameter).numel() for parameter in self.parameters)
+        return Span(0.0, (span.end - span.begin) / parameters, None if span.busy is None else span.busy / parameters)
 
-    def give_gradients(self) -> None:
+    def set_gradients(self) -> None:
         for parameter in self.parameters:
             parameter.grad = torch.ones_like(parameter)

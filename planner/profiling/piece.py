@@ -1,11 +1,13 @@
-"""One thing to measure once, and what came out: plain data between the plan of a profile, its ranks and its fits."""
+"""Measurements and their samples: plain data that passes between the grid, the ranks and the fits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Again = Literal["selective", "full"]  # layers that make as much again in backward
-Spread = Literal["held", "resharded", "held_ends", "resharded_ends"]  # under FSDP2: gathered once, or in each pass
+Again = Literal["selective", "full"]  # layers with this recompute
+Spread = Literal[
+    "held", "resharded", "held_ends", "resharded_ends"
+]  # under FSDP2: gathered once a step, or in each pass
 Kind = Literal["layer", Again, "ends", Spread, "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"]
 Key = tuple[str, str, tuple[int, ...], int]
 
@@ -16,25 +18,25 @@ SPREAD: tuple[Spread, ...] = ("held", "resharded", "held_ends", "resharded_ends"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one rank saw of a piece, in seconds on clocks that all ranks of a machine share. Events of GPUs share none:
-    these ranks are taken to end together, at 0.
+    """Time span of a measurement on one rank, in seconds on a clock that all ranks of a machine share. CUDA events
+    share none: their spans end at 0 on all ranks.
     """
 
     begin: float
     end: float
-    busy: float | None = None  # of a core, when one thread did all of it and never waited
+    busy: float | None = None  # CPU seconds, when one thread did all the work and never waited
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What every rank does at the same time, between two barriers."""
+    """What every rank measures at the same time, between two barriers."""
 
-    context: str  # digest of everything else that the result depends on
+    context: str  # digest of all else that the result depends on
     kind: Kind
-    sizes: tuple[int, ...]  # tokens of packed documents; or ranks of a group and bytes
-    round: int  # a piece is measured once in every round, so that a disturbance meets many pieces a little
+    sizes: tuple[int, ...]  # tokens of packed documents; or ranks of a group and bytes of a message
+    round: int  # each is measured once per round, so that a disturbance affects many a little
     repeats: int = 1  # back to back in one measurement
-    expected_s: float = 0.0  # for the time left, and for nothing else
+    expected_s: float = 0.0  # for the estimate of the time left only
 
     @property
     def key(self) -> Key:
@@ -42,7 +44,7 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """What it is, for a person who waits for it."""
+        """Description for the progress display."""
         if self.kind in COLLECTIVES:
             return f"{self.kind} over {self.sizes[0]} ranks"
         if self.kind in AGAIN:
@@ -55,8 +57,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a piece came to, per repeat: seconds of forward and backward, or of a collective; of `update`, seconds per
-    parameter that a rank holds; of `kept`, bytes per token of a layer, of the ends, and of layers as in AGAIN."""
+    """Result of a measurement, per repeat: seconds of forward and backward, or of a collective; of `update`, seconds
+    per parameter of a rank; of `kept`, bytes per token of a layer, of embedding and head, and of recomputing layers.
+    """
 
     context: str
     kind: Kind
@@ -70,10 +73,10 @@ class Sample:
 
 
 def seconds(spans: Sequence[Span], cores: int) -> float:
-    """How long a piece takes when its ranks have the machine to themselves.
+    """Seconds that a measurement takes when its ranks have the machine to themselves.
 
-    Ranks that only compute keep the cores busy between them: their processor time says what the clock would, whatever
-    else ran meanwhile. Otherwise from when the first began to when the last was done.
+    Ranks that only compute keep the cores busy: their CPU time is not affected by other load. Otherwise it is the time
+    from the first start to the last end.
     """
     busy = [span.busy for span in spans if span.busy is not None]
     if busy:
@@ -82,5 +85,5 @@ def seconds(spans: Sequence[Span], cores: int) -> float:
 
 
 def met(spans: Sequence[Span]) -> float:
-    """How long a group's collective takes: from when its last rank came, however long others waited for that one."""
+    """Seconds of a group's collective, from the arrival of its last rank to the last end."""
     return max(span.end for span in spans) - max(span.begin for span in spans)

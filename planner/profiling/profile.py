@@ -1,7 +1,7 @@
-"""Measure a model's modules and the collectives on this machine, and keep the result: `planner.profile/1`.
+"""Measures a model's modules and the collectives on this machine, and writes a profile: `planner.profile/1`.
 
-What was measured before in the same circumstances is not measured again, neither after an interruption nor for a
-second model: samples lie in a journal beside the profile, and the profile is made from all of them.
+Samples are kept in a journal beside the profile, which is computed from all of them. What was measured before in the
+same environment is not measured again, neither after an interruption nor for a second model.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from planner.specs.profile import Collective, Point, Profile, Provenance
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """How to measure: with as many ranks as share this machine in a real run, because they share it here too."""
+    """How to measure: with as many ranks as share this machine in a run, since they share it here too."""
 
     ranks: int = 1
     dtype: Dtype = "float32"
@@ -41,11 +41,11 @@ class Subject:
     name: str  # MODEL/MODULE
     spec: Module
     context: str
-    pieces: tuple[Piece, ...]
+    measurements: tuple[Piece, ...]
 
 
-def silent(_done: int, _of: int, _what: str, _seconds_left: float) -> None:
-    """Tell nobody."""
+def no_progress(_done: int, _of: int, _what: str, _seconds_left: float) -> None:
+    """Ignores progress."""
 
 
 def profile(
@@ -54,17 +54,19 @@ def profile(
     base: Profile,
     options: ProfileOptions,
     target: Path,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Profile:
-    """The modules of `model` that can run, and the collectives: over `base`, or over what `target` has, and there."""
+    """Measures the modules of `model` that can run, and the collectives; writes the result to `target`, over what that
+    file has already, or else over `base`. Raises InputError.
+    """
     kind = base.device.kind
-    place = environment(base.name, kind)
-    journal = Journal(target.with_suffix(".jsonl"), place)
+    digest = environment(base.name, kind)
+    journal = Journal(target.with_suffix(".jsonl"), digest)
     before = files.read(target, Profile) if target.exists() else base
-    asked = [subject(place, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
-    subjects, left_out = chosen(journal, asked)
-    shared = collective_context(place, options.ranks)
-    wanted = [piece for subject in subjects for piece in subject.pieces]
+    modules = [subject(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
+    subjects, left_out = measurable(journal, modules)
+    shared = collective_context(digest, options.ranks)
+    wanted = [measurement for subject in subjects for measurement in subject.measurements]
     wanted += collective_pieces(shared, options.ranks, kind, options.quick)
     missing = journal.missing(wanted)
     if missing:
@@ -90,17 +92,17 @@ def profile(
     return result
 
 
-def subject(place: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> Subject:
-    context = module_context(place, spec, options.dtype, options.ranks)
-    pieces = module_pieces(context, spec, base.device, options.dtype, options.quick)
-    return Subject(name, spec, context, tuple(pieces))
+def subject(digest: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> Subject:
+    context = module_context(digest, spec, options.dtype, options.ranks)
+    measurements = module_pieces(context, spec, base.device, options.dtype, options.quick)
+    return Subject(name, spec, context, tuple(measurements))
 
 
-def chosen(journal: Journal, asked: Sequence[Subject]) -> tuple[list[Subject], list[str]]:
-    """Those that were measured or can be, and why the others cannot. Raises InputError when none can."""
+def measurable(journal: Journal, modules: Sequence[Subject]) -> tuple[list[Subject], list[str]]:
+    """The modules that were measured or can be, and why the others cannot. Raises InputError when none can."""
     subjects, reasons = [], []
-    for each in asked:
-        reason = unsupported(each.spec) if journal.missing(each.pieces) else None
+    for each in modules:
+        reason = unsupported(each.spec) if journal.missing(each.measurements) else None
         if reason is None:
             subjects.append(each)
         else:
@@ -111,27 +113,27 @@ def chosen(journal: Journal, asked: Sequence[Subject]) -> tuple[list[Subject], l
 
 
 def unsupported(spec: Module) -> str | None:
-    """Why a module cannot be measured; asked only when there is something to run, because it loads torch."""
+    """Why a module cannot be measured; None if it can. Imports torch."""
     from planner.models import build
 
-    if spec.routed:  # a profile has seconds of one kind of layer, whose tokens stay on their rank
+    if spec.routed:  # a profile has one kind of layer, without token dispatch
         return "layers with experts cannot be measured yet, only those of dense modules"
     if len(kind_counts(spec)) > 1:
         return "its layers are of several kinds, and a profile has seconds of one"
     if spec.crossing or spec.borrows:
-        return "it needs another module beside it, to read from or for its words, and is measured alone"
+        return "it reads another module's outputs or its embedding, and modules are measured one by one"
     return build.unsupported(spec)
 
 
 def measured_at(spec: Module, options: ProfileOptions) -> str:
-    """The shape and the circumstances, in words."""
+    """Text on the shape, dtype and number of ranks of a measurement."""
     heads = f"{spec.heads}/{kv_heads(spec)} heads of {head_dim(spec)}"
     where = f"{options.ranks} rank{'s' * (options.ranks > 1)} at once"
     return f"hidden {spec.hidden}, ffn {spec.ffn}, {heads}, {options.dtype}, {where}"
 
 
 def merged(before: dict[str, Collective], measured: dict[str, Collective]) -> dict[str, Collective]:
-    """New lines replace those over groups of the same size; others stay."""
+    """Merges tables of collectives: new points replace those over groups of the same size."""
     result = dict(before)
     for name, table in measured.items():
         sizes = {point.ranks for point in table.points}

@@ -1,4 +1,4 @@
-"""The body of one rank of a profile: it runs the pieces it is given, in order, and reports the spans of each."""
+"""One rank of a profile: runs its measurements in order, and reports the spans of each."""
 
 from collections.abc import Sequence
 
@@ -9,27 +9,29 @@ from planner.profiling.piece import COLLECTIVES, Piece, Span
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
-Report = tuple[int, list[Span]]  # index of the piece, its spans on this rank
+Report = tuple[int, list[Span]]  # index of the measurement, its spans on this rank
 
 
-def rank_main(worker: Worker, pieces: Sequence[Piece], specs: dict[str, Module], dtype: Dtype) -> None:
-    """Every rank is given the same pieces, those of one context together. Reports are (index, spans)."""
+def rank_main(worker: Worker, measurements: Sequence[Piece], specs: dict[str, Module], dtype: Dtype) -> None:
+    """Runs measurements, the same on every rank, those of one context together. Reports (index, spans) of each."""
     with joined(worker):
         bench: ModuleBench | CollectiveBench | None = None
         context, warm = "", set()
-        for index, piece in enumerate(pieces):
-            worker.begin(f"profile/{piece.kind}/{'+'.join(map(str, piece.sizes))}")
-            if bench is None or piece.context != context:
-                bench = None  # frees what it holds before the next takes as much
-                bench, context = bench_for(worker, piece, specs, dtype), piece.context
-            if (context, piece.kind) not in warm and piece.kind != "kept":
-                bench.run(piece)  # what happens only once; later firsts do not move a median
-                warm.add((context, piece.kind))
-            report: Report = index, bench.run(piece)
+        for index, measurement in enumerate(measurements):
+            worker.begin(f"profile/{measurement.kind}/{'+'.join(map(str, measurement.sizes))}")
+            if bench is None or measurement.context != context:
+                bench = None  # frees its memory before the next one allocates
+                bench, context = bench_for(worker, measurement, specs, dtype), measurement.context
+            if (context, measurement.kind) not in warm and measurement.kind != "kept":
+                bench.run(measurement)  # warm-up; other first calls do not move a median
+                warm.add((context, measurement.kind))
+            report: Report = index, bench.run(measurement)
             worker.report(report)
 
 
-def bench_for(worker: Worker, piece: Piece, specs: dict[str, Module], dtype: Dtype) -> ModuleBench | CollectiveBench:
-    if piece.kind in COLLECTIVES:
+def bench_for(
+    worker: Worker, measurement: Piece, specs: dict[str, Module], dtype: Dtype
+) -> ModuleBench | CollectiveBench:
+    if measurement.kind in COLLECTIVES:
         return CollectiveBench(worker.rank, worker.world_size, worker.device)
-    return ModuleBench(specs[piece.context], dtype, worker.device)
+    return ModuleBench(specs[measurement.context], dtype, worker.device)

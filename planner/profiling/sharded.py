@@ -1,7 +1,7 @@
-"""A module as FSDP2 runs it, one unit per layer and one for the rest, with its communication left out.
+"""A module under FSDP2, one unit per layer and one for the rest, without its communication.
 
-What FSDP2 does besides (hooks, copies into and out of buffers, casts) is what it adds to a pass; what it sends is
-priced by the collectives.
+The rest of FSDP2's work (hooks, copies into and out of buffers, casts) is the overhead that it adds to a pass; its
+collectives are measured by themselves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +23,8 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute
 
 COMPUTED: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
-STORED: dict[Dtype, torch.dtype] = {**COMPUTED, "bf16": torch.float32}  # what the optimizer works on
-WEIGHT = 0.02  # standard deviation of the weights that no collective brought
+STORED: dict[Dtype, torch.dtype] = {**COMPUTED, "bf16": torch.float32}  # dtype of weights and optimizer state
+WEIGHT = 0.02  # standard deviation of random weights in place of gathered ones
 
 
 class Stack(nn.Module):
@@ -35,7 +35,7 @@ class Stack(nn.Module):
         self.layers = build(changed(spec, layers=depth), dtype=dtype, device=device).layers
 
     def make_again(self, how: Recompute) -> None:
-        """In the backwards of forwards from now on."""
+        """Sets what the backwards of later forwards recompute."""
         for layer in self.layers.values():
             assert isinstance(layer, Layer)
             layer.recompute = how
@@ -47,13 +47,13 @@ class Stack(nn.Module):
 
 
 def sharded(model: nn.Module, layers: Iterable[nn.Module], dtype: Dtype, device: torch.device) -> list[Any]:
-    """A model on the meta device, its layers and the rest of it sharded over all ranks, without communication.
+    """Shards the layers and the rest of a model on the meta device over all ranks, and disables communication.
 
-    Returns the units, the rest last. As FSDP2 has it, that one stays gathered from forward to backward.
+    Returns the FSDP2 units, the rest last, which stays gathered from forward to backward.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-    policy = half if dtype == "bf16" else MixedPrecisionPolicy(cast_forward_inputs=False)
+    mixed = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+    policy = mixed if dtype == "bf16" else MixedPrecisionPolicy(cast_forward_inputs=False)
     units = [fully_shard(unit, mesh=mesh, mp_policy=policy) for unit in [*layers, model]]
     for unit in units:
         silence(unit)
@@ -64,7 +64,7 @@ def sharded(model: nn.Module, layers: Iterable[nn.Module], dtype: Dtype, device:
 
 
 def gather(units: Sequence[Any], kept: bool) -> None:
-    """`kept`: the next passes find units gathered and leave whole gradients; else they gather and reduce each time."""
+    """Sets whether units stay gathered, with unsharded gradients (`kept`), or each pass gathers and reduces."""
     *layers, _ = units
     for unit in layers:
         unit.set_reshard_after_forward(not kept, recurse=False)
@@ -78,25 +78,26 @@ def gather(units: Sequence[Any], kept: bool) -> None:
 
 
 def local(parameter: nn.Parameter) -> Tensor:
-    """This rank's part of a parameter."""
+    """This rank's shard of a parameter."""
     return parameter.to_local() if isinstance(parameter, DTensor) else parameter
 
 
 def can_silence() -> bool:
-    """Whether this torch lets others do FSDP2's communication."""
+    """Whether this torch allows to replace FSDP2's collectives."""
     return hasattr(FSDPModule, "set_custom_all_gather") and hasattr(FSDPModule, "set_custom_reduce_scatter")
 
 
 def silence(unit: Any) -> None:
+    """Replaces a unit's collectives by ones that send nothing."""
     unit.set_custom_all_gather(Gathered())
     unit.set_custom_reduce_scatter(Reduced())
-    if hasattr(unit, "set_force_sum_reduction_for_comms"):  # as in a run: gradients are sums
+    if hasattr(unit, "set_force_sum_reduction_for_comms"):  # as in the runtime: gradients are sums
         unit.set_force_sum_reduction_for_comms(True)
         unit.set_gradient_divide_factor(1.0)
 
 
 class Gathered:
-    """An all-gather into a buffer that holds weights already."""
+    """An all-gather that sends nothing, into a buffer of random weights."""
 
     def __init__(self) -> None:
         self.buffers: dict[tuple[int, ...], Tensor] = {}
@@ -108,11 +109,11 @@ class Gathered:
         return self.buffers[shape]
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
-        """Nothing is sent."""
+        """Does nothing."""
 
 
 class Reduced:
-    """A reduce-scatter whose sums are zero."""
+    """A reduce-scatter that sends nothing, with zero sums."""
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Spans of time on a device: by clocks on a CPU, whose cores the ranks may share, and by events on CUDA."""
+"""Times calls on a device: by clocks on a CPU, whose cores ranks may share, and by CUDA events on a GPU."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Call = Callable[[], object]
 
 
 def waiting(call: Call, device: torch.device) -> Span:
-    """The span of a call that every rank begins together and in which ranks wait for each other."""
+    """Times a call that all ranks start together and in which they wait for each other."""
     if device.type == "cuda":
         return in_turns([call], 1, device)[0]
     dist.barrier()
@@ -23,7 +23,7 @@ def waiting(call: Call, device: torch.device) -> Span:
 
 
 def behind(work: Call, call: Call, repeats: int, device: torch.device) -> list[Span]:
-    """The span of every call, each behind some work of its rank, in which ranks wait for each other."""
+    """Times `repeats` calls in which ranks wait for each other, each after some work of its rank."""
     if device.type == "cuda":
         return [in_turns([work, call], 1, device)[1] for _ in range(repeats)]
     dist.barrier()
@@ -37,21 +37,21 @@ def behind(work: Call, call: Call, repeats: int, device: torch.device) -> list[S
 
 
 def in_turns(calls: Sequence[Call], repeats: int, device: torch.device) -> list[Span]:
-    """One call after the other, `repeats` times over: what each took in all. They wait for no other rank."""
+    """Times calls that wait for no other rank: runs them in turn, `repeats` times; total span of each."""
     dist.barrier()
     return _on_cuda(calls, repeats, device) if device.type == "cuda" else _on_cpu(calls, repeats)
 
 
 def _on_cpu(calls: Sequence[Call], repeats: int) -> list[Span]:
-    lasted, busy = [0.0] * len(calls), [0.0] * len(calls)
+    elapsed, busy = [0.0] * len(calls), [0.0] * len(calls)
     for _ in range(repeats):
         for index, call in enumerate(calls):
             began, used = time.perf_counter(), time.process_time()
             call()
             busy[index] += time.process_time() - used
-            lasted[index] += time.perf_counter() - began
-    alone = torch.get_num_threads() == 1
-    return [Span(0.0, total, used if alone else None) for total, used in zip(lasted, busy, strict=True)]
+            elapsed[index] += time.perf_counter() - began
+    single_threaded = torch.get_num_threads() == 1
+    return [Span(0.0, total, used if single_threaded else None) for total, used in zip(elapsed, busy, strict=True)]
 
 
 def _on_cuda(calls: Sequence[Call], repeats: int, device: torch.device) -> list[Span]:

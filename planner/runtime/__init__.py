@@ -1,4 +1,6 @@
-"""A plan on real processes: its tasks executed, timed, and checked against one process. Importing it loads no torch."""
+"""Executes a plan on real processes: runs its tasks, times them, checks parity with one process. Importing it loads no
+torch.
+"""
 
 from planner.runtime.going_on import taken_up
 from planner.runtime.options import Progress, RunOptions

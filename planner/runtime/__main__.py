@@ -1,6 +1,6 @@
-"""One rank of a run that somebody else launched: `torchrun --nproc-per-node 4 -m planner.runtime plan.yaml`.
+"""One rank of a run that another launcher started: `torchrun --nproc-per-node 4 -m planner.runtime plan.yaml`.
 
-The first rank prints a JSON object a line: one for each step, then one for the run.
+Rank 0 prints one JSON object per line: one for each step, then one for the run.
 """
 
 import argparse
@@ -17,11 +17,10 @@ from planner.launch.worker import from_environment
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.runtime.going_on import taken_up
-from planner.runtime.located import located
 from planner.runtime.metrics import known
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult, Verified
-from planner.runtime.runnable import require_machine, require_outputs, require_runnable
+from planner.runtime.runnable import located, require_machine, require_outputs, require_runnable
 from planner.runtime.tolerance import bound, unlike, within
 from planner.runtime.training import Schedule, Training
 from planner.runtime.unenforced import unenforced
@@ -34,24 +33,24 @@ def main() -> int:
     try:
         run_rank(arguments.pop("plan"), options_in(arguments))
     except PlannerError as error:
-        if not isinstance(error, InputError) or first():  # which all ranks meet alike
+        if not isinstance(error, InputError) or is_first_rank():  # all ranks raise the same InputError
             print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def first() -> bool:
+def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="python -m planner.runtime", description=__doc__, argument_default=argparse.SUPPRESS
     )
-    made.add_argument("plan", help="A plan file.")
+    options.add_argument("plan", help="A plan file.")
 
     def add(flag: str, **how: Any) -> None:
-        made.add_argument(flag, help=MEANING[flag.removeprefix("--").replace("-", "_")], **how)
+        options.add_argument(flag, help=MEANING[flag.removeprefix("--").replace("-", "_")], **how)
 
     add("--steps", type=int)
     add("--verify", action="store_true")
@@ -65,40 +64,40 @@ def parser() -> argparse.ArgumentParser:
     add("--save-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")
-    add("--learning-rate", type=float)  # from here on what `Training` says, under its names
+    add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
     add("--schedule", choices=get_args(Schedule))
     add("--warmup", type=int, metavar="STEPS")
     add("--clip", type=float, metavar="NORM")
     add("--betas", type=float, nargs=2)
     add("--weight-decay", dest="decay", type=float)
-    return made
+    return options
 
 
 def options_in(given: dict[str, Any]) -> RunOptions:
-    """What was given; the rest is as usual."""
+    """Options of the run from the parsed arguments; those that are missing have their defaults."""
     names = {field.name for field in fields(Training)}
-    said = {name: value for name, value in given.items() if name in names}
-    if "betas" in said:
-        said["betas"] = tuple(said["betas"])
+    training = {name: value for name, value in given.items() if name in names}
+    if "betas" in training:
+        training["betas"] = tuple(training["betas"])
     others = {name: value for name, value in given.items() if name not in names}
-    return RunOptions(**others, training=Training(**said))
+    return RunOptions(**others, training=Training(**training))
 
 
 def run_rank(path: str, options: RunOptions) -> None:
-    """Raises InputError when the plan and the processes do not fit each other."""
+    """Runs this process's rank of the plan. Raises InputError when the number of processes is not that of the ranks."""
     plan = files.read(path, Plan)
     require_legal(plan, path)
     options = taken_up(replace(options, base=Path(path).parent, source=path))
     require_runnable(plan, options)
-    if first():
+    if is_first_rank():
         require_outputs(options)
-        if said := unenforced(plan):
-            print(said, file=sys.stderr)
+        if warning := unenforced(plan):
+            print(warning, file=sys.stderr)
     with located(path):
         kind = require_machine(plan, 1)
     from planner.runtime.worker import body
 
-    worker = from_environment(kind, send=say)
+    worker = from_environment(kind, send=print_progress)
     if worker.world_size != plan.size:
         more = "more" if plan.size > worker.world_size else "fewer"
         raise InputError(
@@ -109,29 +108,29 @@ def run_rank(path: str, options: RunOptions) -> None:
     result = body(worker, plan, options)
     if result:
         print(json.dumps(summary(result, plan, options)), flush=True)
-        require_same(result, plan, options)
+        require_parity(result, plan, options)
 
 
-def require_same(result: RunResult, plan: Plan, options: RunOptions) -> None:
-    """Raises RunFailed where the run was another than one process's."""
+def require_parity(result: RunResult, plan: Plan, options: RunOptions) -> None:
+    """Raises RunFailed where loss or gradients differ from one process by more than the tolerance."""
     if result.verify and not within(result.verify, bound(plan, options.dtype)):
         raise unlike(result.verify, bound(plan, options.dtype))
 
 
-def say(kind: str, value: Any) -> None:
-    """What a worker reports, on the first rank's standard output."""
+def print_progress(kind: str, value: Any) -> None:
+    """Prints what the worker of rank 0 reports on standard output."""
     if kind == "message" and isinstance(value, Progress):
         print(json.dumps(asdict(value)), flush=True)
 
 
 def verification(verified: Verified, plan: Plan, options: RunOptions) -> dict[str, Any]:
-    """Errors that are no number are null."""
+    """Parity errors as JSON; those that are not finite are null."""
     errors = {name: known(getattr(verified, name)) for name in ("loss_rel_err", "grad_rel_err")}
     return {**asdict(verified), **errors, "within": within(verified, bound(plan, options.dtype))}
 
 
 def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any]:
-    """A run without its single tasks."""
+    """The result of a run as JSON, without its task records."""
     verified = result.verify
     return {
         "machine": result.machine,
@@ -152,4 +151,4 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # tearing torch's libraries down now and then aborts over a thread of theirs that still runs
+    os._exit(code)  # tearing torch down sometimes aborts over one of its threads that still runs

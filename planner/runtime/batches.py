@@ -1,4 +1,4 @@
-"""What a rank works on in one micro-batch: its share of the items of its group, and with whom it shares them."""
+"""A rank's batch of one micro-batch: its shard of the items of its group, and the collectives it shares them by."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,17 +21,17 @@ from planner.specs.layers import Module
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """Makes the batches of one module on one rank."""
+    """Creates the batches of one module on one rank."""
 
     spec: Module
     layout: Layout
     groups: Groups
-    meter: Meter  # of everything that its exchanges send
+    meter: Meter  # counts what its collectives send
     source: Source
-    dispatch: Mapping[int, Dispatch]  # to the experts of each layer
+    dispatch: Mapping[int, Dispatch]  # token dispatch to the experts of each layer
 
     def batch(self, task: Task, device: torch.device) -> Batch:
-        """Of a forward; without items, that of an idle rank."""
+        """Batch of a forward task on this rank; empty on an idle rank."""
         ranks, unit = partners(self.layout, task.ranks, self.groups.rank), self.spec.merged
         exchange = exchange_over(self.groups, Sharing(ranks, task.split, task.lengths, unit), self.meter)
         batch = batch_from(self.source, self.spec, task.documents, exchange=exchange, device=device)

@@ -1,11 +1,11 @@
-"""A folder from which training goes on: an index, and beside it the tensors of all modules. It loads no torch.
+"""The checkpoint folder: an index, and beside it the tensors of all modules. Importing this loads no torch.
 
     FOLDER/checkpoint.yaml                    the index (planner.checkpoint/1): written last, by one rename
-    FOLDER/states-a/llm.weights.safetensors   of the checkpoint that it names; the next one becomes states-b
+    FOLDER/states-a/llm.weights.safetensors   tensors of the checkpoint in the index; the next one becomes states-b
 
-So a folder is never without its last whole checkpoint, and one without an index is none. Files hold whole parameters
-under the zoo's own names, whatever the layout was, and anybody can read them. torch.distributed.checkpoint would know a
-whole from DTensors alone, which parts of matrices and of experts are not here, and its files need it to be read.
+So a folder always has its last complete checkpoint, and one without an index has none. Files hold unsharded parameters
+under the names of the model zoo, whatever the layout was. torch.distributed.checkpoint is not used: it unshards only
+DTensors, which shards of tp and of experts are not here, and only it can read its files.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ from planner.specs.parallelism import Dtype
 from planner.specs.token_rows import OFFSETS, TOKENS
 
 INDEX = "checkpoint.yaml"
-Kind = Literal["weights", "exp_avg", "exp_avg_sq", "step"]  # step: updates of each parameter so far
-STATES: tuple[Kind, ...] = ("exp_avg", "exp_avg_sq", "step")  # of the optimizer
+Kind = Literal["weights", "exp_avg", "exp_avg_sq", "step"]  # step: number of updates of each parameter so far
+STATES: tuple[Kind, ...] = ("exp_avg", "exp_avg_sq", "step")  # optimizer state
 KINDS: tuple[Kind, ...] = ("weights", *STATES)
 Side = Literal["states-a", "states-b"]
 OTHER: dict[Side, Side] = {"states-a": "states-b", "states-b": "states-a"}
-PIECE = 2**20  # bytes that are read at once
+READ_BYTES = 2**20  # read at once
 
 
 class Trained(Spec, kw_only=True):
-    """What `Training` says, all of it."""
+    """The fields of `TrainingOptions`."""
 
     learning_rate: float
     schedule: Schedule
@@ -47,30 +47,30 @@ class Trained(Spec, kw_only=True):
 
 
 class CheckpointFile(Spec, kw_only=True):
-    """`planner.checkpoint/1`: how far a run has come, and what it must be told to go on with the same numbers."""
+    """`planner.checkpoint/1`: how many steps are done, and the options that a resumed run must share."""
 
     FORMAT: ClassVar[str] = "planner.checkpoint/1"
     format: str
     states: Side  # folder of the tensors, beside this file
-    steps: Count  # done: a run goes on with the next one's items and learning rate
-    total: Count  # that the run was to have: where schedules of its learning rate end
+    steps: Count  # done: a resumed run begins with the next one's items and learning rate
+    total: Count  # planned length of the run, at which learning rate schedules end
     seed: int
-    data: str | None = None  # digest of its tokens; None: synthetic items
+    data: str | None = None  # digest of the tokens; None: synthetic items
     dtypes: dict[Name, Dtype]  # by module
     training: Trained
     models: dict[Name, Module]
 
 
 def read_index(folder: Path) -> CheckpointFile:
-    """Raises InputError."""
+    """Reads the index of a checkpoint. Raises InputError when there is none, or it is invalid."""
     if not stands(folder / INDEX, f"--resume {folder}"):
-        what, fix = f"this is no checkpoint: there is no {INDEX}", "name a folder that `planner run --save` wrote"
-        raise InputError(what, where=f"--resume {folder}", fix=fix)
+        message, fix = f"this is no checkpoint: there is no {INDEX}", "name a folder that `planner run --save` wrote"
+        raise InputError(message, where=f"--resume {folder}", fix=fix)
     return files.read(folder / INDEX, CheckpointFile)
 
 
 def index_of(plan: Plan, options: RunOptions, steps: int, states: Side, data: str | None = None) -> CheckpointFile:
-    """Of a run after so many steps, with the digest of its data."""
+    """The index of a run after `steps` steps; `data`: digest of its tokens."""
     return CheckpointFile(
         format=CheckpointFile.FORMAT,
         states=states,
@@ -85,39 +85,38 @@ def index_of(plan: Plan, options: RunOptions, steps: int, states: Side, data: st
 
 
 def tensors(states: Path, module: str, kind: Kind) -> Path:
-    """The file of them in a folder of states."""
+    """Path of the safetensors file with tensors of one kind of a module."""
     return states / f"{module}.{kind}.safetensors"
 
 
 def dtypes_of(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
+    """The dtype of each module, with that of the options if they have one."""
     return {module: options.dtype or layout.dtype for module, layout in plan.layouts.items()}
 
 
 def data_of(options: RunOptions) -> str | None:
-    """Digest of where the rows of its tokens begin, how many bytes these have, and the first and last of them. Raises
-    InputError.
-    """
+    """Digest of the offsets of token rows, and of the size, first and last bytes of the tokens. Raises InputError."""
     if options.data is None:
         return None
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in (OFFSETS, TOKENS):
         path = options.data / name
         try:
-            for piece in pieces(path, ends=name == TOKENS):
-                made.update(piece)
+            for block in file_blocks(path, ends_only=name == TOKENS):
+                digest.update(block)
         except OSError as error:
             message = f"cannot read the tokens: {error.strerror}"
             raise InputError(message, where=str(path), fix="check the path") from error
-    return made.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
-def pieces(path: Path, ends: bool) -> Iterator[bytes]:
-    """Of a file, one after the other; or its size, its first and its last. Raises OSError."""
+def file_blocks(path: Path, ends_only: bool) -> Iterator[bytes]:
+    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError."""
     with path.open("rb") as raw:
-        if ends:
+        if ends_only:
             size = os.fstat(raw.fileno()).st_size
             yield f"{size} bytes".encode()
-            yield raw.read(PIECE)
-            raw.seek(max(0, size - PIECE))
-        while piece := raw.read(PIECE):
-            yield piece
+            yield raw.read(READ_BYTES)
+            raw.seek(max(0, size - READ_BYTES))
+        while block := raw.read(READ_BYTES):
+            yield block

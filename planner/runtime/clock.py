@@ -1,4 +1,4 @@
-"""When things happen on this rank's device: the host's clock, or events on the streams of a GPU."""
+"""Timestamps on this rank's device: the host's clock, or CUDA events on the current stream."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ Mark = float | torch.cuda.Event
 
 @dataclass(slots=True)
 class Call:
-    """One collective of a gather or a sync, which FSDP2 issues inside a forward or a backward."""
+    """One collective of a gather or sync task, issued by FSDP2 inside a forward or backward."""
 
     phase: Phase
     start: Mark
@@ -25,35 +25,35 @@ class Call:
 
 @dataclass(slots=True)
 class Clock:
-    """Marks now, seconds later: reading an event would wait for the device."""
+    """Takes marks during a step, and turns them into seconds after it: reading an event would wait for the device."""
 
     device: torch.device
     rank: int = 0
-    one_machine: bool = True  # whose ranks share the host's clock
-    began: float = 0.0  # on the clock of the host
-    late: float = 0.0  # after the first rank to begin
+    one_machine: bool = True  # whether all ranks share the host's clock
+    began: float = 0.0  # start of the step on the host's clock
+    late: float = 0.0  # seconds by which this rank started after the first
     first: Mark = 0.0
-    calls: list[Call] = field(default_factory=list)  # of the task that runs
+    calls: list[Call] = field(default_factory=list)  # collectives of the current task
 
     def start(self) -> None:
-        """All ranks begin a step together, with nothing left to do from before."""
+        """Starts a step on all ranks together, with an idle device."""
         self.wait()
         dist.barrier()
         self.wait()
         self.began, self.first = time.perf_counter(), self.mark()
 
     def stop(self) -> float:
-        """Seconds that this rank worked; all ranks agree when the step began: when the first of them did."""
+        """Ends the step; returns its seconds on this rank, counted from when the first rank started. One all-reduce."""
         self.wait()
-        worked = time.perf_counter() - self.began
+        elapsed = time.perf_counter() - self.began
         if self.one_machine:
             earliest = torch.tensor(self.began, dtype=torch.float64, device=self.device)
             dist.all_reduce(earliest, dist.ReduceOp.MIN)
             self.late = self.began - earliest.item()
-        return self.late + worked
+        return self.late + elapsed
 
     def mark(self) -> Mark:
-        """Now, on the current stream."""
+        """The current time: of the host, or an event on the current stream."""
         if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -61,20 +61,20 @@ class Clock:
         return event
 
     def seconds(self, mark: Mark) -> float:
-        """From the start of a step that has stopped to a mark in it."""
+        """Seconds from the start of the step to a mark in it; call it after `stop`."""
         if isinstance(mark, torch.cuda.Event) and isinstance(self.first, torch.cuda.Event):
             return float(self.late + self.first.elapsed_time(mark) * 1e-3)
         assert isinstance(mark, float) and isinstance(self.first, float)
         return self.late + mark - self.first
 
     def wait(self) -> None:
-        """Until the device has done everything it was given."""
+        """Waits until the device is idle."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     @contextmanager
     def call(self, phase: Phase, sent_bytes: int) -> Iterator[None]:
-        """Note a collective of the current task."""
+        """Records the collective inside the block as one of the current task."""
         start = self.mark()
         yield
         self.calls.append(Call(phase, start, self.mark(), sent_bytes))

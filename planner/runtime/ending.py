@@ -1,4 +1,4 @@
-"""When a run ends before its last step, the same on every rank: its time is over, or somebody pressed Ctrl-C."""
+"""Stops a run before its last step, after the same step on every rank: its time is up, or somebody pressed Ctrl-C."""
 
 import time
 from contextlib import AbstractContextManager
@@ -11,27 +11,27 @@ from planner.launch.interrupts import interrupts
 from planner.launch.worker import Worker
 from planner.runtime.result import Ended
 
-REASONS: tuple[Ended, ...] = ("steps", "time", "interrupt")  # the later ones outweigh those before
+REASONS: tuple[Ended, ...] = ("steps", "time", "interrupt")  # later ones take precedence
 
 
 class Ending:
-    """The first rank looks at its watch, since clocks differ; a signal may come to any of them."""
+    """Rank 0 watches the time limit, since clocks differ; a signal may reach any rank."""
 
     def __init__(self, worker: Worker, max_seconds: float | None) -> None:
         self.worker, self.max_seconds = worker, max_seconds
-        self.began, self.asked = time.monotonic(), False
+        self.started, self.interrupted = time.monotonic(), False
 
     def listening(self) -> AbstractContextManager[None]:
-        """Ctrl-C ends the run behind the step it is in, or behind its first if that is still to come."""
-        return interrupts(self.ask)
+        """While entered, Ctrl-C stops the run after the current step, or after the first if none has started."""
+        return interrupts(self.on_interrupt)
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
 
     def agreed(self) -> Ended:
-        """Behind a step, on every rank: why it was the last, or `steps`: nothing ends the run but its steps."""
-        over = self.max_seconds is not None and time.monotonic() - self.began >= self.max_seconds
-        reason: Ended = "interrupt" if self.asked else "time" if over and self.worker.rank == 0 else "steps"
-        number = torch.tensor(REASONS.index(reason), device=self.worker.device)
-        dist.all_reduce(number, dist.ReduceOp.MAX)
-        return REASONS[int(number.item())]
+        """Called on every rank after a step: why it was the last, or `steps` if the run continues. One all-reduce."""
+        over = self.max_seconds is not None and time.monotonic() - self.started >= self.max_seconds
+        reason: Ended = "interrupt" if self.interrupted else "time" if over and self.worker.rank == 0 else "steps"
+        index = torch.tensor(REASONS.index(reason), device=self.worker.device)
+        dist.all_reduce(index, dist.ReduceOp.MAX)
+        return REASONS[int(index.item())]

@@ -1,4 +1,4 @@
-"""In which order a rank does its tasks of a step, and which of them it does within others."""
+"""The order in which a rank executes its tasks of a step, and which of them FSDP2 executes inside others."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,24 +7,26 @@ from planner.plan.task import Task
 
 
 def executed(own: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-    """A rank's tasks in the order in which it does them: those of micro-batches with the reductions behind them; then
-    what needs the gradients of all modules.
+    """Splits a rank's tasks, in order, into those of micro-batches with the reductions after them, and those that need
+    the gradients of all modules (updates, and gathers of updated parameters).
     """
     return [task for task in own if not closes(task)], [task for task in own if closes(task)]
 
 
 def closes(task: Task) -> bool:
-    """Whether it is an update, or gathers what that changed."""
+    """Whether the task is an update, or gathers updated parameters."""
     return task.micro_batch is None and task.phase in ("update", "gather")
 
 
 def apart(plan: Plan) -> frozenset[str]:
-    """Encoders under ZeRO-3. In the order of another module the passes of a micro-batch may be cut, and lie apart:
-    their ranks meet in its gather, in its backward, which gathers anew, and in its sync.
+    """Encoders under ZeRO-3. Their passes are placed between those of another module and may be split, so their ranks
+    synchronise in the gather task of a micro-batch, in its backward, which gathers again, and in its sync.
     """
     return frozenset(edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3)
 
 
-def inside(task: Task, apart: Collection[str]) -> bool:
-    """Whether the passes of a micro-batch do it: FSDP2 gathers and reduces in them."""
-    return task.phase in ("gather", "sync") and task.micro_batch is not None and task.module not in apart
+def inside(task: Task, task_gathered: Collection[str]) -> bool:
+    """Whether FSDP2 executes this gather or sync inside the passes of its micro-batch, so that it is no step of its
+    own. `task_gathered`: the modules of `task_gathered_encoders`, which execute them as tasks.
+    """
+    return task.phase in ("gather", "sync") and task.micro_batch is not None and task.module not in task_gathered

@@ -1,4 +1,4 @@
-"""A micro-batch on its way through a chunk of layers."""
+"""State of a micro-batch in flight through a chunk of layers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,29 +17,29 @@ Key = tuple[str, int, int | None, str]  # module, first layer of its chunk, micr
 
 @dataclass(slots=True)
 class Flight:
-    """What one group has of a micro-batch on this rank, from its forward to its backward."""
+    """What this rank holds of a micro-batch of one group, from its forward to its backward."""
 
     batch: Batch
-    input: Tensor | None = None  # [rows, hidden], from the stage before; None on the first
-    output: Tensor | None = None  # the same, or the loss
-    gradient: Tensor | None = None  # of the output, from the stage behind
+    input: Tensor | None = None  # (tokens, hidden), from the previous stage; None on the first
+    output: Tensor | None = None  # (tokens, hidden), or the loss
+    gradient: Tensor | None = None  # of the output, from the next stage
     returns: bool = False  # whether a backward follows in this step
-    store: Store | None = None  # where backward is in two: what W needs
-    offload: Offload | None = None  # what of its activations is in host memory
+    store: Store | None = None  # with split backward: what the weight gradient needs
+    offload: Offload | None = None  # activations in host memory
 
     @property
     def rows(self) -> int:
-        """Of activations that this rank holds between layers."""
+        """Number of tokens of the activations between layers that this rank holds."""
         return len(self.batch.tensor.mine(self.batch.positions))
 
     def begin(self) -> None:
-        """What came from another module has a gradient, for which that module waits."""
-        for came in (self.batch.features, self.batch.memory):
-            if came is not None:
-                came.values.requires_grad_()
+        """Marks inputs from other modules as requiring gradients, which are sent back to them."""
+        for received in (self.batch.features, self.batch.memory):
+            if received is not None:
+                received.values.requires_grad_()
 
     def expect(self, task: Task, mover: Mover) -> None:
-        """One of the passes that it will make."""
+        """Prepares for one of the passes of this micro-batch; called for each before the step."""
         self.returns |= task.phase in ("B", "I")
         if task.phase == "I":
             self.store = Store()
@@ -48,19 +48,20 @@ class Flight:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Forwards within keep for their backward what its passes need, where they need it."""
+        """Context of its forwards: saves activations where a backward follows, defers or offloads them."""
         with torch.set_grad_enabled(self.returns), deferring(self.store), offloading(self.offload):
             yield
 
     def land(self) -> None:
-        """Backward is over: nothing of its forward is needed any more."""
+        """Frees activations after the backward."""
         self.output = self.gradient = None
 
 
 def offloaded(task: Task) -> float:
-    """The share of a pass's activations that goes to host memory: of its items', by their tokens."""
+    """Fraction of a forward's activations to offload: mean over its items, weighted by tokens."""
     return sum(share * size for share, size in zip(task.offload, task.sizes, strict=True)) / task.tokens
 
 
 def key_of(task: Task, first_layer: int) -> Key:
+    """Key of the micro-batch that a task works on; `first_layer`: of its chunk."""
     return task.module, first_layer, task.micro_batch, task.group

@@ -1,6 +1,7 @@
-"""FSDP2 as the runtime uses it: sums instead of averages, collectives that are timed, and reductions at a task's word.
+"""FSDP2 as the runtime uses it: gradient sums instead of averages, timed collectives, and reductions issued by tasks.
 
-One private way in: `reduce` runs what FSDP2's own hooks would run at the end of a backward, as torch's pipelining does.
+Private API is used in `reduce`, which runs what FSDP2's own hooks run at the end of a backward, as torch's pipelining
+does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +20,16 @@ from planner.runtime import rounded
 from planner.runtime.clock import Clock
 from planner.specs.parallelism import Dtype
 
-STORED = {"bf16": torch.float32, "float32": torch.float32, "float64": torch.float64}  # of weights and optimizer
-COMPUTED = {**STORED, "bf16": torch.bfloat16}  # of activations
+STORED = {
+    "bf16": torch.float32,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}  # dtype of weights and optimizer state
+COMPUTED = {**STORED, "bf16": torch.bfloat16}  # dtype of activations
 
 
 def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, again: bool) -> None:
-    """Spread the parameters of a unit that no other unit has over a group. `again`: gathered anew in each backward."""
+    """Shards the parameters of a unit over a group. `gather_again`: gather them again for backward."""
     mesh = DeviceMesh.from_group(group, device.type)
     fully_shard(
         unit,
@@ -33,46 +38,47 @@ def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch
         mp_policy=precision(dtype),
         reshard_after_forward=None if again else False,
     )
-    made: Any = unit
-    made.set_force_sum_reduction_for_comms(True)
-    made.set_gradient_divide_factor(1.0)
+    sharded: Any = unit
+    sharded.set_force_sum_reduction_for_comms(True)
+    sharded.set_gradient_divide_factor(1.0)
 
 
 def along(parameter: nn.Parameter, ranks: int) -> Shard | None:
-    """The dim that ranks share out: the first; but where it is too small for all of them to have some, as with few
-    experts on many ranks, one that divides.
+    """The dimension to shard: the first; if that is smaller than the number of ranks, as with few experts, one that
+    divides.
     """
     even = [dim for dim, size in enumerate(parameter.shape) if size % ranks == 0]
     return Shard(even[0]) if len(parameter) < ranks and even else None
 
 
 def precision(dtype: Dtype) -> MixedPrecisionPolicy:
-    """bf16 computes on copies of float32 weights, and sums gradients in float32."""
+    """Mixed precision policy: bf16 computes on copies of float32 weights, and reduces gradients in float32."""
     if dtype != "bf16":
         return MixedPrecisionPolicy(cast_forward_inputs=False)
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
 
 
-def measure(unit: Any, clock: Clock, rounds: bool) -> None:
-    """Time what FSDP2 sends. `rounds`: gradients travel in bfloat16."""
+def measure(unit: Any, clock: Clock, in_bf16: bool) -> None:
+    """Times the collectives of FSDP2. `in_bf16`: gradients are sent in bfloat16."""
     unit.set_custom_all_gather(Gather(clock))
-    unit.set_custom_reduce_scatter(Sync(clock, rounds))
+    unit.set_custom_reduce_scatter(Sync(clock, in_bf16))
 
 
-def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock, rounds: bool) -> None:
-    """Behind each reduction, over the ranks that hold the same shards."""
-    unit.set_all_reduce_hook(replicas_sum(replicas, clock, rounds))
+def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock, in_bf16: bool) -> None:
+    """After each reduction, sums gradients over the ranks that hold the same shards (HSDP)."""
+    unit.set_all_reduce_hook(replica_sum_hook(replicas, clock, in_bf16))
 
 
-def replicas_sum(group: dist.ProcessGroup, clock: Clock, rounds: bool) -> Callable[[Tensor], None]:
-    ranks, add = dist.get_world_size(group), rounded.all_reduce if rounds else all_reduce
+def replica_sum_hook(group: dist.ProcessGroup, clock: Clock, in_bf16: bool) -> Callable[[Tensor], None]:
+    """All-reduce hook of FSDP2 over a group of replicas."""
+    ranks, add = dist.get_world_size(group), rounded.all_reduce if in_bf16 else all_reduce
 
     def hook(gradient: Tensor) -> None:
         size = gradient.element_size()
-        there = rounded.TRAVELS.itemsize if rounds else size
-        if gradient.is_cuda:  # from the stream of reductions; this runs on another
+        sent_size = rounded.TRAVELS.itemsize if in_bf16 else size
+        if gradient.is_cuda:  # it comes from the stream of reductions; this runs on another
             gradient.record_stream(torch.cuda.current_stream(gradient.device))
-        with clock.call("sync", (there + size) * gradient.numel() * (ranks - 1) // ranks):
+        with clock.call("sync", (sent_size + size) * gradient.numel() * (ranks - 1) // ranks):
             add(gradient, group)
 
     return hook
@@ -83,46 +89,46 @@ def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
 
 
 def keep(units: Iterable[FSDPModule], kept: bool) -> None:
-    """Whether gradients stay unreduced after the next backwards."""
+    """Sets whether gradients stay unreduced after the next backwards."""
     for unit in units:
         unit.set_requires_gradient_sync(not kept, recurse=False)
 
 
 def hold(units: Iterable[FSDPModule], held: bool) -> None:
-    """Whether parameters stay gathered, and gradients unreduced, after the next backwards."""
+    """Sets whether parameters stay gathered, and gradients unreduced, after the next backwards."""
     for unit in units:
         keep([unit], held)
         unit.set_reshard_after_backward(not held, recurse=False)
 
 
 def reduce(units: Sequence[FSDPModule]) -> None:
-    """The gradients that have piled up, in units that are gathered, the root last; zeros of a rank that had no pass."""
+    """Reduces the accumulated gradients of gathered units, the root last; a rank without a pass contributes zeros."""
     state: Any = fully_shard.state(units[-1])  # type: ignore[attr-defined]
-    state._lazy_init()  # where no pass came before
+    state._lazy_init()  # needed if no forward ran before
     hold(units, False)
     for each in state._state_ctx.all_states:
         for group in reversed(parameter_groups(each)):
-            pile_up_group(group)
-            fill(group)
+            accumulate_group(group)
+            fill_missing_gradients(group)
             group.post_backward()
     state._root_post_backward_final_callback()
 
 
 def pile_up(units: Iterable[FSDPModule]) -> None:
-    """New gradients onto the sums so far, which are in float32 where they are themselves in bf16."""
+    """Adds new gradients to the sums so far, which are float32 where gradients are bf16."""
     for unit in units:
         for group in parameter_groups(fully_shard.state(unit)):  # type: ignore[attr-defined]
-            pile_up_group(group)
+            accumulate_group(group)
 
 
-def pile_up_group(group: Any) -> None:
+def accumulate_group(group: Any) -> None:
     for parameter in group.fsdp_params:
         parameter.accumulate_unsharded_grad_if_needed()
         parameter.to_accumulated_grad_if_needed()
 
 
-def fill(group: Any) -> None:
-    """Zeros where a parameter has no gradient: those of a unit are reduced together, in one dtype."""
+def fill_missing_gradients(group: Any) -> None:
+    """Sets zeros where a parameter has no gradient: a unit's gradients are reduced together, in one dtype."""
     for parameter in group.fsdp_params:
         if parameter.unsharded_accumulated_grad is None and parameter.unsharded_param.grad is None:
             zeros = torch.zeros_like(parameter.unsharded_param, dtype=parameter.reduce_dtype)
@@ -130,13 +136,13 @@ def fill(group: Any) -> None:
 
 
 def parameter_groups(state: Any) -> Sequence[Any]:
-    """Of one unit; releases before 2.13 had at most one, under another name."""
-    found: Sequence[Any] = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-    return [group for group in found if group]
+    """FSDP2 parameter groups of one unit; torch before 2.13 has at most one, under another name."""
+    groups: Sequence[Any] = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return [group for group in groups if group]
 
 
 class Buffers:
-    """Memory for a collective, as FSDP2 itself gets it."""
+    """Allocates buffers of a collective as FSDP2 does itself."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -146,7 +152,7 @@ class Buffers:
 
 
 class Gather(Buffers):
-    """An all-gather of one unit's parameters."""
+    """A timed all-gather of one unit's parameters."""
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
@@ -156,11 +162,11 @@ class Gather(Buffers):
 
 
 class Sync(Buffers):
-    """A reduce-scatter of one unit's gradients. `rounds`: with half the bytes."""
+    """A timed reduce-scatter of one unit's gradients. `in_bf16`: with half the bytes of float32."""
 
-    def __init__(self, clock: Clock, rounds: bool) -> None:
+    def __init__(self, clock: Clock, in_bf16: bool) -> None:
         super().__init__(clock)
-        self.rounds = rounds
+        self.in_bf16 = in_bf16
 
     def __call__(
         self,
@@ -170,8 +176,8 @@ class Sync(Buffers):
         op: Any,
         async_op: bool = False,
     ) -> Any:
-        size = rounded.TRAVELS.itemsize if self.rounds else input_tensor.element_size()
+        size = rounded.TRAVELS.itemsize if self.in_bf16 else input_tensor.element_size()
         with self.clock.call("sync", size * (input_tensor.numel() - output_tensor.numel())):
-            if self.rounds:
+            if self.in_bf16:
                 return rounded.reduce_scatter(output_tensor, input_tensor, group)
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

@@ -1,4 +1,4 @@
-"""Whether a run can go on with a checkpoint: it must be of its model, options and data. Told before any launch."""
+"""Checks before launch whether a run can resume from a checkpoint: it must have the same model, options and data."""
 
 import os
 from collections.abc import Iterator
@@ -13,115 +13,117 @@ from planner.runtime.checkpoint import INDEX, OTHER, CheckpointFile, data_of, dt
 from planner.runtime.options import RunOptions
 from planner.specs.base import Spec
 
-FLAGS = {"decay": "--weight-decay"}  # where an option of training is called otherwise
+FLAGS = {"decay": "--weight-decay"}  # flags whose names are not those of the fields of `TrainingOptions`
 SAME_MODEL = "resume with a plan of the same model"
 
 
 def taken_up(options: RunOptions) -> RunOptions:
-    """The same options, completed by the checkpoint: a run that is not told its steps has as many in all as that was to
-    have, if any are left. One that goes on with what it saves itself begins where there is nothing yet, and only there
-    with `--weights`. Raises InputError.
+    """Completes options by the checkpoint to resume from: without `steps`, the run has the total of the checkpoint, if
+    any steps are left. Where `save` and `resume` are one folder, a run without a checkpoint there starts from step 0,
+    and `weights` count only then. Raises InputError.
     """
     if options.resume is None:
         return options
-    own = options.save is not None and same(options.resume, options.save)
-    if own and not stands(options.resume / INDEX, f"--resume {options.resume}"):
+    saves_here = options.save is not None and same_folder(options.resume, options.save)
+    if saves_here and not stands(options.resume / INDEX, f"--resume {options.resume}"):
         return replace(options, resume=None)
-    found = read_index(options.resume)
-    steps = found.total if options.steps is None and found.total > found.steps else options.steps
-    return replace(options, steps=steps, weights=None if own else options.weights)
+    index = read_index(options.resume)
+    steps = index.total if options.steps is None and index.total > index.steps else options.steps
+    return replace(options, steps=steps, weights=None if saves_here else options.weights)
 
 
 def require_place(options: RunOptions) -> None:
-    """Nothing is lost where the run saves. Raises InputError."""
+    """Raises InputError where saving would replace anything but this run's own checkpoint."""
     if options.save is None:
         return
     where = f"--save {options.save}"
     if stands(options.save, where) and not options.save.is_dir():
         raise InputError("this is no folder", where=where, fix="name a folder, or a path where nothing is")
-    if options.weights is not None and same(options.weights, options.save):
+    if options.weights is not None and same_folder(options.weights, options.save):
         message = "the weights that the run starts from would be replaced"
         raise InputError(message, where=where, fix="name another folder")
-    if options.resume is not None and same(options.resume, options.save):
+    if options.resume is not None and same_folder(options.resume, options.save):
         return
     if stands(options.save / INDEX, where):
-        fix = f"--resume {options.save} to go on with it; or name another folder, or remove this one"
-        raise InputError("a checkpoint lies here, and would be replaced", where=where, fix=fix)
+        fix = f"--resume {options.save} to resume from it; or name another folder, or remove this one"
+        raise InputError("there is a checkpoint here, and it would be replaced", where=where, fix=fix)
     for side in OTHER:
         if stands(options.save / side, where):
-            message = f"{side} lies here without its {INDEX}, and would be replaced"
+            message = f"{side} is here without its {INDEX}, and would be replaced"
             raise InputError(message, where=where, fix=f"put {INDEX} back, name another folder, or remove {side}")
 
 
-def same(one: Path, other: Path) -> bool:
+def same_folder(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
 def require_same_run(plan: Plan, options: RunOptions) -> None:
-    """The checkpoint, if the run goes on with one, is of its model, options and data, and leaves steps to do. Raises
-    InputError.
-    """
+    """Raises InputError where the checkpoint to resume from has another model, options or data, or leaves no steps."""
     if options.resume is None:
         return
     if options.weights is not None:
-        message = "a run goes on with the weights of its checkpoint"
+        message = "a resumed run has the weights of its checkpoint"
         raise InputError(message, where="--weights", fix="leave it out, or leave out --resume")
-    found = read_index(options.resume)
-    for message, where, fix in differences(found, plan, options):
+    index = read_index(options.resume)
+    for message, where, fix in differences(index, plan, options):
         raise InputError(message, where=where or f"--resume {options.resume}", fix=fix)
-    if found.steps >= options.count(plan):
-        message = f"the checkpoint has {found.steps} steps behind it, and the run is to have {options.count(plan)}"
-        raise InputError(message, where="--steps", fix=f"--steps {found.steps + 1}, or more: it counts all of them")
+    if index.steps >= options.count(plan):
+        message = f"the checkpoint has done {index.steps} steps, and the run has {options.count(plan)} in all"
+        raise InputError(message, where="--steps", fix=f"--steps {index.steps + 1}, or more: it counts all of them")
 
 
-def differences(found: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:
-    """What differs, where (empty: in the checkpoint), and the fix."""
+def differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:
+    """Message, place (empty: the checkpoint) and fix of each difference between checkpoint and run."""
     models = {module: plan.uses.models[module] for module in plan.layouts}
-    if found.models.keys() != models.keys():
-        message = f"the checkpoint has the modules {', '.join(found.models)}; the plan has {', '.join(models)}"
+    if index.models.keys() != models.keys():
+        message = f"the checkpoint has the modules {', '.join(index.models)}; the plan has {', '.join(models)}"
         yield message, "", SAME_MODEL
         return
     for module, spec in models.items():
-        unlike = difference(module, found.models[module], spec)
-        if unlike:
-            yield unlike, "", SAME_MODEL
-    for name, said in {"seed": options.seed, **asdict(options.training)}.items():
-        before = found.seed if name == "seed" else getattr(found.training, name)
-        if before != said:
+        changed = first_difference(module, index.models[module], spec)
+        if changed:
+            yield changed, "", SAME_MODEL
+    for name, given in {"seed": options.seed, **asdict(options.training)}.items():
+        before = index.seed if name == "seed" else getattr(index.training, name)
+        if before != given:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            fix = f"leave {flag} out" if before is None else f"{flag} {spelled(before)}"
-            message = f"the checkpoint was trained with {spelled(before)}, this run is told {spelled(said)}"
-            yield message, flag, f"{fix}; or, to go on with others, change it in {INDEX}"
-    yield from other_numbers(found, plan, options)
-    if found.data != data_of(options):
-        yield "the checkpoint was trained on other data", "--data", "give the same, or leave it out as before"
+            fix = f"leave {flag} out" if before is None else f"{flag} {text_of(before)}"
+            message = f"the checkpoint was trained with {text_of(before)}, this run with {text_of(given)}"
+            yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX}"
+    yield from dtype_and_schedule_differences(index, plan, options)
+    if index.data != data_of(options):
+        yield "the checkpoint was trained on other data", "--data", "give the same data, or leave it out as before"
 
 
-def other_numbers(found: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:
-    """Dtypes, and where a schedule would end, with what to do."""
-    for module, said in dtypes_of(plan, options).items():
-        before = found.dtypes.get(module)
-        if before != said:
-            fix = f"--dtype {before}" if len({*found.dtypes.values()}) == 1 else f"layouts.{module}.dtype: {before}"
-            message = f"`{module}` was trained in {spelled(before)}, this run would train it in {said}"
-            yield message, "--dtype", f"{fix}; or, to go on with others, change it in {INDEX}"
-    schedule, of = options.training.schedule, options.count(plan)
-    if schedule != "constant" and found.total != of:
-        fix = f"--steps {found.total}; or, " if found.total > found.steps else ""
-        message = f"the checkpoint's {schedule} schedule ends behind step {found.total}, this run's behind step {of}"
-        yield message, "--steps", f"{fix}to go on with another, change `total` in {INDEX}"
+def dtype_and_schedule_differences(
+    index: CheckpointFile, plan: Plan, options: RunOptions
+) -> Iterator[tuple[str, str, str]]:
+    """Differences of dtypes, and of the step at which a schedule ends."""
+    for module, dtype in dtypes_of(plan, options).items():
+        before = index.dtypes.get(module)
+        if before != dtype:
+            fix = f"--dtype {before}" if len({*index.dtypes.values()}) == 1 else f"layouts.{module}.dtype: {before}"
+            message = f"`{module}` was trained in {text_of(before)}, this run would train it in {dtype}"
+            yield message, "--dtype", f"{fix}; or, to resume with another, change it in {INDEX}"
+    schedule, total = options.training.schedule, options.count(plan)
+    if schedule != "constant" and index.total != total:
+        fix = f"--steps {index.total}; or, " if index.total > index.steps else ""
+        message = f"the checkpoint's {schedule} schedule ends after step {index.total}, this run's after step {total}"
+        yield message, "--steps", f"{fix}to resume with another, change `total` in {INDEX}"
 
 
-def difference(place: str, before: Any, now: Any) -> str:
-    """The first place in which two pieces of a file are unlike; empty where they are not."""
+def first_difference(place: str, before: Any, now: Any) -> str:
+    """Text of the first difference between two parts of a file; empty where there is none."""
     if isinstance(before, Spec) and type(before) is type(now):
         fields = (field for field in before.__struct_fields__ if getattr(before, field) != getattr(now, field))
-        return next((difference(f"{place}.{name}", getattr(before, name), getattr(now, name)) for name in fields), "")
-    return "" if before == now else f"`{place}` is {spelled(before)} in the checkpoint and {spelled(now)} in the plan"
+        return next(
+            (first_difference(f"{place}.{name}", getattr(before, name), getattr(now, name)) for name in fields), ""
+        )
+    return "" if before == now else f"`{place}` is {text_of(before)} in the checkpoint and {text_of(now)} in the plan"
 
 
-def spelled(value: Any) -> str:
-    """As somebody would write it."""
+def text_of(value: Any) -> str:
+    """A value as it would be written in a file or on the command line."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "none" if value is None else type(value).__name__.lower() if isinstance(value, Spec) else str(value)

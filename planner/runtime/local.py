@@ -1,4 +1,4 @@
-"""What one rank has of a plan: its chunks of every module, what loads them, and the ways to other ranks."""
+"""What one rank holds of a plan: its chunks of every module, their batch loaders, process groups and channels."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -31,23 +31,27 @@ from planner.runtime.settle import settle
 from planner.runtime.stage import Stage
 from planner.runtime.ways import pairs
 
-PATIENCE = timedelta(days=1)  # for files: a slow disk is no reason to end a run
+PATIENCE = timedelta(days=1)  # timeout while rank 0 writes files: a slow disk should not end a run
 
 
 class Local:
-    """One rank's part of everything. Made by all ranks together: they create the same groups in the same order."""
+    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, with the same groups in
+    the same order.
+    """
 
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: Clock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, Meter()
         self.options = options
-        self.found = None if options.resume is None else read_index(options.resume)  # what the run goes on with
+        self.found = (
+            None if options.resume is None else read_index(options.resume)
+        )  # index of the checkpoint to resume from
         self.source = source_of(options.data, options.seed)
         self.sources = {name: Fed(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = Groups(catalogue(plan))
         self.channels = Channels(pairs(plan), worker.device)
         self.stages: dict[str, list[Stage]] = {}
         self.loaders: dict[str, Loader] = {}
-        self.feeding = frozenset(edge.source for edge in plan.edges)  # modules whose outputs others read
+        self.feeding = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
         self.apart = apart(plan)
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
@@ -63,33 +67,34 @@ class Local:
 
     @cached_property
     def patient(self) -> dist.ProcessGroup:
-        """All ranks, between whose hosts whole tensors come together, and who wait there while the first one writes.
-        All ask for it together.
+        """Gloo group of all ranks, with a long timeout, to gather unsharded tensors and to wait while rank 0 writes.
+        Every rank must ask for it at the same time.
         """
-        made: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=PATIENCE, group_desc="whole tensors")
-        return made
+        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=PATIENCE, group_desc="whole tensors")
+        return group
 
     @cached_property
     def data(self) -> str | None:
-        """Digest of the data."""
+        """Digest of the tokens; None for synthetic items."""
         return data_of(self.options)
 
     @property
     def computed(self) -> dict[str, torch.dtype]:
-        """Of each module, also of those on other ranks alone: the dtype of activations."""
+        """Dtype of activations of each module, also of modules that are not on this rank."""
         dtypes = {name: self.options.dtype or layout.dtype for name, layout in self.plan.layouts.items()}
         return {name: COMPUTED[dtype] for name, dtype in dtypes.items()}
 
     def stage(self, task: Task) -> Stage:
-        """Whose layers the task works on."""
+        """The stage on this rank with the layers of the task."""
         return next(stage for stage in self.stages[task.module] if task.layers[0] in stage.layers)
 
     def of_module(self, task: Task) -> list[Stage]:
+        """All stages on this rank whose layers are among those of the task."""
         return [stage for stage in self.stages[task.module] if set(stage.layers) <= set(task.layers)]
 
     def settle(self, module: str) -> None:
-        """Gradients that no sync has brought into their place, as those of a rank that shares its states with none, and
-        those of parameters that ranks with parts of one module have alike. Before the update; again it does nothing.
+        """Completes the gradients of a module before its update: reduces those that no sync task did, as of a rank that
+        shares its states with none, and sums those of replicated parameters. A second call does nothing.
         """
         stages = self.stages[module]
         for stage in stages:
@@ -104,29 +109,29 @@ class Local:
         return (stage for stages in self.stages.values() for stage in stages)
 
     def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
-        """What an optimizer works on, by name."""
+        """Names and shards of the parameters of a module on this rank."""
         return (named for stage in self.stages[module] for named in stage.shards.items())
 
     def ends(self, task: Task) -> bool:
-        """Whether the pass gives a loss."""
+        """Whether the pass ends in a loss."""
         return task.module not in self.feeding and self.concludes(task)
 
     def targets(self, task: Task) -> int:
-        """Over how many tokens the loss of a forward's items is summed."""
+        """Number of target tokens over which the loss of a forward's items is summed."""
         spec = self.plan.uses.models[task.module]
         source = self.sources[task.module]
         return sum(source.targets(spec, *item) for item in zip(task.items, task.sizes, strict=True))
 
     def concludes(self, task: Task) -> bool:
-        """Whether the pass goes through the last layer of its module."""
+        """Whether the pass includes the last layer of its module."""
         return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
 
 
 def fed_items(plan: Plan, module: str) -> dict[int, int]:
-    """Of a module's items, how many tokens encoders make."""
+    """Number of tokens that encoder outputs replace, by item of a module."""
     return {item: tokens for (reader, item), tokens in fed_tokens(plan).items() if reader == module}
 
 
-def empty(stage: Stage, rows: int) -> torch.Tensor:
-    """Memory for activations between layers, [rows, hidden]."""
-    return torch.empty(rows, stage.spec.hidden, dtype=stage.computed, device=stage.clock.device)
+def empty(stage: Stage, tokens: int) -> torch.Tensor:
+    """Uninitialised activations between layers, (tokens, hidden)."""
+    return torch.empty(tokens, stage.spec.hidden, dtype=stage.computed, device=stage.clock.device)

@@ -1,7 +1,7 @@
-"""What a rank's GPU holds in a step, by phase: as it begins, through its passes, and in what closes it.
+"""GPU memory of a rank in a step: at its start, peak of its passes, peak of its updates.
 
-torch counts what its allocator gives out, and the most of that since peaks were last reset: they are with the step, and
-with its closing. These are counts of the host's: none waits for the device.
+torch's allocator counts allocated bytes and their peak since the last reset; peaks are reset at the start of a step and
+before its updates. The allocator counts on the host, so nothing waits for the device.
 """
 
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from planner.runtime.result import RankMemory
 
 
 class Counter(Protocol):
-    """Bytes of one device."""
+    """Counts allocated bytes of one device."""
 
     def allocated(self) -> int:
-        """In tensors now."""
+        """Bytes in tensors now."""
 
     def peaks(self) -> tuple[int, int]:
-        """Most in tensors, and most that the allocator had of the device, since the last reset."""
+        """Peaks of allocated and of reserved bytes since the last reset."""
 
     def outside(self) -> int:
-        """In use on the device now, and not by this process's allocator."""
+        """Bytes in use on the device now outside of this process's allocator."""
 
     def reset(self) -> None:
-        """Peaks begin anew, with what there is now."""
+        """Resets the peaks to what is allocated now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuda:
-    """As torch counts on a GPU."""
+    """The counters of torch's CUDA allocator."""
 
     device: torch.device
 
@@ -50,31 +50,31 @@ class Cuda:
 
 
 def counter_of(device: torch.device) -> Counter | None:
-    """None: torch counts no memory of the CPU."""
+    """Counter of a device; None for the CPU, whose memory torch does not count."""
     return Cuda(device) if device.type == "cuda" else None
 
 
 class Watch:
-    """One step after the other: `begin`, its passes, `close`, its updates, `end`."""
+    """Measures each step: `begin`, passes, `end_passes`, updates, `end`."""
 
     def __init__(self, counter: Counter | None) -> None:
         self.counter = counter
         self.held = self.passes = self.reserved = 0
 
     def begin(self) -> None:
-        """All that the step begins with is there."""
+        """Called when all that the step begins with is allocated."""
         if self.counter:
             self.counter.reset()
             self.held = self.counter.allocated()
 
     def close(self) -> None:
-        """Its passes are over."""
+        """Called after the last pass and gradient reduction."""
         if self.counter:
             self.passes, self.reserved = self.counter.peaks()
             self.counter.reset()
 
     def end(self) -> RankMemory | None:
-        """What it came to."""
+        """The memory of the step; None on the CPU."""
         if not self.counter:
             return None
         update, reserved = self.counter.peaks()

@@ -1,8 +1,7 @@
-"""What a run came to, step by step, as a file of JSON lines that other programs can follow while it grows.
+"""The metrics file: one JSON line per step, which other programs can follow while it grows.
 
-Lines are only ever added: a run with the file of an earlier one continues it. A line that was cut off by the end of its
-process is left as it is, and the next one starts anew. Numbers that JSON does not have (a loss that is no number) are
-null.
+Lines are only appended: a run with the file of an earlier one continues it. An incomplete last line, of a process that
+was killed, is left as it is. Numbers that JSON does not have, such as a NaN loss, are null.
 """
 
 import json
@@ -17,12 +16,14 @@ from typing import Any
 from planner.errors import InputError
 from planner.runtime.result import StepResult
 
-Note = Callable[[int, StepResult], None]  # of a step, from 1
+Note = Callable[[int, StepResult], None]  # writes the line of a step, counted from 1
 
 
 @contextmanager
 def noting(path: Path | None) -> Iterator[Note]:
-    """Raises InputError when the file cannot be written. Folders that are missing are made."""
+    """Opens the file, and its folders if missing; without a path, nothing is written. Raises InputError when it cannot
+    be written.
+    """
     if path is None:
         yield lambda number, step: None
         return
@@ -33,17 +34,17 @@ def noting(path: Path | None) -> Iterator[Note]:
         fix = "name a file in a folder that can be written"
         raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
     with file:
-        if not ends_a_line(path):
+        if not ends_with_newline(path):
             file.write(b"\n")
 
-        def note(number: int, step: StepResult) -> None:
+        def write(number: int, step: StepResult) -> None:
             file.write(json.dumps(metrics(number, step)).encode() + b"\n")
             file.flush()
 
-        yield note
+        yield write
 
 
-def ends_a_line(path: Path) -> bool:
+def ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         if not file.seek(0, SEEK_END):
             return True
@@ -52,7 +53,7 @@ def ends_a_line(path: Path) -> bool:
 
 
 def metrics(number: int, step: StepResult) -> dict[str, Any]:
-    """One line."""
+    """The JSON object of one step."""
     return {
         "step": number,
         "loss": known(step.loss),
@@ -67,7 +68,7 @@ def metrics(number: int, step: StepResult) -> dict[str, Any]:
 
 
 def fullest(step: StepResult) -> dict[str, float] | None:
-    """The memory of the rank that held most, with its number."""
+    """The memory of the rank with the highest peak, with its number; None on the CPU."""
     if not step.memory:
         return None
     rank = max(range(len(step.memory)), key=lambda rank: step.memory[rank].peak)
@@ -75,4 +76,5 @@ def fullest(step: StepResult) -> dict[str, float] | None:
 
 
 def known(value: float | None) -> float | None:
+    """The value if it is finite, else None."""
     return value if value is not None and math.isfinite(value) else None

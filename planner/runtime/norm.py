@@ -1,8 +1,8 @@
-"""The norm of all gradients of a step, over every module and rank, and gradients made smaller where it is too large.
+"""The global gradient norm of a step, over every module and rank, and clipping by it.
 
-Each number counts once: by the first of the ranks that hold the same of it, as replicas do, and the ranks of a tensor
-block with a parameter that is whole on all of them, and both ends of a pipeline with a tied table. Gradients must be
-summed over their ranks before.
+Each gradient counts once, on the first of the ranks that have it: of replicas, of the ranks of a tp group for
+replicated parameters, of the first and last pipeline stage for a tied embedding. Gradients must have been summed over
+their ranks.
 """
 
 import math
@@ -18,18 +18,18 @@ from planner.runtime.local import Local
 from planner.runtime.settle import EMBEDDING, ends, ties
 from planner.runtime.stage import Stage
 
-TINY = 1e-6  # added to the norm before it divides, as torch does
+NORM_EPSILON = 1e-6  # added to the norm before dividing, as torch does
 
 
 @dataclass(frozen=True, slots=True)
 class Clipped:
-    """What a step's gradients came to."""
+    """Norm of a step's gradients, and how they were clipped."""
 
-    norm: float  # before they were made smaller
-    scale: float = 1.0  # what they were multiplied with
+    norm: float  # before clipping
+    scale: float = 1.0  # factor by which gradients were multiplied
 
     def require_finite(self, step: int) -> None:
-        """Raises RunFailed, on every rank alike: an update by such gradients leaves no weight a number."""
+        """Raises RunFailed, on every rank alike, if the norm is not finite: an update would make all weights NaN."""
         if not math.isfinite(self.norm):
             raise RunFailed(
                 f"the norm of gradients is {self.norm} in step {step}",
@@ -39,27 +39,29 @@ class Clipped:
 
 
 class Norm:
-    """One rank's part of it. Every rank has one, or none has."""
+    """One rank's part of the gradient norm. Every rank has one, or none has."""
 
     def __init__(self, local: Local, clip: float | None) -> None:
         self.local, self.clip = local, clip
         self.shards = [shard for stage in local.all_stages for shard in stage.shards.values()]
-        self.counted = [shard for stage in local.all_stages for shard in counted(stage)]
+        self.counted = [shard for stage in local.all_stages for shard in counted_shards(stage)]
 
     @torch.no_grad()
     def settle(self) -> Clipped:
-        """Once a step, between the last reduction of gradients and the first update, on every rank of the world."""
+        """Computes the norm and clips gradients; called once a step on every rank, after the last reduction and before
+        the first update.
+        """
         for module in self.local.stages:
             self.local.settle(module)
         norm = self.measure()
-        scale = 1.0 if self.clip is None else min(1.0, self.clip / (norm + TINY))
+        scale = 1.0 if self.clip is None else min(1.0, self.clip / (norm + NORM_EPSILON))
         own = gradients(self.shards)
         if own and scale < 1:
             torch._foreach_mul_(own, scale)
         return Clipped(norm, scale)
 
     def measure(self) -> float:
-        """√ of the sum of squares, in float64. One sum over the world."""
+        """√ of the sum of squares, in float64. One all-reduce over all ranks."""
         own = gradients(self.counted)
         norms = torch._foreach_norm(own) if own else [torch.zeros((), device=self.local.worker.device)]
         total = torch.stack([norm.double() for norm in norms]).square().sum()
@@ -68,22 +70,22 @@ class Norm:
 
 
 def gradients(shards: list[nn.Parameter]) -> list[Tensor]:
-    """As this rank holds them, those that there are."""
-    found = (shard.grad for shard in shards if shard.grad is not None)
-    return [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in found]
+    """Local gradients of these shards; those that exist."""
+    existing = (shard.grad for shard in shards if shard.grad is not None)
+    return [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in existing]
 
 
-def counted(stage: Stage) -> list[nn.Parameter]:
-    """The shards for which this rank speaks."""
-    return [shard for name, shard in stage.shards.items() if speaks(stage, name)]
+def counted_shards(stage: Stage) -> list[nn.Parameter]:
+    """The shards that this rank counts."""
+    return [shard for name, shard in stage.shards.items() if counts_here(stage, name)]
 
 
-def speaks(stage: Stage, name: str) -> bool:
+def counts_here(stage: Stage, name: str) -> bool:
     """Whether this rank is the first of those that hold the same shard."""
     layout, rank, expert = stage.layout, stage.clock.rank, name in stage.experts
     if name == EMBEDDING and ties(stage.spec, layout) and ends(layout, rank)[0] != rank:
         return False
-    (_, replicas), place = stage.states_of(name), stage.place_of(name)
+    (_, replicas), coordinate = stage.states_of(name), stage.place_of(name)
     dims = {"ep", "etp"} if expert else {"tp"}
-    whole_over = dims - {split.over for split in stage.splits.get(name, ())}
-    return replicas[0] == rank and all(place.get(dim, 0) == 0 for dim in whole_over)
+    replicated_over = dims - {split.over for split in stage.splits.get(name, ())}
+    return replicas[0] == rank and all(coordinate.get(dim, 0) == 0 for dim in replicated_over)

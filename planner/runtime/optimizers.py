@@ -1,4 +1,4 @@
-"""The optimizer of each module on a rank, over the shards that the rank holds."""
+"""The optimizer of each module on a rank, over the rank's parameter shards, and its states."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,27 +15,30 @@ from planner.runtime.training import Training
 
 
 def optimizers(local: Local, training: Training) -> dict[str, Optimizer]:
-    """By module. Only matrices decay."""
-    made: dict[str, Optimizer] = {}
+    """Creates AdamW for each module on this rank. Only matrices have weight decay."""
+    created: dict[str, Optimizer] = {}
     for module in local.stages:
         named = [*local.parameters(module)]
         parts = (
-            {"params": [shard for name, shard in named if decays(name, shard)], "weight_decay": training.decay},
-            {"params": [shard for name, shard in named if not decays(name, shard)], "weight_decay": 0.0},
+            {
+                "params": [shard for name, shard in named if has_weight_decay(name, shard)],
+                "weight_decay": training.decay,
+            },
+            {"params": [shard for name, shard in named if not has_weight_decay(name, shard)], "weight_decay": 0.0},
         )
         groups = [part for part in parts if part["params"]]
-        made[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
-    return made
+        created[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
+    return created
 
 
-def decays(name: str, parameter: nn.Parameter) -> bool:
-    """Whether it is a matrix. The biases of all experts lie together, [experts, width], and are none."""
+def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
+    """Whether a parameter is a matrix. Stacked biases of experts, (experts, width), are not."""
     return parameter.dim() > 1 and not name.endswith("bias")
 
 
 def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
-    """By parameter, as this rank holds them: `exp_avg`, `exp_avg_sq` or `step`, its updates so far, in float32. Where
-    no update came yet they are made, as AdamW would.
+    """States of one kind (`exp_avg`, `exp_avg_sq`, or `step`, the number of updates as float32) of this rank's shards,
+    by parameter. Initialises them as AdamW does if there was no update yet.
     """
     for shard in stage.shards.values():
         if not optimizer.state[shard]:
@@ -45,9 +48,7 @@ def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
 
 
 def take_up(local: Local, optimizers: Mapping[str, Optimizer]) -> None:
-    """The states of the checkpoint, if the run goes on with one: of every parameter what this rank holds. Raises
-    InputError.
-    """
+    """Loads this rank's shards of the optimizer states of the checkpoint, if the run is resumed. Raises InputError."""
     if local.options.resume is None or local.found is None:
         return
     folder = local.options.resume / local.found.states
@@ -59,6 +60,7 @@ def take_up(local: Local, optimizers: Mapping[str, Optimizer]) -> None:
 
 
 def set_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:
+    """Sets the learning rate of all parameter groups."""
     groups: Iterable[dict[str, float]] = (group for each in optimizers.values() for group in each.param_groups)
     for group in groups:
         group["lr"] = rate

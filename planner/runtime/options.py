@@ -1,4 +1,4 @@
-"""What a run is told, and what it tells while it lasts."""
+"""Options of a run, and the progress that it reports after each step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,24 +11,24 @@ from planner.specs.parallelism import Dtype
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    steps: int | None = None  # optimizer steps in all, over and over through the plan's or the data; None: each once
-    verify: bool = False  # hold the plan's first pass against one process
+    steps: int | None = None  # optimizer steps in all, cycling through the plan's steps or the data; None: each once
+    verify: bool = False  # compare the first pass through the plan with one process (parity)
     dtype: Dtype | None = None  # None: the plan's
     seed: int = 0  # of weights and items
-    training: Training = USUAL  # how weights are updated
-    max_seconds: float | None = None  # the run ends behind the first step that is over after so long; None: it has all
-    metrics: Path | None = None  # a line for each step is added to this file
-    base: Path = Path()  # where the plan lies: from there its folder of further steps is named
-    source: str = ""  # the plan's file, as messages name it; empty: by the plan's name
-    data: Path | None = None  # a folder of tokens, of which item i is row i (models/tokens.py); None: synthetic items
-    weights: Path | None = None  # a checkpoint of Hugging Face from which decoders start; None: drawn weights
-    save: Path | None = None  # a folder for what was trained (runtime/checkpoint.py); None: it is not kept
-    save_every: int | None = None  # steps behind which it is saved; None: behind the last one alone
-    resume: Path | None = None  # such a folder, with which the run goes on; None: it begins anew
-    memory_snapshot: Path | None = None  # a folder for the history of each GPU's memory in the last step; None: no
+    training: Training = USUAL  # AdamW, its schedule and clipping
+    max_seconds: float | None = None  # the run stops after the first step that ends later than this; None: no limit
+    metrics: Path | None = None  # file to which a JSON line is appended after each step
+    base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
+    source: str = ""  # path of the plan file in error messages; empty: the plan's name
+    data: Path | None = None  # a folder of tokens, whose row i is item i (models/tokens.py); None: synthetic items
+    weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
+    save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved
+    save_every: int | None = None  # save after every so many steps; None: after the last one only
+    resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def count(self, plan: Plan) -> int:
-        """How many steps the run has. Raises InputError when nothing says it."""
+        """Number of optimizer steps of the run. Raises InputError when neither the plan nor `steps` bounds it."""
         if self.steps is not None:
             return self.steps
         further = plan.then.batches if plan.then else 0
@@ -39,17 +39,17 @@ class RunOptions:
         return len(plan.steps) + further
 
     def saves(self, steps: int, last: bool) -> bool:
-        """Whether a run that saves does so behind so many steps."""
+        """Whether a run that saves writes a checkpoint after `steps` steps."""
         return last or bool(self.save_every and steps % self.save_every == 0)
 
     def steps_folder(self, plan: Plan) -> Path | None:
-        """From where steps come that are not in the plan; None when the run has none."""
+        """Folder from which steps are read that are planned during the run; None when all are in the plan."""
         return self.base / plan.then.folder if plan.then and self.count(plan) > len(plan.steps) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step is done."""
+    """What is reported when a step is done."""
 
     step: int  # from 1
     of: int

@@ -1,5 +1,6 @@
-"""What one process works on at a time to stand for many ranks: an item, as none sees another; or a whole micro-batch,
-where its tokens meet: in the balance of experts, or in the capacity that an expert has for the tokens of one rank.
+"""Packs of items that the parity reference processes at a time: single items, which do not attend to each other; or a
+whole micro-batch where its tokens interact, in load balancing of experts or in the capacity of an expert for one rank's
+tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,12 @@ from planner.specs.layers import Module
 
 
 class Pack(NamedTuple):
-    documents: tuple[Document, ...]  # of its items, one after the other
-    slices: tuple[Tensor, ...] = ()  # its rows that lie on one rank each, in their order there; (): one has them all
+    documents: tuple[Document, ...]  # of its items, in order
+    slices: tuple[Tensor, ...] = ()  # positions of the tokens of each rank, in their order there; (): one rank has all
 
 
 def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pack]:
-    """All items of a step once. `forwards`: of one chunk of layers, through which every item goes."""
+    """Packs that contain each item of a step once. `forwards`: tasks of one chunk of layers of the module."""
     moe = spec.routed
     if moe is None or not (moe.balance or moe.capacity):
         for task in forwards:
@@ -34,7 +35,7 @@ def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pa
 
 
 def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> Pack:
-    """All items of one micro-batch, those of one group after those of another."""
+    """All items of one micro-batch, group by group."""
     items = [item for task in tasks for item in zip(task.items, task.sizes, strict=True)]
     starts = dict(zip((item for item, _ in items), accumulate((size for _, size in items), initial=0), strict=False))
     slices = []

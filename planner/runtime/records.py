@@ -1,9 +1,9 @@
-"""From what each rank noted while it worked to one record per task and rank.
+"""Turns the time spans of each rank into one record per task and rank.
 
-FSDP2 gathers and reduces layer by layer inside the forward and backward of a micro-batch; the plan's gather and sync
-are tasks of their own. So their collectives are drawn together, as the simulator draws them: gathers at the start of a
-pass, reductions at the end of the backward, what the pass did itself between them, all within the pass. A collective
-begins when its last rank comes to it; what the others wait for it is idle time and in no record.
+FSDP2 gathers and reduces layer by layer inside the forward and backward of a micro-batch; in the plan, gather and sync
+are tasks of their own. So their collectives are joined as the simulator places them: gathers at the start of a pass,
+reductions at the end of the backward, compute between them, all within the pass. A collective begins when its last rank
+arrives; the waiting time of the others is idle time and in no record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class Meeting(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One task that a rank executed, with the collectives inside it, in seconds since the step began."""
+    """One task that a rank executed, with FSDP2's collectives inside it, in seconds since the step began."""
 
     id: str
     start: float
@@ -31,46 +31,48 @@ class Pass(NamedTuple):
     sent_bytes: int = 0
     gathers: tuple[Meeting, ...] = ()
     syncs: tuple[Meeting, ...] = ()
-    blocking: bool = True  # its collectives stop its compute, rather than run beside it
-    opens: str = ""  # the gather that needs a record here, even when nothing was gathered
-    closes: str = ""  # the sync
-    together: bool = False  # all ranks execute it, and it begins when the last comes
+    blocking: bool = True  # whether its collectives block compute, rather than overlap with it
+    opens: str = ""  # id of the gather that has a record here, even when nothing was gathered
+    closes: str = ""  # id of the sync
+    together: bool = False  # whether it is a collective of all its ranks, which begins when the last arrives
 
 
 def records(ranks: Sequence[Sequence[Pass]]) -> Iterator[Measured]:
-    """Of every rank, from what each noted."""
-    begun = beginnings(ranks)
+    """Records of all ranks, from the spans of each."""
+    begun = collective_starts(ranks)
     for rank, passes in enumerate(ranks):
         starts = {id: iter(of_task) for id, of_task in begun.items()}
         for one in passes:
-            held = sum(m.end - m.start for m in (*one.gathers, *one.syncs)) if one.blocking else 0.0
+            blocked = sum(m.end - m.start for m in (*one.gathers, *one.syncs)) if one.blocking else 0.0
             gathers, syncs = (
-                tuple(m._replace(start=min(next(starts[m.id]), m.end)) for m in meetings)
-                for meetings in (one.gathers, one.syncs)
+                tuple(m._replace(start=min(next(starts[m.id]), m.end)) for m in collectives)
+                for collectives in (one.gathers, one.syncs)
             )
             if one.together:
                 one = one._replace(start=min(next(starts[one.id]), one.end))
-            yield from pass_records(rank, one._replace(gathers=gathers, syncs=syncs), held)
+            yield from pass_records(rank, one._replace(gathers=gathers, syncs=syncs), blocked)
 
 
-def beginnings(ranks: Sequence[Sequence[Pass]]) -> dict[str, list[float]]:
-    """When each task's collectives began, one after the other: when the last rank came to them."""
+def collective_starts(ranks: Sequence[Sequence[Pass]]) -> dict[str, list[float]]:
+    """Start times of each task's collectives, in order: when the last rank arrived."""
     begun: dict[str, list[float]] = {}
     for passes in ranks:
-        came: dict[str, list[float]] = {}
+        arrivals: dict[str, list[float]] = {}
         for one in passes:
             if one.together:
-                came.setdefault(one.id, []).append(one.start)
-            for meeting in (*one.gathers, *one.syncs):
-                came.setdefault(meeting.id, []).append(meeting.start)
-        for id, starts in came.items():
+                arrivals.setdefault(one.id, []).append(one.start)
+            for collective in (*one.gathers, *one.syncs):
+                arrivals.setdefault(collective.id, []).append(collective.start)
+        for id, starts in arrivals.items():
             begun[id] = [max(pair) for pair in zip(begun.get(id, starts), starts, strict=True)]
     return begun
 
 
-def pass_records(rank: int, one: Pass, held: float) -> Iterator[Measured]:
-    """The pass itself without the seconds that it was held up, and what was gathered before and reduced after it."""
-    start, length = one.start, one.end - one.start - held
+def pass_records(rank: int, one: Pass, blocked: float) -> Iterator[Measured]:
+    """Records of a pass without the seconds that collectives blocked it, of its gathers before it and reductions after
+    it.
+    """
+    start, length = one.start, one.end - one.start - blocked
     if one.gathers or one.opens:
         opened = start if one.blocking or not one.gathers else one.gathers[0].start
         gathered = sum(m.end - m.start for m in one.gathers)

@@ -1,4 +1,4 @@
-"""The oracle: the same weights and items in one process, a pack of items at a time, on the first rank."""
+"""Parity reference: the same weights and items in one process, on rank 0, one pack of items at a time."""
 
 import math
 from collections import Counter, defaultdict
@@ -29,18 +29,22 @@ from planner.runtime.resuming import first_of
 from planner.specs.items import documents_of, lengths_of
 from planner.specs.model import By
 
-FLOOR = 1e-3  # a tensor's error counts against at least this much of the largest gradient
+MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
 
 
 class Reference:
-    """Every rank takes part in gathering; the first compares. Weights are never less precise than float32."""
+    """Compares training steps with one process. Every rank takes part in gathering; rank 0 compares. Weights are at
+    least float32.
+    """
 
     def __init__(self, local: Local, options: RunOptions) -> None:
         self.local = local
         self.begun = False
         self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
-        self.fed: dict[tuple[Item, By], list[tuple[int, Item]]] = defaultdict(list)  # by reader: from where on, what
+        self.fed: dict[tuple[Item, By], list[tuple[int, Item]]] = defaultdict(
+            list
+        )  # by reader: first token, encoder item
         for item, places in feeding(local.plan).items():
             for place in places:
                 self.fed[place.target, place.by].append((place.first, item))
@@ -52,44 +56,46 @@ class Reference:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Before a step: take the weights that training has come to; those it starts from are the reference's own."""
+        """Before a step: copies the current weights of the run; before the first it has its own initial weights."""
         if not self.begun:
             self.begun = True
             return
-        found = whole.weights(self.local)
+        weights = whole.weights(self.local)
         for module, model in self.models.items():
             for name, parameter in model.named_parameters():
-                parameter.copy_(found[module][name])
+                parameter.copy_(weights[module][name])
 
     def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStep]) -> None:
-        """After a step: its loss and its gradients, which are still there, with the reference's own."""
-        found = whole.gradients(self.local)
+        """After a step: compares its loss and gradients, which are still allocated, with the reference's own."""
+        gradients = whole.gradients(self.local)
         if not self.models:
             return
         ended = [task for task in tasks if task.phase == "F" and self.local.concludes(task)]
         require_once(ended, [task for task in ended if self.local.ends(task)], ranks)
-        want_loss, want = self.train(ended)
+        reference_loss, reference = self.train(ended)
         loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
-        named = {f"{module}.{name}": gradient / scale for module, of in found.items() for name, gradient in of.items()}
-        trained = any(task.phase == "update" for task in tasks)  # else there are no gradients
-        error, name = worst_error(named, want) if trained else (0.0, "")
+        named = {
+            f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
+        }
+        trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
+        error, name = worst_error(named, reference) if trained else (0.0, "")
         before = self.worst
         self.worst = Verified(
             steps=before.steps + 1,
             items=before.items + sum(len(task.items) for task in ended),
-            loss_rel_err=max(before.loss_rel_err, relative(abs(loss - want_loss), abs(want_loss))),
+            loss_rel_err=max(before.loss_rel_err, relative(abs(loss - reference_loss), abs(reference_loss))),
             grad_rel_err=max(before.grad_rel_err, error),
             worst=name if error >= before.grad_rel_err else before.worst,
         )
 
     def train(self, ended: Sequence[Task]) -> tuple[float, dict[str, Tensor]]:
-        """Loss per target and gradients, each pack by itself."""
+        """Loss per target and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
         targets, total = max(1, sum(self.local.targets(task) for task in ended if self.local.ends(task))), 0.0
-        ends = [*filter(self.local.ends, ended)]  # encoders work with the items that read them
+        with_loss = [*filter(self.local.ends, ended)]  # encoders run with the items that read them
         for module, model in self.models.items():
-            of_module = [task for task in ends if task.module == module]
+            of_module = [task for task in with_loss if task.module == module]
             for pack in packs(model.spec, self.local.plan.layouts[module], of_module):
                 batch = self.batch(module, pack, 1 / targets)
                 loss = model(batch) / targets
@@ -103,7 +109,7 @@ class Reference:
         }
 
     def batch(self, module: str, pack: Pack, scale: float) -> Batch:
-        """Items with the outputs of all encoder items that feed them."""
+        """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""
         spec, device = self.models[module].spec, self.local.worker.device
         batch = batch_from(self.local.sources[module], spec, pack.documents, device=device)
         slices = tuple(rows.to(device) for rows in pack.slices)
@@ -111,7 +117,7 @@ class Reference:
         return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=features, memory=memory)
 
     def features(self, module: str, pack: Pack, scale: float) -> Features | None:
-        """Outputs of the encoder items that feed the items of a pack: they stand at their beginnings."""
+        """Outputs of encoder items that replace token embeddings of a pack, from the first tokens of each item."""
         rows, values, start = [], [], 0
         for item, tokens, begin in pack.documents:
             for first, source in () if begin else self.fed.get(((module, item), "tokens"), ()):
@@ -131,31 +137,31 @@ class Reference:
         return Memory(torch.cat([value for of_item in values for value in of_item]), ends)
 
     def outputs(self, source: Item, scale: float) -> Tensor:
-        """Of one encoder item."""
+        """Outputs of one encoder item, (tokens, width)."""
         module, item = source
         pack = Pack(documents_of((item,), (lengths_of(self.local.plan.uses.items[module][item]),)))
         return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
 
 
-def worst_error(gradients: dict[str, Tensor], want: dict[str, Tensor]) -> tuple[float, str]:
+def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> tuple[float, str]:
     """Largest ‖g - g*‖ / ‖g*‖ of a tensor, and its name.
 
-    Some gradients are zero but for rounding, such as that of a key's bias, to which softmax is blind: a norm below a
-    small share of the largest counts as that share.
+    Some gradients are zero up to rounding, such as that of the key bias, to which softmax is invariant: a norm below
+    `MIN_NORM_SHARE` of the largest counts as that share.
     """
-    norms = {name: gradient.double().norm().item() for name, gradient in want.items()}
-    floor = FLOOR * max(norms.values())
+    norms = {name: gradient.double().norm().item() for name, gradient in reference.items()}
+    least = MIN_NORM_SHARE * max(norms.values())
     errors = {
-        name: relative((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], floor))
-        for name, gradient in want.items()
+        name: relative((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], least))
+        for name, gradient in reference.items()
     }
     worst = max(errors, key=lambda name: errors[name])
     return errors[worst], worst
 
 
 def relative(error: float, to: float) -> float:
-    """Where nothing has a target losses and gradients are zero: zero then has no error, and all else an infinite one,
-    as has what is no number.
+    """Relative error. Without targets, losses and gradients are zero: an error of 0 is then 0, any other infinite; so
+    is one that is not finite.
     """
     if error == 0:
         return 0.0
@@ -163,13 +169,13 @@ def relative(error: float, to: float) -> float:
 
 
 def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStep]) -> None:
-    """Every item of the step went through exactly one group, and every token with a loss through one rank."""
+    """Raises RunFailed unless one group processed each item of the step, and one rank each token with a loss."""
     items = [(task.module, item) for task in ended for item in task.items]
-    worked = Counter(item for rank in ranks for item in rank.items)
-    tokens, held = sum(task.tokens for task in losses), sum(rank.tokens for rank in ranks)
-    wrong = [item for item in items if worked[item] != 1]
-    if wrong or len(worked) != len(items) or held != tokens:
-        what = f"item {wrong[0][1]} was worked on {worked[wrong[0]]} times" if wrong else f"ranks held {held} tokens"
+    times = Counter(item for rank in ranks for item in rank.items)
+    tokens, processed = sum(task.tokens for task in losses), sum(rank.tokens for rank in ranks)
+    wrong = [item for item in items if times[item] != 1]
+    if wrong or len(times) != len(items) or processed != tokens:
+        what = f"item {wrong[0][1]} was processed {times[wrong[0]]} times" if wrong else f"ranks had {processed} tokens"
         raise RunFailed(
             f"the step was not the plan's {len(items)} items with {tokens} tokens: {what}",
             fix="this is a bug of the runtime, please report it",

@@ -1,4 +1,4 @@
-"""All ranks of a step at once, each where it stands in its list: do they come to the end, or wait for each other?"""
+"""Dry run of a step over all ranks: advances each through its list of tasks, and reports a deadlock."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -8,91 +8,92 @@ from planner.plan.task import Phase, Task
 from planner.runtime.executed import inside
 from planner.runtime.wires import Wire
 
-Lists = Mapping[int, Sequence[Task]]  # by rank: what it does, in its order
-Message = tuple[str, int]  # the send, and the rank that sends
-NOWHERE: Mapping[str, Collection[Phase]] = {}
+Lists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
+Message = tuple[str, int]  # id of the send, rank of the sender
+NO_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
 class Rehearsal:
-    """`carried`: what crosses edges; `meeting`: by module, passes of a micro-batch that its ranks go through together;
-    `apart`: modules whose gathers and syncs are done by none of these.
+    """`routes`: transfers over edges between modules; `synchronised`: by module, phases of a micro-batch in which its
+    ranks synchronise; `task_gathered`: modules whose gathers and syncs FSDP2 does not issue inside those.
     """
 
     def __init__(
         self,
         lists: Lists,
-        carried: Mapping[Crossing, Sequence[Wire]],
-        meeting: Mapping[str, Collection[Phase]] = NOWHERE,
-        apart: Collection[str] = (),
+        routes: Mapping[Crossing, Sequence[Wire]],
+        synchronised: Mapping[str, Collection[Phase]] = NO_PHASES,
+        task_gathered: Collection[str] = (),
     ) -> None:
-        self.lists, self.carried, self.meeting, self.apart = lists, carried, meeting, apart
+        self.lists, self.routes = lists, routes
+        self.synchronised, self.task_gathered = synchronised, task_gathered
         self.members: dict[str, set[int]] = {}
         for task in {task.id: task for own in lists.values() for task in own}.values():
-            self.members.setdefault(self.meets_in(task), set()).update(task.ranks)
-        self.at = dict.fromkeys(lists, 0)
+            self.members.setdefault(self.sync_point(task), set()).update(task.ranks)
+        self.position = dict.fromkeys(lists, 0)
         self.sent: set[Message] = set()
-        self.waiting: dict[Message, list[int]] = {}  # ranks, for a message
-        self.there: dict[str, set[int]] = {}  # ranks, where others are missing
+        self.waiting: dict[Message, list[int]] = {}  # ranks that wait for a message
+        self.arrived: dict[str, set[int]] = {}  # ranks at a synchronisation point
 
     def run(self) -> str:
-        """Why they never end; nothing if they do."""
+        """Describes the deadlock; an empty string if all ranks finish."""
         ready = deque(self.lists)
         while ready:
             rank = ready.popleft()
             task = self.task(rank)
             if task:
-                ready.extend(self.done(rank, task))
+                ready.extend(self.advance(rank, task))
         stuck = next(((rank, task) for rank in self.lists if (task := self.task(rank))), None)
         if stuck is None:
             return ""
         rank, task = stuck
-        elsewhere = [f"rank {other} {self.place(other)}" for other in self.awaited(rank, task)[:3]]
+        elsewhere = [f"rank {other} {self.state_of(other)}" for other in self.awaited(rank, task)[:3]]
         return f"rank {rank} would wait for ever in {task.id}: {', '.join(elsewhere)}"
 
-    def done(self, rank: int, task: Task) -> Sequence[int]:
-        """Who goes on if this rank begins its next task: nobody where it has to wait."""
-        if task.phase == "send" or inside(task, self.apart):
+    def advance(self, rank: int, task: Task) -> Sequence[int]:
+        """Ranks that can proceed when this rank begins `task`: none where it has to wait."""
+        if task.phase == "send" or inside(task, self.task_gathered):
             self.sent.add((task.id, rank))
-            self.at[rank] += 1
+            self.position[rank] += 1
             return rank, *self.waiting.pop((task.id, rank), ())
         if task.phase == "recv":
             awaited = self.awaited(rank, task)
             if awaited:
                 self.waiting.setdefault((task.after[0], awaited[0]), []).append(rank)
                 return ()
-            self.at[rank] += 1
+            self.position[rank] += 1
             return (rank,)
-        there = self.there.setdefault(self.meets_in(task), set())
-        there.add(rank)
-        if len(there) < len(self.members[self.meets_in(task)]):
+        arrived = self.arrived.setdefault(self.sync_point(task), set())
+        arrived.add(rank)
+        if len(arrived) < len(self.members[self.sync_point(task)]):
             return ()
-        for member in there:
-            self.at[member] += 1
-        return sorted(there)
+        for member in arrived:
+            self.position[member] += 1
+        return sorted(arrived)
 
     def task(self, rank: int) -> Task | None:
-        own, at = self.lists.get(rank, ()), self.at.get(rank, 0)
+        own, at = self.lists.get(rank, ()), self.position.get(rank, 0)
         return own[at] if at < len(own) else None
 
-    def place(self, rank: int) -> str:
+    def state_of(self, rank: int) -> str:
         task = self.task(rank)
         return f"waits in {task.id}" if task else "is at the end"
 
     def awaited(self, rank: int, task: Task) -> list[int]:
-        """The ranks that are not there yet, or have not sent yet."""
+        """Ranks for which this one waits in `task`: they have not sent, or have not arrived."""
         if task.phase == "recv":
             return [source for source in self.sources(rank, task) if (task.after[0], source) not in self.sent]
-        meets = self.meets_in(task)
-        return sorted(self.members[meets] - self.there.get(meets, set()))
+        point = self.sync_point(task)
+        return sorted(self.members[point] - self.arrived.get(point, set()))
 
-    def meets_in(self, task: Task) -> str:
-        """Whoever is in something of this name goes through it together."""
-        if task.phase in self.meeting.get(task.module, ()):
+    def sync_point(self, task: Task) -> str:
+        """Name of the synchronisation point: all ranks with a task of this name wait for each other in it."""
+        if task.phase in self.synchronised.get(task.module, ()):
             return task.id.rpartition("/")[0]
         return task.id
 
     def sources(self, rank: int, recv: Task) -> list[int]:
         if not on_edge(recv):
             return [recv.peers[recv.ranks.index(rank)]]
-        pairs = {wire.pair(recv.of) for wire in self.carried.get(crossing(recv), ())}
+        pairs = {route.pair(recv.of) for route in self.routes.get(crossing(recv), ())}
         return sorted(source for source, target in pairs if target == rank)

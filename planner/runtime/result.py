@@ -1,54 +1,52 @@
-"""What a run leaves behind."""
+"""Results of a run: per task, per step, and over all."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Ended = Literal["steps", "time", "interrupt"]  # why a run was over
+Ended = Literal["steps", "time", "interrupt"]  # why a run stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One task on one rank, in seconds since the step began, on a clock that all ranks share.
+    """Measured times of one task on one rank, in seconds since the step began, on a clock that all ranks share.
 
-    Gathers have a record in the forward and one in the backward task that they belong to.
+    A gather has one record in the forward and one in the backward that it belongs to.
     """
 
     id: str
     rank: int
     start: float
     end: float
-    comm: float = 0.0  # seconds of it in which compute waited for the ranks of its group
+    comm: float = 0.0  # of these seconds, those in which compute waited for the ranks of its group (exposed)
     sent_bytes: int = 0  # to other ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step that was planned while the run lasted."""
+    """Planning time of a step that was planned during the run."""
 
-    busy_s: float  # of the planner
-    exposed_s: float  # that the slowest rank waited for it; 0: it was there
+    busy_s: float  # seconds that the planner worked on it
+    exposed_s: float  # seconds that the slowest rank waited for it; 0: it was ready
 
     @property
     def hidden_s(self) -> float:
-        """Of planning that nobody waited for."""
+        """Seconds of planning that overlapped with training."""
         return max(0.0, self.busy_s - self.exposed_s)
 
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """Bytes of one rank's GPU in a step, measured, or as a plan has them. What is held as the step begins is part of
-    the peaks behind it, and these of what is reserved.
-    """
+    """Bytes on one rank's GPU in a step, measured or predicted. Both peaks include `held`; `reserved` includes them."""
 
-    held: float  # as it begins: weights, optimizer states, the step's items
-    passes: float  # most at once until gradients are reduced: with these, activations and what is gathered for passes
-    update: float  # most at once behind that: with gradients, the optimizer's work, what is gathered for the next step
-    reserved: float  # most that torch's allocator had of the device
-    outside: float  # in use on the device beside that, at the end: its context, NCCL, other programs
+    held: float  # when the step begins: weights, optimizer state, the step's items
+    passes: float  # peak until gradients are reduced: includes these, activations and gathered parameters
+    update: float  # peak after that: includes gradients, optimizer workspace, parameters gathered for the next step
+    reserved: float  # peak that torch's allocator reserved on the device
+    outside: float  # used on the device outside the allocator, at the end: CUDA context, NCCL, other programs
 
     @property
     def peak(self) -> float:
-        """Most at once in the step."""
+        """Peak of allocated bytes in the step."""
         return max(self.passes, self.update)
 
 
@@ -57,23 +55,25 @@ class StepResult:
     loss: float  # per token that has a target, over all ranks
     tokens: int
     seconds: float  # of the slowest rank
-    measured: tuple[Measured, ...]  # of the last steps of a run; none of those before
-    peak_bytes: tuple[int | None, ...]  # of each rank's tensors; None where torch does not count them: on the CPU
-    planned: Planned | None = None  # None: before the run
+    measured: tuple[Measured, ...]  # kept for the last steps of a run only
+    peak_bytes: tuple[
+        int | None, ...
+    ]  # peak of allocated bytes of each rank; None on the CPU, where torch does not count them
+    planned: Planned | None = None  # None: it was planned before the run
     learning_rate: float = 0.0
-    grad_norm: float | None = None  # before clipping; None: nobody asked
-    memory: tuple[RankMemory, ...] = ()  # of each rank, kept as `measured` is; none on the CPU
+    grad_norm: float | None = None  # global norm before clipping; None: not computed
+    memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The largest differences from one process with the same weights and items, over all verified steps."""
+    """Parity: largest errors against one process with the same weights and items, over all verified steps."""
 
     steps: int
-    items: int  # each worked on exactly once
+    items: int  # each was processed exactly once
     loss_rel_err: float
     grad_rel_err: float
-    worst: str  # the parameter that has it; empty: forwards alone leave no gradients
+    worst: str  # the parameter with the largest gradient error; empty: forward-only plans have no gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class RunResult:
     steps: tuple[StepResult, ...]
     verify: Verified | None
     ranks: int
-    machine: str  # for labels
+    machine: str  # label of the machine, such as `8 x NVIDIA H200`
     torch: str  # its version
     ended: Ended = "steps"
-    before: int = 0  # steps that the checkpoint had behind it with which the run went on
+    before: int = 0  # steps done before, by the checkpoint from which the run was resumed

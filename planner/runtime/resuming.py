@@ -1,4 +1,4 @@
-"""What a run starts from: a checkpoint that it goes on with, other weights, or drawn ones."""
+"""Initial weights of a run: from the checkpoint to resume, from other weights, or random."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from planner.runtime.options import RunOptions
 
 
 def first_of(options: RunOptions, found: CheckpointFile | None, module: str) -> First:
-    """A module's weights. `found`: the index of the checkpoint, where the run goes on with one."""
+    """Where the initial weights of a module come from. `found`: index of the checkpoint to resume from, if any."""
     if options.resume is None or found is None:
         return First(options.seed, options.weights)
     return First(named=tensors(options.resume / found.states, module, "weights"))
 
 
 def require_tensors(folder: Path) -> None:
-    """All that the index of a checkpoint speaks of is there, and so shaped. Raises InputError."""
+    """Raises InputError where a tensor file of the checkpoint is missing, or has names or shapes unlike the model's."""
     index = read_index(folder)
     for module, spec in index.models.items():
         shapes = shapes_of(spec)

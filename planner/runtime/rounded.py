@@ -1,9 +1,9 @@
-"""Sums of gradients that travel in bfloat16 (MegaScale-MoE, arXiv 2505.11432).
+"""Gradient reductions that send bfloat16 and sum in float32 (MegaScale-MoE, arXiv 2505.11432).
 
-A ring that sums in bfloat16 rounds at every rank. Here a rank rounds its own gradients once; all-to-all brings everyone
-the parts that are his to sum, and he sums them in float32: half the bytes of a reduce-scatter. Where all ranks need the
-sums (ZeRO-0), these are gathered as they are: three quarters of an all-reduce. Sums over shards (HSDP) have been
-rounded before, and are added up over their replicas in float32.
+A ring that sums in bfloat16 rounds at every rank. Here each rank rounds its gradients once; an all-to-all gives every
+rank the parts that it reduces, which it sums in float32: half the bytes of a reduce-scatter in float32. Where all ranks
+need the sums (ZeRO-0), these are all-gathered in float32: three quarters of an all-reduce. With HSDP, sums over shards
+were rounded already, and are summed over replicas in float32.
 """
 
 import torch
@@ -17,7 +17,7 @@ TRAVELS = torch.bfloat16
 
 
 def reduce_scatter(output: Tensor, input: Tensor, group: dist.ProcessGroup) -> None:
-    """The sums of this rank's part [n] over the ranks' inputs [ranks x n]."""
+    """Writes to `output` (n,) this rank's part of the sum of all ranks' `input` (ranks * n,)."""
     ranks = dist.get_world_size(group)
     sent = input.to(TRAVELS)
     received = torch.empty_like(sent)
@@ -26,7 +26,7 @@ def reduce_scatter(output: Tensor, input: Tensor, group: dist.ProcessGroup) -> N
 
 
 def all_reduce(x: Tensor, group: dist.ProcessGroup) -> None:
-    """x [n] becomes the sums over the ranks."""
+    """Sums x (n,) over the ranks, in place."""
     ranks = dist.get_world_size(group)
     padded = F.pad(x, (0, -len(x) % ranks))
     part = x.new_empty(len(padded) // ranks)

@@ -1,4 +1,4 @@
-"""Run a plan on this machine: its ranks as local processes, watched."""
+"""Runs a plan on this machine: starts its ranks as local processes and watches them."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -8,17 +8,16 @@ from planner.launch.processes import launch
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.runtime.going_on import taken_up
-from planner.runtime.located import located
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
-from planner.runtime.runnable import require_machine, require_outputs, require_runnable
+from planner.runtime.runnable import located, require_machine, require_outputs, require_runnable
 
 
 def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
-    """Train as the plan says. Raises InputError when it cannot run here, RunFailed naming the rank that failed.
+    """Trains with the plan. Raises InputError when it cannot run here, RunFailed naming the rank that failed.
 
-    What happens only once (imports, connections, the first pass through the model) is over before the first step is
-    timed, see `runtime/warmup.py`.
+    One-time work (imports, connections, the first pass through the model) is over before the first step is timed, see
+    `runtime/execute/warmup.py`.
     """
     if find_spec("torch") is None:
         raise InputError("running a plan needs torch, which is not installed", fix="pip install 'planner[torch]'")

@@ -1,9 +1,10 @@
-"""What this runtime can run of what can be planned, and whether this machine is the one: refused before any launch.
+"""Checks before launch: refuses plans and options that this runtime cannot execute, and plans for another machine.
 
-What can be told without torch comes first: importing it takes seconds.
+Checks that need no torch come first: importing it takes seconds.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +16,6 @@ from planner.plan.expert_layers import expert_layouts
 from planner.plan.mesh import spread_of_experts
 from planner.plan.model import Layout, Plan
 from planner.runtime.going_on import require_place, require_same_run
-from planner.runtime.located import located
 from planner.runtime.options import RunOptions
 from planner.runtime.training import require_training
 from planner.specs.items import documents_of, lengths_of, tokens_of
@@ -25,11 +25,21 @@ from planner.specs.parallelism import Dtype
 Refusal = tuple[str, str, str]  # message, where, fix
 
 FP8 = "matrix products in fp8 cannot be run yet"
-DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, Linux in Windows: without one there is no GPU
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, WSL: without one there is no GPU
+
+
+@contextmanager
+def located(name: str, place: str = "") -> Iterator[None]:
+    """Names the plan file in any InputError raised inside: `NAME (its own place, or else `place`)`."""
+    try:
+        yield
+    except InputError as error:
+        where = error.where or place
+        raise InputError(error.message, where=f"{name} ({where})" if where else name, fix=error.fix) from error
 
 
 def require_runnable(plan: Plan, options: RunOptions) -> None:
-    """Raises InputError with the first reason why not."""
+    """Raises InputError with the first reason why the plan cannot be run with these options."""
     name = options.source or plan.name
     require_at_once(plan, options)
     with located(name):
@@ -38,7 +48,7 @@ def require_runnable(plan: Plan, options: RunOptions) -> None:
 
 
 def require_at_once(plan: Plan, options: RunOptions) -> None:
-    """The same, of what is told in no time."""
+    """Runs the subset of `require_runnable` that takes no time and imports no torch. Raises InputError."""
     require_options(options)
     options.count(plan)
     require_place(options)
@@ -52,7 +62,7 @@ def require_at_once(plan: Plan, options: RunOptions) -> None:
 
 def require_options(options: RunOptions) -> None:
     if options.steps is not None and options.steps < 1:
-        raise InputError(f"{options.steps} steps are none", where="--steps", fix="run at least one")
+        raise InputError(f"{options.steps} steps are not enough", where="--steps", fix="run at least one")
     known = get_args(Dtype)
     if options.dtype is not None and options.dtype not in known:
         raise InputError(f"no dtype is called `{options.dtype}`", where="--dtype", fix=f"one of {', '.join(known)}")
@@ -60,21 +70,21 @@ def require_options(options: RunOptions) -> None:
         raise InputError(FP8, where="--dtype", fix="bf16")
     require_training(options.training)
     if options.save_every is not None and options.save_every < 1:
-        raise InputError(f"every {options.save_every} steps is never", where="--save-every", fix="1, or more")
+        raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
     if options.save_every is not None and options.save is None:
         raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
     if options.max_seconds is not None and not options.max_seconds > 0:
-        raise InputError(f"no run lasts {options.max_seconds} s", where="--max-time", fix="such as 10m")
+        raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
 
 
 def require_supported(plan: Plan) -> None:
-    """Raises InputError with the first thing that this runtime does not do. Needs no torch."""
+    """Raises InputError for the first feature of the plan that this runtime does not support. Needs no torch."""
     for message, where, fix in refusals(plan):
         raise InputError(message, where=where, fix=fix)
 
 
 def require_known(plan: Plan) -> None:
-    """The same of how ranks come together."""
+    """Raises InputError for unsupported features, and for task lists on which ranks would deadlock."""
     from planner.runtime.meeting import lists_of, require_meeting
 
     require_supported(plan)
@@ -84,12 +94,13 @@ def require_known(plan: Plan) -> None:
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
+    """Features of the plan that this runtime does not support."""
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
         yield from expert_refusals(layout, plan.uses.models[name], f"layouts.{name}")
         if not layout.sequence_parallel and layout.tp > 1:
-            message = "norms and residuals of all tokens on every rank of tp cannot be run yet"
+            message = "tensor parallelism without sequence parallelism cannot be run yet"
             yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
         if plan.uses.models[name].borrows:
             message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
@@ -100,11 +111,11 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
 
 
 def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusal]:
-    """Of each way in which experts lie."""
+    """Unsupported features of each layout of the experts."""
     for at in expert_layouts(layout, spec):
         etp = at.etp
         if spec.bias == "all" and spec.hidden % etp:
-            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be shared out over etp = {etp}"
+            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be sharded over etp = {etp}"
             yield message, f"{where}.etp", "an etp that divides the hidden size"
         if at.dispatch == "node_level" and spread_of_experts(at) > 1:
             message = "one copy of a token to each node with experts of it cannot be run yet"
@@ -112,7 +123,9 @@ def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusa
 
 
 def require_models(plan: Plan, options: RunOptions, name: str) -> None:
-    """The model exists here, and can take every item, of which the data has as much as the plan says."""
+    """Raises InputError where a model cannot be built or cannot process an item, or data, weights or checkpoint do not
+    match the plan. Imports torch.
+    """
     from planner.models.build import unsupported
     from planner.models.data import check_batch
     from planner.models.pretrained import require_weights
@@ -134,7 +147,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     if options.weights is not None:
         decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].gives]
         if len(decoders) != 1:
-            message = f"weights are of one decoder, the plan has {len(decoders)}"
+            message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
         require_weights(decoders[0], options.weights)
     if options.resume is not None:
@@ -142,7 +155,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
 
 
 def plan_kind(plan: Plan) -> Kind:
-    """The one kind of processor that the plan's ranks are."""
+    """Kind of processor of the plan's ranks. Raises InputError when they are of several kinds."""
     kinds = {plan.uses.devices[entry.kind].kind for entry in plan.ranks}
     if len(kinds) > 1:
         raise InputError("the plan's ranks are on CPUs and on GPUs", where="ranks", fix="use one kind of rank")
@@ -150,33 +163,33 @@ def plan_kind(plan: Plan) -> Kind:
 
 
 def require_machine(plan: Plan, local_ranks: int) -> Kind:
-    """The kind of the plan's ranks. Raises InputError when this machine has not that many of them."""
+    """Kind of processor of the plan's ranks. Raises InputError when this machine has fewer than `local_ranks`."""
     import torch
 
     kind = plan_kind(plan)
-    shown = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "cuda" and shown < local_ranks:
-        raise another_machine(plan, shown)
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "cuda" and gpus < local_ranks:
+        raise another_machine(plan, gpus)
     return kind
 
 
 def require_driver(plan: Plan) -> None:
-    """Raises InputError where the plan is for GPUs, and this machine does not even have their driver."""
+    """Raises InputError where the plan is for GPUs and this machine has no GPU driver. Needs no torch."""
     if plan_kind(plan) == "cuda" and not any(Path(driver).exists() for driver in DRIVERS):
         raise another_machine(plan, 0)
 
 
-def another_machine(plan: Plan, shown: int) -> InputError:
+def another_machine(plan: Plan, gpus: int) -> InputError:
     wanted = " and ".join(f"{entry.count} of {entry.kind}" for entry in plan.ranks)
     return InputError(
-        f"a plan for another machine: it wants {wanted}, this one has {shown or 'no'} GPUs",
+        f"a plan for another machine: it wants {wanted}, this one has {gpus or 'no'} GPUs",
         where="ranks",
         fix="run it there, or plan the job for a cluster like this one",
     )
 
 
 def require_outputs(options: RunOptions) -> None:
-    """Raises InputError where what the run is to write cannot be written."""
+    """Raises InputError where metrics, checkpoint or memory snapshots cannot be written."""
     if options.metrics is not None:
         require_writable(options.metrics, "--metrics")
     if options.save is not None:

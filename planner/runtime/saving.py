@@ -1,8 +1,7 @@
-"""What was trained: a checkpoint from which training goes on, and of a decoder one that Hugging Face and `--weights`
-read.
+"""Saves a checkpoint from which a run can resume, and for a decoder also one that Hugging Face and `--weights` read.
 
-All of it is written into a folder of its own first, then comes to its place by renames, the index last; what these
-replace is removed when the disk has them.
+Files are written to a temporary folder, then renamed into place, the index last; what they replace is removed once they
+are on disk.
 """
 
 import math
@@ -30,62 +29,62 @@ from planner.runtime.optimizers import states
 from planner.runtime.stage import Stage
 from planner.runtime.whole import Read, Turns
 
-NEW = "states-new"  # where they lie until all are there
+NEW = "states-new"  # folder of the tensors until all are written
 LOCK = "saving.lock"
 
 
 @contextmanager
 def claimed(worker: Worker, folder: Path | None) -> Iterator[None]:
-    """Around a run that saves: no other does so there meanwhile. No rank begins before that is sure. Raises InputError,
-    on the first rank.
+    """Locks the folder for the duration of a run that saves, before any rank proceeds. Raises InputError, on rank 0,
+    when another run saves there.
     """
-    own = folder is not None and worker.rank == 0
-    with hold(folder / LOCK, "another run saves in this folder") if folder and own else nullcontext():
+    first = folder is not None and worker.rank == 0
+    with hold(folder / LOCK, "another run saves in this folder") if folder and first else nullcontext():
         if folder is not None:
             dist.barrier()
         yield
 
 
 def save(executor: Executor, folder: Path, steps: int) -> None:
-    """After so many steps. Every rank calls it; the first writes. Raises RunFailed where that cannot be done, and where
-    what was trained is no number any more: the checkpoint that was there before stays.
+    """Saves the state after `steps` steps. Every rank calls it; rank 0 writes. Raises RunFailed where files cannot be
+    written or a tensor is not finite: the previous checkpoint then stays.
     """
     executor.worker.begin("saving")
     for optimizer in executor.optimizers.values():
-        optimizer.zero_grad()  # whole tensors need the room
+        optimizer.zero_grad()  # frees memory for unsharded tensors
     if executor.worker.rank == 0:
-        with undone(folder / NEW, steps):
+        with removed_on_failure(folder / NEW, steps):
             write_checkpoint(executor, folder, steps)
     else:
-        for _, turns in every_tensor(executor):
-            turns.send()
-    dist.barrier(group=executor.local.patient)  # for whom it was saved it is there
+        for _, tensors in all_tensors(executor):
+            tensors.send()
+    dist.barrier(group=executor.local.patient)  # when any rank returns, the checkpoint is complete
 
 
 @contextmanager
-def undone(new: Path, steps: int) -> Iterator[None]:
-    """Where something fails nothing new stays, and it is the run that failed."""
+def removed_on_failure(new: Path, steps: int) -> Iterator[None]:
+    """Removes the temporary folder at the end, and turns errors into RunFailed."""
     try:
         yield
     except InputError as error:
-        raise not_saved(steps, error.message, error.where) from error
+        raise save_failure(steps, error.message, error.where) from error
     except OSError as error:
-        raise not_saved(steps, f"cannot write: {error.strerror}", str(new.parent)) from error
+        raise save_failure(steps, f"cannot write: {error.strerror}", str(new.parent)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def not_saved(steps: int, why: str, where: str) -> RunFailed:
-    fix = f"make room, or mend what is said here; then --resume goes on with the {INDEX} that is there, if any"
-    return RunFailed(f"what was trained in {steps} steps could not be saved: {why}", where=where, fix=fix)
+def save_failure(steps: int, why: str, where: str) -> RunFailed:
+    fix = f"make room, or fix what is named here; then --resume continues from the {INDEX} that is there, if any"
+    return RunFailed(f"the checkpoint after {steps} steps could not be saved: {why}", where=where, fix=fix)
 
 
 def write_checkpoint(executor: Executor, folder: Path, steps: int) -> None:
-    """On the first rank. What was there before stays until the disk has all."""
+    """Writes the checkpoint on rank 0. The previous one stays until all is on disk."""
     local, side, new = executor.local, spare(folder), folder / NEW
-    shutil.rmtree(new, ignore_errors=True)  # of one that was cut off
-    for (module, kind), turns in every_tensor(executor):
-        write_in_turn(tensors(new, module, kind), turns.described, finite(turns, steps))
+    shutil.rmtree(new, ignore_errors=True)  # left over from a save that was interrupted
+    for (module, kind), full in all_tensors(executor):
+        write_in_turn(tensors(new, module, kind), full.described, finite_tensors(full, steps))
     write_decoder(local.plan, new)
     shutil.rmtree(folder / side, ignore_errors=True)
     for name in (CONFIG, ONE):
@@ -99,47 +98,48 @@ def write_checkpoint(executor: Executor, folder: Path, steps: int) -> None:
 
 
 def spare(folder: Path) -> Side:
-    """Where no whole checkpoint lies. Raises InputError where nobody can tell."""
+    """The states folder that the current checkpoint does not use. Raises InputError when its index is invalid."""
     return OTHER[read_index(folder).states] if stands(folder / INDEX, str(folder)) else "states-a"
 
 
-def finite(turns: Turns, steps: int) -> Iterator[Tensor]:
-    """One tensor after the other. Raises RunFailed."""
-    for name, tensor in turns:
+def finite_tensors(full: Turns, steps: int) -> Iterator[Tensor]:
+    """Yields one unsharded tensor after the other. Raises RunFailed for one that is not finite."""
+    for name, tensor in full:
         if tensor.numel() and not all(math.isfinite(end) for end in tensor.aminmax()):
             raise RunFailed(
-                f"`{turns.module}.{name}` is not finite behind step {steps}: it is not saved",
+                f"`{full.module}.{name}` is not finite after step {steps}: the checkpoint is not saved",
                 where=f"step {steps}",
-                fix="go on with the checkpoint before, if there is one, by a lower learning rate or with --clip",
+                fix="resume from the previous checkpoint, if there is one, with a lower learning rate or with --clip",
             )
         yield tensor
-        del tensor  # before the next one is made
+        del tensor  # frees it before the next one is gathered
 
 
-def every_tensor(executor: Executor) -> Iterator[tuple[tuple[str, Kind], Turns]]:
-    """Of every module, on all ranks in one order."""
+def all_tensors(executor: Executor) -> Iterator[tuple[tuple[str, Kind], Turns]]:
+    """The unsharded tensors of every module and kind, in the same order on all ranks."""
     for module in executor.local.plan.layouts:
         for kind in KINDS:
-            yield (module, kind), Turns(executor.local, module, reading(executor, module, kind))
+            yield (module, kind), Turns(executor.local, module, tensor_reader(executor, module, kind))
 
 
-def reading(executor: Executor, module: str, kind: Kind) -> Read:
-    """Where a stage's tensors of this kind are."""
+def tensor_reader(executor: Executor, module: str, kind: Kind) -> Read:
+    """Function that reads the tensors of this kind from a stage."""
     return Stage.weights if kind == "weights" else lambda stage: states(executor.optimizers[module], stage, kind)
 
 
 def write_decoder(plan: Plan, new: Path) -> None:
-    """config.json and model.safetensors of the plan's decoder, if it has one alone, and of a kind that has names there:
-    from the weights that were just written.
+    """Writes config.json and model.safetensors of the plan's decoder, from the weights that were just written, if it
+    has exactly one that can be written as a Hugging Face model.
     """
     module = decoder_of(plan)
     if module is None:
         return
-    written = Checkpoint(tensors(new, module, "weights"))
-    described = {name: Described(entry.dtype, entry.shape) for name, entry in written.entries.items()}
-    save_in_turn(described, ((name, written.mapped(name)) for name in described), plan.uses.models[module], new)
+    weights = Checkpoint(tensors(new, module, "weights"))
+    described = {name: Described(entry.dtype, entry.shape) for name, entry in weights.entries.items()}
+    save_in_turn(described, ((name, weights.mapped(name)) for name in described), plan.uses.models[module], new)
 
 
 def decoder_of(plan: Plan) -> str | None:
-    saved = [module for module in plan.layouts if saveable(plan.uses.models[module])]
-    return saved[0] if len(saved) == 1 else None
+    """The only module that can be written as a Hugging Face model; None when there is none, or several."""
+    saveable_modules = [module for module in plan.layouts if saveable(plan.uses.models[module])]
+    return saveable_modules[0] if len(saveable_modules) == 1 else None

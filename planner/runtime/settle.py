@@ -1,8 +1,8 @@
-"""Gradients of what several ranks hold whole beside the states that FSDP2 spreads, summed once a step.
+"""Sums gradients of replicated parameters that FSDP2 does not reduce, once a step.
 
-The ranks of a tensor-parallel block have norms, biases of sums, and whatever does not divide, whole, and each its own
-rows' gradient of them. The first and the last stage of a pipeline have a tied embedding, one for its words and one for
-its logits (arXiv 1909.08053, section 5.1, and 2104.04473). All go on with the same sums, and so with the same weights.
+The ranks of a tensor-parallel group replicate norms, biases after row-parallel products, and whatever does not divide;
+each has the gradient from its own tokens. The first and the last pipeline stage replicate a tied embedding, for the
+words and for the logits (arXiv 1909.08053, section 5.1, and 2104.04473). Equal sums keep the replicas equal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,40 +21,42 @@ from planner.specs.base import Ranks
 from planner.specs.layers import Module
 
 EMBEDDING = "embedding.weight"
-LARGE_BYTES = 2**24  # of a gradient that is summed where it lies; smaller ones travel together
+LARGE_BYTES = 2**24  # gradients from this size are all-reduced one by one, in place; smaller ones in one call
 
 
 @torch.no_grad()
 def settle(stages: Sequence[Stage], groups: Groups, meter: Meter) -> None:
-    """What one rank has of a module, once its gradients are reduced and before its update; every rank calls it."""
+    """Sums gradients of a module's replicated parameters, after FSDP2's reductions and before the update. Every rank
+    calls it.
+    """
     spec, layout, rank = stages[0].spec, stages[0].layout, stages[0].clock.rank
-    block = groups_over(layout, ("tp",))[rank]
-    if len(block) > 1:
-        add_up([x for stage in stages for x in gradients(stage, whole(stage))], groups[block], meter)
+    tp_group = groups_over(layout, ("tp",))[rank]
+    if len(tp_group) > 1:
+        add_up([x for stage in stages for x in gradients(stage, replicated_names(stage))], groups[tp_group], meter)
     if ties(spec, layout):
         tables = [x for stage in stages for x in gradients(stage, [EMBEDDING])]
         if tables:
             add_up(tables, groups[ends(layout, rank)], meter)
 
 
-def whole(stage: Stage) -> list[str]:
-    """Parameters that every rank of a tensor-parallel block has alike. Experts are reduced over a mesh of their own."""
+def replicated_names(stage: Stage) -> list[str]:
+    """Parameters replicated over tp. Experts are reduced over their own mesh."""
     return [name for name in stage.shards if name not in stage.splits and name not in stage.experts]
 
 
 def ties(spec: Module, layout: Layout) -> bool:
-    """Whether two stages have the same table."""
+    """Whether the first and the last stage both have the tied embedding."""
     return spec.ties and layout.pp > 1
 
 
 def ends(layout: Layout, rank: int) -> Ranks:
-    """The first and the last rank of the pipeline through this one."""
+    """The ranks of the first and last stage in this rank's pipeline."""
     line = groups_over(layout, ("pp",))[rank]
     return Ranks((line[0], line[-1]))
 
 
 def gradients(stage: Stage, names: Sequence[str]) -> Iterator[Tensor]:
-    """As this rank holds them."""
+    """Gradients of this rank's shards of these parameters; those that exist."""
     for name in names:
         gradient = stage.shards[name].grad if name in stage.shards else None
         if gradient is not None:
@@ -62,15 +64,15 @@ def gradients(stage: Stage, names: Sequence[str]) -> Iterator[Tensor]:
 
 
 def add_up(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: Meter) -> None:
-    """Over the ranks of a group, in place: in one call, and one for each that is large."""
+    """Sums tensors over a group, in place: the small ones in one all-reduce, each large one in its own."""
     small = [x for x in tensors if x.nbytes < LARGE_BYTES]
     for x in tensors:
         if x.nbytes >= LARGE_BYTES:
             all_reduce(x, group, meter)
     if sum(x.numel() for x in small):
-        together = torch.cat([x.flatten() for x in small])
-        all_reduce(together, group, meter)
-        for x, part in zip(small, torch.split(together, [x.numel() for x in small]), strict=True):
+        packed = torch.cat([x.flatten() for x in small])
+        all_reduce(packed, group, meter)
+        for x, part in zip(small, torch.split(packed, [x.numel() for x in small]), strict=True):
             x.copy_(part.view_as(x))
 
 

@@ -1,8 +1,7 @@
-"""The history of a rank's memory as a file for pytorch.org/memory_viz: who asked for what, when, in which task.
+"""Records the allocation history of a rank's GPU for pytorch.org/memory_viz: stack and task of each allocation.
 
-It is recorded while the run starts, where memory mostly runs out if it does, and in the last step. Steps between are
-left alone: recording costs time. The marks around tasks are part of it. torch has this under private names only, which
-are here and nowhere else.
+It covers the start of the run, where memory mostly runs out if it does, and the last step, not those between: recording
+costs time. Only private functions of torch offer it; they are called in this file only.
 """
 
 from collections.abc import Iterator
@@ -15,24 +14,24 @@ import torch
 from planner.errors import InputError
 from planner.launch.worker import Worker
 
-ENTRIES = 200_000  # of the allocator's last doings that are kept, at some KB of the host's memory each
+ENTRIES = 200_000  # last allocator events that are kept, at some KB of host memory each
 
 
 class History(Protocol):
-    """What the allocator did."""
+    """Recorder of allocator events."""
 
     def start(self) -> None:
-        """Record from now on, with nothing from before."""
+        """Starts recording with an empty history."""
 
     def stop(self) -> None:
-        """Record no more, and forget."""
+        """Stops recording and drops the history."""
 
     def write(self, path: Path) -> None:
-        """What was recorded, and what is held now. Raises OSError."""
+        """Writes the history and the current allocations. Raises OSError."""
 
 
 class Cuda:
-    """torch's own, of the current device. Stacks are Python's alone: names of C++ functions take minutes to find."""
+    """torch's recorder, of the current device. Python stacks only: resolving C++ symbols takes minutes."""
 
     def start(self) -> None:
         self.stop()
@@ -46,14 +45,14 @@ class Cuda:
 
 
 class Snapshot:
-    """What one rank records; without a folder, nothing."""
+    """Memory snapshots of one rank; without a folder, none."""
 
     def __init__(self, folder: Path | None, rank: int, history: History) -> None:
         self.folder, self.rank, self.history = folder, rank, history
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Around the whole run: written where it ends, or where memory runs out. Raises InputError."""
+        """Context of the whole run: writes the snapshot at its end, or when memory runs out. Raises InputError."""
         if self.folder is None:
             yield
             return
@@ -61,13 +60,13 @@ class Snapshot:
         try:
             yield
         except torch.OutOfMemoryError:
-            with suppress(InputError):  # that memory ran out is the news
+            with suppress(InputError):  # the out-of-memory error matters more
                 self.write(self.folder)
             raise
         self.write(self.folder)
 
     def step(self, last: bool) -> None:
-        """One begins, which is the last of the run, or may be it."""
+        """Called before each step; `last`: whether it is, or may be, the last of the run."""
         if self.folder is None:
             return
         if last:
@@ -78,7 +77,7 @@ class Snapshot:
     def write(self, folder: Path) -> None:
         path = folder / f"rank-{self.rank}.pickle"
         try:
-            folder.mkdir(parents=True, exist_ok=True)  # on this node
+            folder.mkdir(parents=True, exist_ok=True)  # on each node
             self.history.write(path)
         except OSError as error:
             fix = "name a folder with room"
@@ -86,5 +85,5 @@ class Snapshot:
 
 
 def snapshot(worker: Worker, folder: Path | None) -> Snapshot:
-    """Of a rank on a GPU: runnable.py refuses a folder on the CPU."""
+    """Recorder for a rank on a GPU; the preflight checks refuse a folder on the CPU."""
     return Snapshot(folder, worker.rank, Cuda())

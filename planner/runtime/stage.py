@@ -1,16 +1,16 @@
-"""The layers of a module that this rank holds together: a chunk of a pipeline, its states spread by FSDP2.
+"""A pipeline stage on one rank: consecutive layers of a module (one chunk), with states sharded by FSDP2.
 
-There is one unit per layer and one for the rest; experts are units of their own, on the mesh of their own.
+There is one FSDP2 unit per layer and one for the rest; experts are units of their own, on their own mesh.
 
 ZeRO-3: every unit is gathered before use in each pass, and its gradients are reduced after each backward. ZeRO-1 and 2:
-units stay gathered through the step, whole gradients pile up on each rank (by ZeRO-2 as by ZeRO-1), and one reduction
-ends the step. ZeRO-0: the same with whole states on every rank. Gradients are sums over ranks; whoever computes a loss
-divides it by the tokens of all.
+units stay gathered through the step, unsharded gradients accumulate on each rank (also under ZeRO-2), and one reduction
+ends the step. ZeRO-0: the same with replicated states. Gradients are sums over ranks; losses are divided by the target
+tokens of all ranks.
 
-A chunk is `alone` if no other rank has any of its states and none of them is cast: it does without FSDP2. One of an
-encoder under ZeRO-3 is `apart`: its passes lie in the order of another module, and may be cut. It is gathered as a
-whole by the gathers of its micro-batches and before each backward, let go of when no forward is open, and reduced by
-syncs.
+A stage is `unsharded` if no other rank has any of its states and none of them is cast: it does not use FSDP2. One of an
+encoder under ZeRO-3 is `task_gathered`: its passes are placed between those of another module, and may be split. It is
+gathered as a whole by gather tasks and before each backward, resharded when no forward is open, and reduced by sync
+tasks.
 """
 
 from collections.abc import Iterator
@@ -37,89 +37,94 @@ META = torch.device("meta")
 
 
 class Stage:
-    """One chunk on one rank. `feeds`: whether another module reads its outputs."""
+    """One chunk of layers on one rank. `feeds`: whether another module reads its outputs."""
 
     def __init__(
         self, spec: Module, layout: Layout, layers: Layers, dtype: Dtype, clock: Clock, feeds: bool = False
     ) -> None:
         self.spec, self.layout, self.layers, self.dtype, self.clock = spec, layout, layers, dtype, clock
         self.stored, self.computed = fsdp.STORED[dtype], fsdp.COMPUTED[dtype]
-        self.network = build(spec, dtype=self.stored, device=META, held=held(layout, layers, clock.rank))
+        self.network = build(spec, dtype=self.stored, device=META, held=rank_part(layout, layers, clock.rank))
         self.network.feeds = feeds
         self.splits: dict[str, tuple[Split, ...]] = splits_of(self.network)
         self.once = layout.zero < 3  # gradients are reduced once a step
         self.reduced = not self.once
-        self.units: list[FSDPModule] = []  # the whole network last; none where FSDP2 has nothing to do
+        self.units: list[FSDPModule] = []  # FSDP2 units, that of the whole network last; empty if unsharded
         self.shards: dict[str, nn.Parameter] = {}
         self.experts = expert_names(self.network)
         self.alone = self.shares_nothing()
         self.apart = feeds and layout.zero == 3
-        self.open = 0  # forwards that have been gathered for and have not ended, where it is apart
-        self.piles = False  # whether gradients of other micro-batches wait for those of weights
-        self.settled = False  # whether gradients are summed over ranks with the same parameters (settle.py)
+        self.open = 0  # if task_gathered: forwards between gather and end
+        self.piles = False  # whether weight gradients of some micro-batches are still to come (split backward)
+        self.settled = False  # whether gradients of replicated parameters are summed over their ranks
 
     def materialise(self, groups: Groups, first: First) -> None:
-        """Spread it over its ranks, and give it its first weights: those of a checkpoint, or drawn ones."""
+        """Shards the network over its ranks and loads its initial weights: of a checkpoint, or random."""
         if not self.alone:
-            self.spread_all(groups)
+            self.shard_all(groups)
         self.network.to_empty(device=self.clock.device)
         first_weights(self.network, self.spec, first)
-        self.shards = dict(self.network.named_parameters())  # the network shows others while it is gathered
+        self.shards = dict(
+            self.network.named_parameters()
+        )  # taken now: while gathered, the network has unsharded parameters instead
         if self.once:
             self.gather()
 
     def shares_nothing(self) -> bool:
+        """Whether no other rank has any of its states, and none is cast for compute."""
         rank = self.clock.rank
         over = [*states(self.layout, rank)]
         for at, _ in self.layout.by_experts(self.layers) if self.experts else ():
             over += expert_states(at, rank)
         return self.stored == self.computed and all(len(ranks) == 1 for ranks in over)
 
-    def spread_all(self, groups: Groups) -> None:
+    def shard_all(self, groups: Groups) -> None:
         rank = self.clock.rank
         for layer, block in self.network.layers.items():
             for part in expert_units(block):
-                self.spread(part, groups, expert_states(self.layout.at(int(layer)), rank))
+                self.shard_unit(part, groups, expert_states(self.layout.at(int(layer)), rank))
         for unit in [*self.network.layers.values(), self.network]:
-            self.spread(unit, groups, states(self.layout, rank))
+            self.shard_unit(unit, groups, states(self.layout, rank))
 
-    def spread(self, unit: Any, groups: Groups, over: tuple[Ranks, Ranks]) -> None:
-        """`over`: the ranks that share its states, and those that have the same of them."""
+    def shard_unit(self, unit: Any, groups: Groups, over: tuple[Ranks, Ranks]) -> None:
+        """`over`: the ranks over which its states are sharded, and those over which shards are replicated."""
         shards, replicas = over
         fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, again=not (self.once or self.apart))
-        rounds = self.layout.gradients == "bf16"
-        fsdp.measure(unit, self.clock, rounds)
+        in_bf16 = self.layout.gradients == "bf16"
+        fsdp.measure(unit, self.clock, in_bf16)
         if len(replicas) > 1:
-            fsdp.add_up(unit, groups[replicas], self.clock, rounds and len(shards) == 1)  # once
+            fsdp.add_up(unit, groups[replicas], self.clock, in_bf16 and len(shards) == 1)  # rounded once
         self.units.append(unit)
 
     def hold(self) -> None:
-        """At the begin of a step."""
+        """Resets the state of a stage at the start of a step."""
         self.reduced, self.settled, self.piles, self.open = not self.once, False, False, 0
         fsdp.hold(self.units, self.once or self.apart)
 
     @contextmanager
     def backward(self, whole: bool) -> Iterator[None]:
-        """Around a backward; of one in two, around the first pass, behind which nothing is reduced."""
+        """Context of a backward (`whole`), or of the input-gradient half of a split one, after which nothing is
+        reduced.
+        """
         self.piles |= not whole
         if self.apart:
             self.gather()
-        held = self.once or self.apart
-        fsdp.keep(self.units, held or self.piles)
+        by_task = self.once or self.apart
+        fsdp.keep(self.units, by_task or self.piles)
         yield
-        fsdp.keep(self.units, held)
+        fsdp.keep(self.units, by_task)
         if whole and self.piles:
             self.pile_up()
 
     def pile_up(self) -> None:
-        """Gradients that came apart from any backward, and, by ZeRO-3, the reduction that follows one."""
+        """Accumulates weight gradients that were computed outside of a backward; under ZeRO-3 also reduces them."""
         if self.once or self.apart:
             fsdp.pile_up(self.units)
         elif self.units:
             fsdp.reduce(self.units)
 
     def reduce(self) -> None:
-        """The gradients that piled up; zeros where nothing did."""
+        """Reduces the accumulated gradients; zeros where there are none."""
         if self.units:
             fsdp.reduce(self.units)
         for parameter in self.network.parameters() if self.alone else ():
@@ -130,73 +135,73 @@ class Stage:
             fsdp.hold(self.units, True)
 
     def gather(self) -> None:
-        """Every unit, until a reduction; anew where other ranks may have let go of them."""
+        """Gathers the parameters of every unit, until a reduction; if task_gathered, also those that are gathered
+        already, since other ranks may have resharded them.
+        """
         if self.apart:
             self.release()
         for unit in self.units:
             unit.unshard()
 
     def release(self) -> None:
-        """What is gathered is not needed now."""
+        """Reshards the parameters of every unit."""
         for unit in self.units:
             unit.reshard()
 
     def begin(self) -> None:
-        """Where it is apart: what the forward of a micro-batch needs, until that is over."""
+        """If task_gathered: gathers parameters for the forward of a micro-batch, until `end_forward`."""
         self.open += 1
         self.gather()
 
     def end(self) -> None:
-        """That forward is over. Another may have begun, and some of its layers are still to come: on this rank alone
-        they would be gathered anew.
-        """
+        """Ends a forward; reshards when no other is open, whose layers only this rank would gather again."""
         self.open -= 1
         if not self.open:
             self.release()
 
     def tells(self, name: str) -> bool:
-        """Whether this rank is the first of those that share, or have, this part of a parameter."""
+        """Whether this rank is the first of those over which this part of a parameter is sharded or replicated."""
         return all(ranks[0] == self.clock.rank for ranks in self.states_of(name))
 
     def states_of(self, name: str) -> tuple[Ranks, Ranks]:
-        """The ranks that share this part of a parameter, and those that have the same of it."""
+        """The ranks over which this part of a parameter is sharded, and those over which its shards are replicated."""
         if name not in self.experts:
             return states(self.layout, self.clock.rank)
         return expert_states(self.layout.at(layer_of(name)), self.clock.rank)
 
     def place_of(self, name: str) -> dict[str, int]:
-        """This rank's place along the dims of a parameter's mesh."""
+        """This rank's coordinates in the mesh of a parameter, by mesh dimension."""
         if name not in self.experts:
             return coordinates(self.layout, self.clock.rank)
         return expert_coordinates(self.layout.at(layer_of(name)), self.clock.rank)
 
     def weights(self) -> dict[str, Tensor]:
-        """By parameter, as this rank holds them: its shard of its part."""
+        """This rank's shards, by parameter."""
         return {**self.shards}
 
     def gradients(self) -> dict[str, Tensor]:
-        """The same, of those that there are."""
+        """Gradients of this rank's shards, by parameter; those that exist."""
         return {name: shard.grad for name, shard in self.shards.items() if shard.grad is not None}
 
 
-def held(layout: Layout, layers: Layers, rank: int) -> Held:
-    """What a rank holds of these layers."""
+def rank_part(layout: Layout, layers: Layers, rank: int) -> Held:
+    """Which layers, tp shards and experts a rank holds."""
     return Held(
         layers=layers,
         tp=Part(coordinates(layout, rank).get("tp", 0), layout.tp),
-        experts={layer: expert_part(at, rank) for at, own in layout.by_experts(layers) for layer in own},
+        experts={layer: expert_part(at, rank) for at, of_experts in layout.by_experts(layers) for layer in of_experts},
         recompute={layer: layout.recompute_of(layer) for layer in layers},
     )
 
 
 def expert_part(layout: Layout, rank: int) -> ExpertPart:
-    """What a rank holds of the experts of a layer."""
-    place = expert_coordinates(layout, rank)
-    return ExpertPart(Part(place["ep"], layout.ep), Part(place["etp"], layout.etp))
+    """Which experts of a layer a rank holds, and which etp shard of them."""
+    coordinate = expert_coordinates(layout, rank)
+    return ExpertPart(Part(coordinate["ep"], layout.ep), Part(coordinate["etp"], layout.etp))
 
 
 def layer_of(name: str) -> int:
-    """Of a parameter of one: `layers.3.mlp.experts.up`."""
+    """Layer of a parameter such as `layers.3.mlp.experts.up`."""
     return int(name.split(".")[1])
 
 

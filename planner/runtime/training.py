@@ -1,4 +1,4 @@
-"""How a run updates weights: AdamW (arXiv 1711.05101), its rate over the steps, and the norm that gradients keep to."""
+"""Options of weight updates: AdamW (arXiv 1711.05101), its learning rate schedule, and gradient clipping."""
 
 import math
 from collections.abc import Iterator
@@ -12,43 +12,50 @@ Schedule = Literal["constant", "cosine", "linear"]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    learning_rate: float = 1e-3  # the highest
-    schedule: Schedule = "constant"  # after the warm-up: as it is, or down to nothing behind the last step
-    warmup: int = 0  # steps in which the rate rises to its highest
-    clip: float | None = None  # largest norm of all gradients together; None: as they are
+    learning_rate: float = 1e-3  # peak
+    schedule: Schedule = "constant"  # after the warm-up: constant, or decaying to 0 after the last step
+    warmup: int = 0  # steps in which the learning rate rises linearly to its peak
+    clip: float | None = None  # largest global gradient norm; None: no clipping
     betas: tuple[float, float] = (0.9, 0.999)
-    decay: float = 0.01  # of matrices; norms and biases keep what they learn
+    decay: float = 0.01  # weight decay of matrices; norms and biases have none
 
     def rate(self, step: int, of: int) -> float:
-        """The learning rate of a step, from 0, of so many. (Cosine: arXiv 1608.03983, without restarts.)"""
+        """Learning rate of `step`, counted from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without
+        restarts.)
+        """
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, of - self.warmup)
-        left = {"constant": 1.0, "cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}
-        return self.learning_rate * left[self.schedule]
+        factor = {"constant": 1.0, "cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}
+        return self.learning_rate * factor[self.schedule]
 
 
 USUAL = Training()
 
 
 def require_training(training: Training) -> None:
-    """Raises InputError with the first option that nothing can be trained with."""
-    for fits, message, where, fix in checks(training):
-        if not fits:
+    """Raises InputError for the first option that is out of range."""
+    for valid, message, where, fix in option_checks(training):
+        if not valid:
             raise InputError(message, where=where, fix=fix)
 
 
-def checks(of: Training) -> Iterator[tuple[bool, str, str, str]]:
-    """Whether it fits; what, where and what to do if not."""
-    rate, clip, decay = of.learning_rate, of.clip, of.decay
-    yield 0 <= rate < math.inf, f"{rate} is no learning rate", "--learning-rate", "such as 1e-3"
+def option_checks(training: Training) -> Iterator[tuple[bool, str, str, str]]:
+    """For each option, whether it is valid, and message, place and fix if not."""
+    rate, clip, decay = training.learning_rate, training.clip, training.decay
+    yield 0 <= rate < math.inf, f"invalid learning rate {rate}", "--learning-rate", "such as 1e-3"
     known = get_args(Schedule)
-    yield of.schedule in known, f"no schedule is called `{of.schedule}`", "--schedule", f"one of {', '.join(known)}"
-    yield of.warmup >= 0, f"{of.warmup} steps of warm-up", "--warmup", "0, or more"
+    yield (
+        training.schedule in known,
+        f"no schedule is called `{training.schedule}`",
+        "--schedule",
+        f"one of {', '.join(known)}",
+    )
+    yield training.warmup >= 0, f"{training.warmup} steps of warm-up", "--warmup", "0, or more"
     yield clip is None or 0 < clip < math.inf, f"gradients cannot be clipped to a norm of {clip}", "--clip", "such as 1"
     yield (
-        all(0 <= beta < 1 for beta in of.betas),
-        "no betas: " + " ".join(map(str, of.betas)),
+        all(0 <= beta < 1 for beta in training.betas),
+        "invalid betas: " + " ".join(map(str, training.betas)),
         "--betas",
         "from 0 to below 1, such as 0.9 0.95",
     )

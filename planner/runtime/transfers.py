@@ -1,4 +1,4 @@
-"""Activations and their gradients between the stages of a pipeline, over channels whose shapes the plan knows."""
+"""Point-to-point transfers of activations and their gradients between pipeline stages; shapes follow from the plan."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,20 +13,20 @@ Coming = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 
 
 class Transfers:
-    """One rank's ends. Each rank of a group sends to the one in its place on the other stage."""
+    """Sends and receives of one rank. The i-th rank of a group sends to the i-th on the other stage."""
 
     def __init__(self, channels: Channels, meter: Meter, rank: int) -> None:
         self.channels, self.meter, self.rank = channels, meter, rank
 
-    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], coming: Coming) -> None:
-        """Before a step: what will come, in the order in which it is sent. `memory`: for what a recv brings; `coming`:
-        over an edge between modules, from whom, and memory for it.
+    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], edge_receives: Coming) -> None:
+        """Announces all messages of a step, in the order in which they are sent. `memory`: makes the buffer of a recv;
+        `edge_receives`: senders, and what makes their buffers, for a send over an edge between modules.
         """
         recvs = {task.after[0]: task for task in tasks if task.phase == "recv" and self.rank in task.ranks}
         due: dict[int, list[tuple[str, Callable[[], Tensor]]]] = {}
         for task in tasks:
             if task.phase == "send" and on_edge(task):
-                for source, make in coming(task):
+                for source, make in edge_receives(task):
                     due.setdefault(source, []).append((task.id, make))
             elif task.phase == "send" and task.id in recvs and self.rank in task.peers:
                 recv = recvs[task.id]

@@ -1,13 +1,13 @@
-"""What a plan says of devices that this runtime does not see to: to be told where a run starts."""
+"""What a plan says about devices that this runtime does not enforce, for a warning at the start of a run."""
 
 from planner.plan.model import Plan, assignments
 
 
 def unenforced(plan: Plan) -> str:
-    """A line for a person; empty where there is nothing. A rank does its tasks one after the other, each with all of
-    its device: numbers are the same, seconds are not those that were predicted.
+    """A warning if the plan shares devices between tasks, else an empty string. A rank executes its tasks one after the
+    other, each with its whole device: losses are the same, times are not those that were predicted.
     """
-    rows = (row for step in plan.steps for row in step.micro_batches)
-    if all(a.share == 1 for row in rows for a in assignments(plan, row)):
+    micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
+    if all(a.share == 1 for micro_batch in micro_batches for a in assignments(plan, micro_batch)):
         return ""
-    return "shares of devices are a hint here: each task has its whole device, one after the other"
+    return "shares of devices are not enforced here: tasks run one after the other, each on its whole device"

@@ -1,7 +1,7 @@
-"""Where a run's steps come from: its plan, over and over; or a folder, each planned while earlier ones train.
+"""Source of a run's steps: its plan, over and over; or a folder, where each is planned while earlier ones train.
 
-The first rank takes a step out of the folder and sends it to the others, beside the step before it, over a group of its
-own: ranks that find it there when they need it have waited for nothing.
+Rank 0 takes a step out of the folder and broadcasts it during the previous step, over a separate gloo group: ranks wait
+only if it has not arrived when they need it.
 """
 
 import threading
@@ -27,15 +27,15 @@ from planner.plan.task import Task
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_known
 
-POLL_S = 0.002  # between two tries to take a step that is not there
-START_S = 30.0  # how long a planner may take to appear
-RESTART_S = 3.0  # how long one that ended may take to be back
-PATIENCE_S = 600.0  # how long one may live without giving a step
+POLL_S = 0.002  # interval at which rank 0 looks for a step
+START_S = 30.0  # how long the planner may take to start
+RESTART_S = 3.0  # how long a planner that ended may take to restart
+PATIENCE_S = 600.0  # how long a running planner may take for a step
 
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """The tasks of the next step, what planning them took, and how long this rank waited for them."""
+    """The tasks of a step, how long planning it took, and how long this rank waited for it."""
 
     tasks: tuple[Task, ...]
     planned_s: float | None = None  # None: planned before the run
@@ -44,7 +44,7 @@ class Upcoming:
 
 @contextmanager
 def upcoming(worker: Worker, plan: Plan, options: RunOptions, first: int = 0) -> Iterator[Iterator[Upcoming]]:
-    """The steps of a run from the `first`, one by one, the same on every rank."""
+    """Iterator over the steps of a run from number `first`, the same on every rank."""
     count, folder = options.count(plan), options.steps_folder(plan)
     own = [Upcoming(expand(plan, number)) for number in range(len(plan.steps))]
     if folder is None:
@@ -57,21 +57,21 @@ def upcoming(worker: Worker, plan: Plan, options: RunOptions, first: int = 0) ->
 
 
 class Inbox:
-    """One rank's end of the folder of steps."""
+    """Access of one rank to the folder of steps."""
 
     def __init__(self, worker: Worker, plan: Plan, folder: Path) -> None:
         self.first, self.head, self.slots = worker.rank == 0, Head(plan), Slots(folder)
         timeout = timedelta(seconds=2 * PATIENCE_S)
         self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
         self.failed = folder / FAILED
-        self.seen = False  # that somebody plans
-        self.over = threading.Event()  # the run has ended
-        self.told = False  # all ranks of the step that is fetched
+        self.seen = False  # whether a planner was running at some time
+        self.over = threading.Event()  # set when the run has ended
+        self.broadcasted = False  # whether rank 0 has broadcast the step that is fetched
         self.fetching: Fetching | None = None
 
     @contextmanager
     def opened(self, first: int) -> Iterator[None]:
-        """On the first rank: nobody else takes from the folder, and nothing has been taken but what came before."""
+        """On rank 0: locks the folder for this run, and resets which steps were taken to those before `first`."""
         if not self.first:
             yield
             return
@@ -80,77 +80,81 @@ class Inbox:
             yield
 
     def steps(self, own: list[Upcoming], first: int, count: int) -> Iterator[Upcoming]:
-        """While one step is worked on, the next one is fetched."""
-        self.ask(first, own, count)
+        """Yields steps; while one is trained, the next one is fetched."""
+        self.prefetch(first, own, count)
         for number in range(first, count):
             step = self.fetching.result() if self.fetching else own[number]
-            self.ask(number + 1, own, count)
+            self.prefetch(number + 1, own, count)
             yield step
 
-    def ask(self, number: int, own: list[Upcoming], count: int) -> None:
-        """For a step, if it is one of the folder's."""
+    def prefetch(self, number: int, own: list[Upcoming], count: int) -> None:
+        """Starts fetching a step, if it comes from the folder."""
         self.fetching = Fetching(self, number) if len(own) <= number < count else None
 
     def settle(self) -> None:
-        """A run that ends early needs no further step, be it late or wrong: the others hear so from the first rank, if
-        they have not heard of the step itself.
+        """Cancels the step that is being fetched when a run stops early; rank 0 broadcasts None if it has not broadcast
+        the step itself.
         """
         if self.fetching:
             self.over.set()
             self.fetching.join()
-            if self.first and not self.told:
-                self.tell([None])
+            if self.first and not self.broadcasted:
+                self.broadcast([None])
 
-    def tell(self, said: list[Any]) -> None:
-        """What the first rank says, on all of them."""
-        self.told = True
-        dist.broadcast_object_list(said, src=0, group=self.group)
+    def broadcast(self, message: list[Any]) -> None:
+        """Broadcasts the message of rank 0, in place."""
+        self.broadcasted = True
+        dist.broadcast_object_list(message, src=0, group=self.group)
 
     def fetch(self, number: int) -> Upcoming | None:
-        """Take the step on the first rank, and have it on all; none when the run is over."""
-        said: list[Any] = [None]
-        self.told = False
+        """Takes a step on rank 0 and broadcasts it; None when the run is over."""
+        message: list[Any] = [None]
+        self.broadcasted = False
         if self.first:
             slot = self.take(number)
             if slot is None:
                 return None
-            said = [(files.read_text(slot / STEP), files.read(slot / SPENT, Spent).seconds)]
-        self.tell(said)
-        if said[0] is None:
+            message = [(files.read_text(slot / STEP), files.read(slot / SPENT, Spent).seconds)]
+        self.broadcast(message)
+        if message[0] is None:
             return None
-        text, seconds = said[0]
+        text, seconds = message[0]
         name = f"{self.slots.folder} (step {number})"
-        whole = self.head.whole(files.parse(text, StepFile, name), name)
-        require_known(whole)
-        return Upcoming(expand(whole), seconds)
+        plan = self.head.whole(files.parse(text, StepFile, name), name)
+        require_known(plan)
+        return Upcoming(expand(plan), seconds)
 
     def take(self, number: int) -> Path | None:
-        """None when the run ended meanwhile. Raises RunFailed when nobody is there who would plan it."""
-        begun = gone = time.monotonic()
+        """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is
+        running.
+        """
+        begun = last_alive = time.monotonic()
         while not self.over.is_set():
-            alive = held(self.slots.folder / PLANNER_LOCK)  # asked first: what it offered before it ended is there
+            alive = held(
+                self.slots.folder / PLANNER_LOCK
+            )  # checked first: a step offered before it ended is then found
             self.seen |= alive
             slot = self.slots.take(number)
             if slot:
                 return slot
             if alive:
-                gone = time.monotonic()
+                last_alive = time.monotonic()
             elif self.failed.exists():
-                raise self.nothing(number, files.read_text(self.failed).partition("\n")[0])
-            elif time.monotonic() - gone > (RESTART_S if self.seen else START_S):
-                raise self.nothing(number, "no planner is left" if self.seen else "there is no planner")
+                raise self.no_step(number, files.read_text(self.failed).partition("\n")[0])
+            elif time.monotonic() - last_alive > (RESTART_S if self.seen else START_S):
+                raise self.no_step(number, "the planner has ended" if self.seen else "there is no planner")
             if time.monotonic() - begun > PATIENCE_S:
-                raise self.nothing(number, "the planner lives and gave nothing")
+                raise self.no_step(number, "the planner is running and offered no step")
             time.sleep(POLL_S)
         return None
 
-    def nothing(self, number: int, why: str) -> RunFailed:
-        fix = "what ended it is above; beside a launcher of your own, start python -m planner.online PLAN"
-        return RunFailed(f"nobody planned step {number}: {why}", where=str(self.slots.folder), fix=fix)
+    def no_step(self, number: int, why: str) -> RunFailed:
+        fix = "its error is above; with a launcher of your own, start python -m planner.online PLAN"
+        return RunFailed(f"step {number} was not planned: {why}", where=str(self.slots.folder), fix=fix)
 
 
 class Fetching(threading.Thread):
-    """A step on its way. The thread is a daemon: a rank that fails leaves without it."""
+    """Thread that fetches a step. It is a daemon: a rank that fails does not wait for it."""
 
     def __init__(self, inbox: Inbox, number: int) -> None:
         super().__init__(name=f"step {number}", daemon=True)
@@ -166,12 +170,12 @@ class Fetching(threading.Thread):
             self.error = error
 
     def result(self) -> Upcoming:
-        """Wait for it, and say how long that was; what is there already was not waited for."""
+        """Waits for the step, and notes how long; 0 if it had arrived already."""
         begun = time.perf_counter()
-        there = not self.is_alive()
+        ready = not self.is_alive()
         self.join()
-        waited = 0.0 if there else time.perf_counter() - begun
+        waited = 0.0 if ready else time.perf_counter() - begun
         if self.error:
             raise self.error
-        assert self.found is not None, "fetched, or failed: a run that is over asks for none"
+        assert self.found is not None, "None only after the run is over"
         return Upcoming(self.found.tasks, self.found.planned_s, waited)

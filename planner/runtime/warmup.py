@@ -1,9 +1,9 @@
-"""What happens only once, before anything is timed.
+"""Warm-up before the first timed step.
 
-The first passes through a sharded model, the first update and the first exchange over a group import modules of torch,
-choose kernels, get memory, make optimizer states and connect processes: seconds that no later step pays. So the ranks
-first run the first micro-batch of the plan (where modules feed each other, its first step), with an update that changes
-no weight, and each group exchanges a few bytes. Gradients and optimizer states of it are dropped.
+The first passes through a sharded model, the first update and the first collective of a group import modules of torch,
+choose kernels, allocate memory, create optimizer states and connect processes: seconds that no later step takes. So
+ranks first run the first micro-batch of the plan (with edges between modules, its first step), with an update that
+changes no weight, and a collective of a few bytes in each group. Gradients and optimizer states of it are dropped.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ FEW_BYTES = 64
 
 
 def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
-    """`tasks`: of the first step."""
+    """Runs the warm-up on this rank; every rank calls it. `tasks`: of the first step, of all ranks."""
     rank, groups = executor.worker.rank, executor.local.groups
     executor.worker.begin("warm-up")
     for ranks in sorted(ranks for ranks in catalogue(plan) if len(ranks) > 1):
@@ -28,19 +28,19 @@ def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
             time_collective("all_to_all", groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1)
     executor.local.channels.connect()
     first = tasks[0].micro_batch
-    everything = bool(plan.edges)  # what feeds a micro-batch may lie in any other
-    few = [t for t in tasks if (everything or t.micro_batch in (first, None)) and t.phase != "update"]
-    executor.step(few)
+    whole_step = bool(plan.edges)  # outputs that a micro-batch reads may be computed in any other
+    selected = [t for t in tasks if (whole_step or t.micro_batch in (first, None)) and t.phase != "update"]
+    executor.step(selected)
     updated = {task.module for task in tasks if task.phase == "update"}
     for module, optimizer in executor.optimizers.items():
         if module in updated:
             executor.local.settle(module)
             idle_update(optimizer)
-    executor.meter.cut()  # what was sent for it is of no task
+    executor.meter.cut()  # bytes that it sent belong to no task
 
 
 def idle_update(optimizer: torch.optim.Optimizer) -> None:
-    """An update that changes no weight and leaves states as new."""
+    """Runs an update with learning rate 0, and resets the optimizer states to zero."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0

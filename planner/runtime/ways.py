@@ -1,4 +1,4 @@
-"""Who sends to whom in any step of a run: channels are made before the first."""
+"""Pairs of ranks that send to each other in any step of a run: channels are created before the first."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -12,37 +12,37 @@ from planner.runtime.wires import wires
 
 
 def pairs(plan: Plan) -> set[Pair]:
-    """In a pipeline each rank sends to the one in its place on the next stage; between modules, where rows are read."""
-    found: set[Pair] = set()
+    """All (sender, receiver) pairs: between pipeline stages the i-th ranks, between modules those that read outputs."""
+    pairs: set[Pair] = set()
     if plan.then:
-        ways = {*between_stages(plan), *between_modules(plan)}
-        found = {way for source, target in ways if source != target for way in ((source, target), (target, source))}
+        linked = {*between_stages(plan), *between_modules(plan)}
+        pairs = {pair for source, target in linked if source != target for pair in ((source, target), (target, source))}
     for number in range(len(plan.steps)):
         tasks = expand(plan, number)
         for task in tasks:
             if task.phase == "send" and not on_edge(task):
-                found.update(zip(task.ranks, task.peers, strict=True))
-        crossing = {wire.pair(of) for of_cell in wires(plan, tasks).values() for wire in of_cell for of in "FB"}
-        found |= {pair for pair in crossing if pair[0] != pair[1]}
-    return found
+                pairs.update(zip(task.ranks, task.peers, strict=True))
+        crossing = {each.pair(of) for transfers in wires(plan, tasks).values() for each in transfers for of in "FB"}
+        pairs |= {pair for pair in crossing if pair[0] != pair[1]}
+    return pairs
 
 
 def between_stages(plan: Plan) -> Iterator[Pair]:
-    """Forwards in any step on the groups of a plan, as those that come while a run lasts; with chunks, from the last
-    stage to the first, too.
+    """Pairs that send activations forward in any step on the groups of a plan, also steps planned during the run; with
+    chunks (virtual stages) also from the last stage to the first.
     """
     for layout in plan.layouts.values():
         stages = layout.pp
         of_stages = [stage_ranks(layout, stage) for stage in range(stages)]
         for group in plan.groups.values():
-            held = [sorted(set(group.ranks) & set(ranks)) for ranks in of_stages]
-            following = [*held[1:], held[0]] if len(layout.stages) > stages else held[1:]
-            for near, far in zip(held, following, strict=False):
-                yield from zip(near, far, strict=False)  # of unequal ends no step is legal
+            members = [sorted(set(group.ranks) & set(ranks)) for ranks in of_stages]
+            following = [*members[1:], members[0]] if len(layout.stages) > stages else members[1:]
+            for near, far in zip(members, following, strict=False):
+                yield from zip(near, far, strict=False)  # stages of unequal size are illegal in any step
 
 
 def between_modules(plan: Plan) -> Iterator[Pair]:
-    """In any step: any of the ranks with outputs may have some that any of those with inputs reads."""
+    """Pairs over edges in any step: every rank with outputs of the source, every rank with inputs of the target."""
     for edge in plan.edges:
         source, target = plan.layouts[edge.source], plan.layouts[edge.target]
         last = source.pp - 1

@@ -1,4 +1,4 @@
-"""Which rows of encoders' outputs go from where to where in a step: of all ranks, made from the plan alone."""
+"""Routes of encoder outputs between ranks in a step, for all ranks, from the plan alone."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from planner.specs.model import By
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A route and what is at its ends."""
+    """A route of encoder outputs between two ranks, and the micro-batches in flight at both ends."""
 
     route: Route
     writer: Key
@@ -22,21 +22,21 @@ class Wire:
     by: By
 
     def pair(self, of: str) -> Pair:
-        """From and to: outputs go forwards, their gradients back."""
+        """Sender and receiver: outputs (`of` F) go from writer to reader, gradients (B) back."""
         route = self.route
         return (route.source, route.target) if of == "F" else (route.target, route.source)
 
 
-def messages(wires: Iterable[Wire], of: str) -> dict[Pair, list[Wire]]:
-    """One from each rank to each other, with all that goes this way; and what a rank reads of its own."""
-    found: dict[Pair, list[Wire]] = defaultdict(list)
-    for wire in wires:
-        found[wire.pair(of)].append(wire)
-    return found
+def messages(transfers: Iterable[Wire], of: str) -> dict[Pair, list[Wire]]:
+    """Transfers grouped into one message per pair of ranks; a pair of equal ranks is a local copy."""
+    by_pair: dict[Pair, list[Wire]] = defaultdict(list)
+    for transfer in transfers:
+        by_pair[transfer.pair(of)].append(transfer)
+    return by_pair
 
 
 def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
-    """By cell of an encoder. Tasks that read nothing, or whose cell is not among `tasks`, have none."""
+    """Transfers of each send of encoder outputs among `tasks`; empty for plans without edges."""
     if not plan.edges:
         return {}
     return {
@@ -48,5 +48,5 @@ def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
 
 
 def writer(send: Task) -> Key:
-    """The flight whose outputs a send has."""
+    """Key of the micro-batch in flight whose outputs a send transfers."""
     return send.module, send.layers[0], send.micro_batch, send.group.partition(">")[0]

@@ -1,13 +1,17 @@
-"""The life of one rank: join, shard the model, warm up, execute step after step; the first rank collects."""
+"""Training on one rank: join the process group, shard the model, warm up, execute step after step; rank 0 collects
+results.
+"""
 
 import os
+import platform
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from planner.launch.worker import Worker, joined
+from planner.launch.worker import Worker, cores, joined
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
@@ -15,7 +19,6 @@ from planner.runtime.clock import Clock
 from planner.runtime.ending import Ending
 from planner.runtime.executor import Executor, RankStep
 from planner.runtime.local import Local
-from planner.runtime.machine import machine
 from planner.runtime.metrics import Note, noting
 from planner.runtime.norm import Norm
 from planner.runtime.optimizers import optimizers, set_rate, take_up
@@ -28,104 +31,104 @@ from planner.runtime.snapshot import Snapshot, snapshot
 from planner.runtime.upcoming import Upcoming, upcoming
 from planner.runtime.warmup import warm_up
 
-VERIFIED_FURTHER = 3  # of the steps that are planned while the run lasts
-FEW_RANKS = 64  # so few send the first rank their records of every step; more, of steps whose records are kept
-MEASURED_STEPS = 16  # the last ones, whose records are kept: a long run would fill the first rank's memory with them
+VERIFIED_ONLINE_STEPS = 3  # of the steps that are planned during the run, how many are checked against one process
+FEW_RANKS = 64  # up to so many ranks send rank 0 their records of every step; more only those that are kept
+MEASURED_STEPS = 16  # last steps whose task records are kept: those of a long run would fill the memory of rank 0
 
 
 def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
-    """The whole run on one rank; its result on the first."""
+    """The whole run on one rank; returns its result on rank 0, None on the others."""
     require_legal(plan, plan.name)
     with joined(worker):
         return train(worker, plan, options)
 
 
 def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
-    """Every step, in a world that has been joined."""
-    ending = Ending(worker, options.max_seconds)
-    with ending.listening():
-        taking = snapshot(worker, options.memory_snapshot)
-        with claimed(worker, options.save), taking.taken():
-            return trained(prepare(worker, plan, options), options, ending, taking)
+    """Trains all steps, in a process group that has been joined."""
+    early_stop = Ending(worker, options.max_seconds)
+    with early_stop.listening():
+        history = snapshot(worker, options.memory_snapshot)
+        with claimed(worker, options.save), history.taken():
+            return trained(prepare(worker, plan, options), options, early_stop, history)
 
 
-def trained(executor: Executor, options: RunOptions, ending: Ending, taking: Snapshot) -> RunResult | None:
-    """Step by step, until there are no more, or all ranks agree to end."""
+def trained(executor: Executor, options: RunOptions, early_stop: Ending, history: Snapshot) -> RunResult | None:
+    """Trains step by step, until there are no more, or all ranks agree to stop."""
     worker, plan = executor.worker, executor.local.plan
     ended: Ended = "steps"
     warm_up(executor, plan, expand(plan))
-    take_up(executor.local, executor.optimizers)  # behind the warm-up, which leaves states as new
+    take_up(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
     before = executor.local.found.steps if executor.local.found else 0
     reference = Reference(executor.local, options) if options.verify else None
-    verified_steps = before + len(plan.steps) + (VERIFIED_FURTHER if plan.then else 0)
-    of, done = options.count(plan), []
-    with upcoming(worker, plan, options, before) as steps, noted(worker, options) as note:
-        for number, coming in enumerate(steps, before):
-            rate = options.training.rate(number, of)
+    verified_steps = before + len(plan.steps) + (VERIFIED_ONLINE_STEPS if plan.then else 0)
+    total, done = options.count(plan), []
+    with upcoming(worker, plan, options, before) as steps, metrics_on_rank_0(worker, options) as write_metrics:
+        for number, upcoming_step in enumerate(steps, before):
+            rate = options.training.rate(number, total)
             set_rate(executor.optimizers, rate)
-            taking.step(last=options.max_seconds is not None or number == of - 1)
+            history.step(last=options.max_seconds is not None or number == total - 1)
             verifier = reference if number < verified_steps else None
-            step = one_step(executor, coming, verifier, number + 1, keeps(number, of, plan, options))
+            step = one_step(executor, upcoming_step, verifier, number + 1, keeps_records(number, total, plan, options))
             if step:
                 done.append(replace(step, learning_rate=rate))
-                forget(done)
-                note(number + 1, done[-1])
-                worker.report(Progress(number + 1, of, step.loss, step.tokens, step.seconds))
-            ended = ending.agreed()
-            if options.save is not None and options.saves(number + 1, ended != "steps" or number + 1 == of):
+                drop_old_records(done)
+                write_metrics(number + 1, done[-1])
+                worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds))
+            ended = early_stop.agreed()
+            if options.save is not None and options.saves(number + 1, ended != "steps" or number + 1 == total):
                 save(executor, options.save, number + 1)
-                if ended == "steps" and number + 1 < of:  # asked for meanwhile: all is saved
-                    ended = ending.agreed()
+                if ended == "steps" and number + 1 < total:  # an interrupt that came while saving
+                    ended = early_stop.agreed()
             if ended != "steps":
                 break
     if worker.rank:
         return None
     verified = reference.worst if reference else None
-    there = machine(worker.device, plan.size)
-    return RunResult(tuple(done), verified, plan.size, there, torch.__version__, ended, before)
+    label = machine_label(worker.device, plan.size)
+    return RunResult(tuple(done), verified, plan.size, label, torch.__version__, ended, before)
 
 
-def keeps(number: int, of: int, plan: Plan, options: RunOptions) -> bool:
-    """Whether the first rank hears what all ranks noted in this step. Where time ends the run, any may be the last."""
-    return plan.size <= FEW_RANKS or options.max_seconds is not None or number >= of - MEASURED_STEPS
+def keeps_records(number: int, total: int, plan: Plan, options: RunOptions) -> bool:
+    """Whether rank 0 gets the task records of all ranks for this step. Under a time limit any step may be the last."""
+    return plan.size <= FEW_RANKS or options.max_seconds is not None or number >= total - MEASURED_STEPS
 
 
-def forget(done: list[StepResult]) -> None:
-    """The records of the step that is no longer among the last."""
+def drop_old_records(done: list[StepResult]) -> None:
+    """Drops the task records of the step that is no longer among the last `MEASURED_STEPS`."""
     if len(done) > MEASURED_STEPS:
         done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=(), memory=())
 
 
 def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
-    """Groups, models and optimizers, on every rank what it has of them."""
+    """Creates this rank's process groups, modules and optimizers."""
     one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
     local = Local(worker, plan, options, Clock(worker.device, worker.rank, one_machine))
-    watched = options.training.clip is not None or options.metrics is not None
-    norm = Norm(local, options.training.clip) if watched else None
+    needs_norm = options.training.clip is not None or options.metrics is not None
+    norm = Norm(local, options.training.clip) if needs_norm else None
     return Executor(local, optimizers(local, options.training), norm)
 
 
-def noted(worker: Worker, options: RunOptions) -> AbstractContextManager[Note]:
-    """Where the first rank notes what steps came to."""
+def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[Note]:
+    """Writer of the metrics file on rank 0; one that writes nothing on the others."""
     return noting(options.metrics if worker.rank == 0 else None)
 
 
 def one_step(
-    executor: Executor, coming: Upcoming, reference: Reference | None, number: int, kept: bool
+    executor: Executor, upcoming_step: Upcoming, reference: Reference | None, number: int, kept: bool
 ) -> StepResult | None:
-    """One step on every rank; on the first, what it came to, with the records of tasks if these are `kept`. Raises
-    RunFailed where the norm of gradients is no number.
+    """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
+    RunFailed where the gradient norm is not finite.
     """
     if reference:
         reference.follow()
-    step = executor.step(coming.tasks)
+    step = executor.step(upcoming_step.tasks)
     if step.clipped:
         step.clipped.require_finite(number)
-    gathered = collected((coming.waited_s, step if kept else replace(step, passes=())))
+    gathered = gather_steps((upcoming_step.waited_s, step if kept else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:
         executor.worker.begin("verification")
-        reference.compare(coming.tasks, ranks)
+        reference.compare(upcoming_step.tasks, ranks)
     if not ranks:
         return None
     waited = max(waited for waited, _ in gathered)
@@ -137,15 +140,31 @@ def one_step(
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
-        planned=None if coming.planned_s is None else Planned(coming.planned_s, waited),
+        planned=None if upcoming_step.planned_s is None else Planned(upcoming_step.planned_s, waited),
     )
 
 
-def collected(own: tuple[float, RankStep]) -> list[tuple[float, RankStep]]:
-    """Every rank's wait and step, by rank, on the first; nothing on the others."""
+def gather_steps(own: tuple[float, RankStep]) -> list[tuple[float, RankStep]]:
+    """Gathers the waiting time and step of every rank, by rank, on rank 0; the others get an empty list."""
     if dist.get_rank():
         dist.gather_object(own)
         return []
-    found: list[tuple[float, RankStep] | None] = [None] * dist.get_world_size()
-    dist.gather_object(own, found)
-    return [rank for rank in found if rank is not None]
+    gathered: list[tuple[float, RankStep] | None] = [None] * dist.get_world_size()
+    dist.gather_object(own, gathered)
+    return [rank for rank in gathered if rank is not None]
+
+
+def machine_label(device: torch.device, ranks: int) -> str:
+    """Label of measured numbers: `4 processes on 2 cores of Intel(R) Xeon(R) Processor`, `8 x NVIDIA H200`."""
+    if device.type == "cuda":
+        return f"{ranks} x {torch.cuda.get_device_name(device)}"
+    processes = "1 process" if ranks == 1 else f"{ranks} processes"
+    return f"{processes} on {cores()} cores of {processor_name()}"
+
+
+def processor_name() -> str:
+    """The CPU model that Linux reports, else the architecture."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.machine()

@@ -112,9 +112,9 @@ def test_a_job_that_is_gone_changed_or_unknown_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="the job changed since"):
         inputs_of(head, tmp_path)
     (tmp_path / "job.yaml").unlink()
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="is missing"):
         inputs_of(head, tmp_path)
-    with pytest.raises(InputError, match="does not say from which job"):
+    with pytest.raises(InputError, match="does not name its job"):
         inputs_of(changed(head, uses=changed(head.uses, sources={})), tmp_path)
 
 

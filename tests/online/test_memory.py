@@ -24,4 +24,4 @@ def test_memory_does_not_grow_over_hundreds_of_batches(tmp_path):
         if number % 50 == 0:
             sizes.append(resident_kib())
     assert sizes[-1] - sizes[1] <= KIB_ALLOWED, sizes
-    assert len(ahead.drafts) <= ahead.how.look_ahead
+    assert len(ahead.drafts) <= ahead.options.look_ahead

@@ -180,7 +180,11 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("code", lambda: "other"), ("versions", lambda: {"torch": "9"}), ("machine", lambda kind: "another")],
+    [
+        (context.code.__name__, lambda: "other"),
+        (context.versions.__name__, lambda: {"torch": "9"}),
+        (context.machine.__name__, lambda kind: "another"),
+    ],
 )
 def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path, monkeypatch, name, value):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)

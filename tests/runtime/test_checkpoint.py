@@ -1,4 +1,4 @@
-"""A run goes on with a checkpoint of its own, or says before anything is launched why it cannot."""
+"""A run resumes from a checkpoint of its own, or says before anything is launched why it cannot."""
 
 import shutil
 from dataclasses import fields, replace
@@ -84,7 +84,7 @@ def test_data_is_the_same_wherever_it_lies(tmp_path):
 
 @pytest.mark.parametrize("at", [0, 100, -1])
 def test_both_ends_and_the_size_of_much_data_tell_it_from_other(tmp_path, monkeypatch, at):
-    monkeypatch.setattr(checkpoint, "PIECE", 256)
+    monkeypatch.setattr(checkpoint, "READ_BYTES", 256)
     np.save(tmp_path / OFFSETS, np.array([0, 2000], dtype="int64"))
     digests = set()
     for changed_at in (None, at):
@@ -196,7 +196,7 @@ def test_a_schedule_ends_where_it_was_to_end(folder):
     files.write(folder / INDEX, changed(read_index(folder), total=30))
     require_runnable(PLAN, replace(OPTIONS, resume=folder, steps=30))
     files.write(folder / INDEX, changed(read_index(folder), total=12))
-    assert refused(PLAN, replace(OPTIONS, resume=folder)).fix == f"to go on with another, change `total` in {INDEX}"
+    assert refused(PLAN, replace(OPTIONS, resume=folder)).fix == f"to resume with another, change `total` in {INDEX}"
 
 
 def test_other_numbers_are_refused(folder):

@@ -1,4 +1,4 @@
-"""Experts spread over ranks, folded apart from attention's mesh, give the loss and the gradients of one process."""
+"""Experts sharded over a mesh other than attention's give the loss and the gradients of one process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What FSDP2 is told: how a parameter is shared out."""
+"""Along which dimension FSDP2 shards a parameter."""
 
 import pytest
 import torch

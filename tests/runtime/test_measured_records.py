@@ -1,4 +1,4 @@
-"""Collectives begin when their last rank comes; what is recorded never exceeds what happened."""
+"""Collectives begin when their last rank arrives; records never exceed what happened."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a step's memory is said to be, beside a sum kept by hand, and beside the bytes that a run really holds."""
+"""The measured memory of a step equals a sum kept by hand, and the bytes that a run really holds."""
 
 from types import SimpleNamespace
 

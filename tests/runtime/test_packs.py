@@ -1,4 +1,4 @@
-"""One process works on what ranks share out: every item once, and every row of it on one rank."""
+"""The reference processes what ranks shard: every item once, and every token of it for one rank."""
 
 import torch
 

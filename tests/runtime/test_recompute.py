@@ -1,4 +1,4 @@
-"""What is made again in the backward pass gives the numbers of one process, and sends no token to other heads twice."""
+"""Recomputation in the backward pass gives the numbers of one process, and repeats no all-to-all of heads."""
 
 import pytest
 

@@ -50,9 +50,9 @@ ODD_EXPERTS = changed(
     DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
 )  # the bias of their outputs is odd, too
 REFUSED = {
-    "15 wide, cannot be shared": plan_with(layout=changed(WHOLE, etp=2), spec=ODD_EXPERTS),
+    "15 wide, cannot be sharded": plan_with(layout=changed(WHOLE, etp=2), spec=ODD_EXPERTS),
     "fp8 cannot be run": plan_with(layout=changed(WHOLE, dtype="fp8")),
-    "norms and residuals of all tokens": plan_with(layout=changed(WHOLE, dp=1, tp=2, sequence_parallel=False)),
+    "tensor parallelism without sequence": plan_with(layout=changed(WHOLE, dp=1, tp=2, sequence_parallel=False)),
     "one copy of a token to each node": plan_with(layout=changed(WHOLE, ep=2, dispatch="node_level"), spec=EXPERTS),
     "exchanges of tp and ep beside compute": plan_with(layout=changed(WHOLE, overlap=("tp", "ep"))),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
@@ -98,7 +98,7 @@ def test_it_is_not_refused(plan):
         ({"training": Training(clip=0.0)}, "a norm of 0.0"),
         ({"training": Training(betas=(0.9, 1.0))}, "betas"),
         ({"training": Training(decay=-0.1)}, "decay by -0.1"),
-        ({"max_seconds": 0.0}, "no run lasts 0.0 s"),
+        ({"max_seconds": 0.0}, "invalid time limit of 0.0 s"),
         ({"metrics": Path(__file__).parent}, "a folder, not a file"),
         ({"metrics": Path(__file__) / "metrics.jsonl"}, "cannot make the folder"),
         ({"save": Path(__file__)}, "this is no folder"),

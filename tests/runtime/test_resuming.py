@@ -1,4 +1,4 @@
-"""A run that is stopped goes on as if it had not been: the same losses, weights and states, under whatever plan."""
+"""A run that is stopped and resumed has the same losses, weights and states as one that was not, under any plan."""
 
 import errno
 import os
@@ -40,10 +40,10 @@ def two_steps(plan, rows):
     return changed(plan, steps=tuple(changed(step, micro_batches=part) for part in parts))
 
 
-PARTED = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
+SPLIT_GROUPS = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
 TOGETHER = [[(0, 1)]] * 4
-SHARDS = two_steps(spread(2, dp=2, zero=3, rows=PARTED), 1)
-TIED_SHARDS = two_steps(spread(2, TIED, dp=2, zero=2, rows=PARTED), 1)
+SHARDS = two_steps(spread(2, dp=2, zero=3, rows=SPLIT_GROUPS), 1)
+TIED_SHARDS = two_steps(spread(2, TIED, dp=2, zero=2, rows=SPLIT_GROUPS), 1)
 SEEING = two_steps(
     several(
         {"llm": layout("llm", range(2), dp=2), "vit": layout("vit", range(2), pp=2)},
@@ -64,7 +64,7 @@ SEEING_APART = two_steps(
 PAIRS = {
     "the same plan": (SHARDS, SHARDS),
     "tensors": (
-        two_steps(spread(2, dp=2, zero=1, rows=PARTED), 1),
+        two_steps(spread(2, dp=2, zero=1, rows=SPLIT_GROUPS), 1),
         two_steps(spread(2, tp=2, zero=1, rows=TOGETHER), 2),
     ),
     "stages": (SHARDS, two_steps(spread(2, pp=2, zero=0, rows=TOGETHER), 2)),
@@ -326,10 +326,10 @@ def full_disk(executor, folder, steps):
 def watched(run):
     """What a run holds while it saves, and in what order files come and go."""
     alive, most, happened = set(), [], []
-    together, sync, rename, remove = whole.together, os.fsync, os.replace, shutil.rmtree
+    assembled, sync, rename, remove = whole.assemble, os.fsync, os.replace, shutil.rmtree
 
-    def made(name, pieces):
-        found = together(name, pieces)
+    def assemble(name, parts):
+        found = assembled(name, parts)
         alive.add(id(found))
         weakref.finalize(found, alive.discard, id(found))
         most.append(len(alive))
@@ -342,14 +342,14 @@ def watched(run):
 
         return doing
 
-    whole.together = made
+    whole.assemble = assemble
     os.fsync = noted("sync", sync, lambda handle: os.readlink(f"/proc/self/fd/{handle}"))
     os.replace = noted("rename", rename, str)
     shutil.rmtree = noted("remove", remove, str)
     try:
         run()
     finally:
-        whole.together, os.fsync, os.replace, shutil.rmtree = together, sync, rename, remove
+        whole.assemble, os.fsync, os.replace, shutil.rmtree = assembled, sync, rename, remove
     return max(most), happened
 
 
@@ -378,7 +378,7 @@ def wrong(tmp_path_factory):
 def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong):
     (failures, _, _, _, last), folder = wrong
     (diverged_says, where, *left), (full_says, place, *half) = failures
-    assert "is not finite behind step 6" in diverged_says and where == "step 6"
+    assert "is not finite after step 6" in diverged_says and where == "step 6"
     assert "No space left" in full_says and place.startswith(str(folder / "kept"))
     assert (last.before, len(last.steps)) == (2, STEPS - 2)
     assert left == half == [False]  # of what was written until then

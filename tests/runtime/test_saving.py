@@ -1,4 +1,4 @@
-"""What was trained is a checkpoint: a run that starts from it goes on where the first one ended."""
+"""What was trained is a checkpoint: a run that starts from it continues where the first one ended."""
 
 import json
 import time

@@ -32,7 +32,7 @@ def shared(spec=SMALL, rows=TURNS, splits=SPLITS, **layout):
     return spread(4, spec, rows=rows, splits=splits, **{"dp": 4, "zero": 3, **layout})
 
 
-def parted(spec, **layout):
+def with_tp(spec, **layout):
     """Matrices over two ranks, sequences over two others."""
     return spread(4, spec, dp=2, tp=2, rows=[[ALL]] * 2, splits={ALL: {"ring": 2}}, zero=1, **layout)
 
@@ -46,7 +46,7 @@ PLANS = {
         zero=1, rows=[[(3,)], [(0, 1, 2), (3,)], [(3,)], [ALL], [(1,)], [(3,), (1,)]], splits=SPLITS | {ALL: RING}
     ),
     **{name: shared(spec, zero=3 if at % 2 else 1) for at, (name, spec) in enumerate(MODELS.items())},
-    **{f"{name}, tp": parted(MODELS[name]) for name in ("sinks", "latent", "latent, sinks", "audio")},
+    **{f"{name}, tp": with_tp(MODELS[name]) for name in ("sinks", "latent", "latent, sinks", "audio")},
 }
 
 

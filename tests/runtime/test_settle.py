@@ -1,4 +1,4 @@
-"""Gradients of what several ranks hold whole are summed where they lie, the small ones in one call."""
+"""Gradients of replicated parameters are summed in place, the small ones in one all-reduce."""
 
 import pytest
 import torch

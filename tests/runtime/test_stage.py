@@ -1,4 +1,4 @@
-"""What a rank knows of a chunk before it has met any other."""
+"""What a stage derives from its layout alone, without process groups."""
 
 import pytest
 import torch

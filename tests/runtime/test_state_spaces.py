@@ -1,4 +1,4 @@
-"""Layers of state spaces, attention, MLPs and experts, one block or several each, spread over ranks: the loss and the
+"""Layers of state spaces, attention, MLPs and experts, one block or several each, sharded over ranks: the loss and the
 gradients of one process.
 """
 

@@ -1,4 +1,4 @@
-"""However states are shared and gradients summed: the numbers of one process, and no byte more than it takes."""
+"""However states are sharded and gradients reduced: the numbers of one process, and no byte more than it takes."""
 
 from collections import defaultdict
 

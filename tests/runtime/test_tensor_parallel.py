@@ -1,4 +1,4 @@
-"""Matrices parted over ranks, with whatever else a layout says, give the loss and the gradients of one process."""
+"""Matrices sharded over tp, with any other field of a layout, give the loss and the gradients of one process."""
 
 import pytest
 

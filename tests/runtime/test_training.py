@@ -204,7 +204,7 @@ def reasons(worker):
         found = []
         for asked, late in ((None, None), (0, None), (1, None), (None, 0), (None, 1), (1, 0)):
             ending = Ending(worker, 1e-9 if late == worker.rank else None)
-            ending.asked = asked == worker.rank
+            ending.interrupted = asked == worker.rank
             found.append(ending.agreed())
         return found
 

@@ -1,4 +1,4 @@
-"""Steps that are planned while a run lasts: the ranks train them all, wait for none, and nobody outlives the run."""
+"""Steps planned during a run: the ranks train them all, wait for none, and no process outlives the run."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_a_planner_that_dies_ends_the_run_clearly(tmp_path):
             (victim,) = (child for child in multiprocessing_children() if child.name == "planner")
             os.kill(victim.pid, signal.SIGKILL)
 
-    with pytest.raises(RunFailed, match=r"nobody planned step \d: no planner is left") as failed:
+    with pytest.raises(RunFailed, match=r"step \d was not planned: the planner has ended") as failed:
         pipeline.run(head, RunOptions(steps=200, base=tmp_path), kill)
     assert str(tmp_path / head.then.folder) in failed.value.where
     assert not multiprocessing_children()
@@ -182,7 +182,7 @@ def one_rank(worker, head, folder, case):
             inbox.fetch(1)
 
 
-@pytest.mark.parametrize(("case", "says"), [("none", "there is no planner"), ("stuck", "the planner lives")])
+@pytest.mark.parametrize(("case", "says"), [("none", "there is no planner"), ("stuck", "the planner is running")])
 def test_a_rank_does_not_wait_for_ever(tmp_path, case, says):
     with pytest.raises(RunFailed, match=says):
         launch(one_rank, 1, head_of(tmp_path), tmp_path / "steps", case)

@@ -1,4 +1,4 @@
-"""Parts that ranks hold make the whole again, and what several hold must be the same."""
+"""Shards of all ranks make the unsharded tensor, and replicas must be the same."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from planner.errors import RunFailed
 from planner.models.held import Part, Split, part_of
 from planner.runtime import whole
-from planner.runtime.whole import APART, Piece, differ, together
+from planner.runtime.whole import REPLICA_TOLERANCE, Piece, assemble, differ
 
 WHOLE = torch.arange(24, dtype=torch.float64).view(4, 6) + 1
 
@@ -25,30 +25,30 @@ def norms():
 
 
 def test_parts_make_the_whole():
-    assert torch.equal(together("w", enumerate(parts())), WHOLE)
-    assert torch.equal(together("norm", enumerate(norms())), WHOLE[0])
+    assert torch.equal(assemble("w", enumerate(parts())), WHOLE)
+    assert torch.equal(assemble("norm", enumerate(norms())), WHOLE[0])
 
 
 def test_ranks_with_the_same_part_are_compared_part_by_part():
     twice = [*parts(), *parts()]
-    assert torch.equal(together("w", enumerate(twice)), WHOLE)
+    assert torch.equal(assemble("w", enumerate(twice)), WHOLE)
     twice[8].values.mul_(2)
-    with pytest.raises(RunFailed, match="`w` is one on rank 2 and another on rank 8"):
-        together("w", enumerate(twice))
+    with pytest.raises(RunFailed, match="`w` differs between rank 2 and rank 8"):
+        assemble("w", enumerate(twice))
 
 
-@pytest.mark.parametrize("by", [2 * APART, float("nan")])
+@pytest.mark.parametrize("by", [2 * REPLICA_TOLERANCE, float("nan")])
 def test_ranks_that_drift_apart_are_named(by):
     of_rank = norms()
     of_rank[4].values.mul_(1 + by)
-    with pytest.raises(RunFailed, match=r"`llm.norm` is one on rank 0 and another on rank 4"):
-        together("llm.norm", enumerate(of_rank))
+    with pytest.raises(RunFailed, match=r"`llm.norm` differs between rank 0 and rank 4"):
+        assemble("llm.norm", enumerate(of_rank))
 
 
 @pytest.mark.parametrize("at", [None, 0, 23])
 def test_large_ones_are_compared_slice_by_slice(monkeypatch, at):
-    monkeypatch.setattr(whole, "SLICE", 4)
-    other = WHOLE * (1 + APART / 2)
+    monkeypatch.setattr(whole, "COMPARED_AT_ONCE", 4)
+    other = WHOLE * (1 + REPLICA_TOLERANCE / 2)
     if at is not None:
         other.view(-1)[at] += 1
     for turn in (False, True):  # also where numbers do not lie one behind the other
@@ -61,10 +61,10 @@ def test_what_overflows_on_all_ranks_is_the_same():
     of_rank = norms()
     for own in of_rank:
         own.values[2] = float("nan")
-    assert together("norm", enumerate(of_rank)).isnan().sum() == 1
+    assert assemble("norm", enumerate(of_rank)).isnan().sum() == 1
 
 
 def test_ranks_may_round_in_ways_of_their_own():
     of_rank = norms()
-    of_rank[4].values.mul_(1 + APART / 2)
-    assert torch.equal(together("norm", enumerate(of_rank)), WHOLE[0])
+    of_rank[4].values.mul_(1 + REPLICA_TOLERANCE / 2)
+    assert torch.equal(assemble("norm", enumerate(of_rank)), WHOLE[0])
