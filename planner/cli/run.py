@@ -107,7 +107,8 @@ def too_long(warmup: int, steps: int) -> str:
     if warmup <= steps:
         return ""
     reached = percent(steps / warmup)
-    return f"--warmup {warmup} is longer than the run of {plural(steps, 'step')}: the learning rate reaches only {reached} of its peak"
+    whole = f"the run of {plural(steps, 'step')}"
+    return f"--warmup {warmup} is longer than {whole}: the learning rate reaches only {reached} of its peak"
 
 
 def require_outputs(trace: Path | None, metrics: Path | None) -> None:

@@ -17,8 +17,8 @@ def show(
 ) -> None:
     """Draw a plan to scale, with step time, bound and memory.
 
-    Groups of a micro-batch: ranks from left to right, time from top to bottom. Pipelines and ranks that synchronise once
-    a step: one line per rank, time from left to right.
+    Groups of a micro-batch: ranks from left to right, time from top to bottom. Pipelines, and ranks that synchronise
+    once a step: one line per rank, time from left to right.
     """
     from planner import pipeline
     from planner.cli import picture, render, summary

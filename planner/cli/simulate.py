@@ -22,7 +22,7 @@ def simulate(
     overlap: Annotated[
         str | None,
         typer.Option(
-            help="Which communication overlaps with compute: tp=off,pp=on,dp=off,ep=on, or all=off; default: as the plan prices it."
+            help="Communication that overlaps with compute: tp=off,pp=on,dp=off,ep=on, or all=off; default: the plan's."
         ),
     ] = None,
     json: Json = False,

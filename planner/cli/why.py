@@ -17,8 +17,8 @@ def why(
 ) -> None:
     """Explain where an item or a group is; without one, what would shorten the step.
 
-    Solves the plan's own problem again, from the plan file alone: for plans of one module by sequence_groups, data_ranks
-    or best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
+    Solves the plan's own problem again, from the plan file alone: for plans of one module by sequence_groups,
+    data_ranks or best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
     """
     from planner import pipeline
     from planner.cli import render, why_tables
