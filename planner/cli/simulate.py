@@ -36,7 +36,7 @@ def simulate(
     from planner.cli import explained, render, summary, tables
 
     if trace_ranks and not trace:
-        raise InputError("--trace-ranks is given without --trace", where="--trace-ranks", fix="add --trace FILE")
+        raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")
     loaded = pipeline.read_plan(plan)
     ranks = given_ranks(trace_ranks, loaded.size)
     overlaps = overlap_of(overlap)
