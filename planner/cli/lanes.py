@@ -52,7 +52,7 @@ def lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
     style = Style(sorted({owner.module for owner in passes}), canvas.plain)
     drawn = [line(painted(lane.owners, style), name) for lane, name in zip(drawn_lanes, names, strict=True)]
     if len(all_lanes) > SHOWN:
-        drawn.insert(SHOWN // 2, Text(f"… {len(all_lanes) - SHOWN} more, unlike these", style="dim"))
+        drawn.insert(SHOWN // 2, Text(f"… {len(all_lanes) - SHOWN} more that look different", style="dim"))
     communicates = any(True in lane.owners for lane in all_lanes)
     return Stack(Text(), *drawn, legend({owner.phase for owner in passes}, style, communicates, timeline.step_seconds))
 

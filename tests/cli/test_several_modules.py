@@ -109,7 +109,7 @@ def test_a_job_that_fixes_all_layouts_is_a_plan(job):
             assert row_of[module, item] == min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
     text = said("predict", job())
     assert "vit 5 items, 64 patches; ear 2 items, 24 frames" in text and "1 item of vit left out" in text
-    assert "fits into cpu" in said("fits", job())
+    assert "fits in cpu" in said("fits", job())
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, "best"])
