@@ -65,7 +65,7 @@ def test_a_page_has_each_module_by_itself(tmp_path):
     said("report", str(BUBBLES), "-o", str(page))
     text = page.read_text()
     assert "vit 3 items, 16,384 patches" in text and "49,152" not in text
-    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Who works on what") :]))
+    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Work by group") :]))
     for row in ("vit v0 0-3 1 2 8,192 patches", "vit v1 4-7 1 1 8,192 patches", "llm all 0-7 4 4 32,768 tokens"):
         assert row in rows
 

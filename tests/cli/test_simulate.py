@@ -109,7 +109,13 @@ def test_what_a_person_reads(path, plan, tmp_path):
     run = measured(plan, tmp_path / "m.json", (1.0, 2.0, 3.0))
     said = invoke(path, "--measured", run, "--trace", tmp_path / "both.json.gz").stdout
     median = "step 1 of the run, the median of 3"
-    for words in (median, "+100.0 %", "tasks that explain the difference", "llm[0-3]/B/", "by rank on the critical path"):
+    for words in (
+        median,
+        "+100.0 %",
+        "tasks that explain the difference",
+        "llm[0-3]/B/",
+        "by rank on the critical path",
+    ):
         assert words in said
     both = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))
     assert both["otherData"]["planner"] == "both"
