@@ -145,7 +145,7 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
     )
     yield Text(f"{load_text(load)}\n")
     several = len({choice.kind for choice in answer.choices}) > 1
-    numbers = (">alone", ">tokens per rank", ">capacity per rank", "fits", "nodes", ">step", ">difference")
+    numbers = (">alone", ">tokens per rank", ">capacity", "fits", "nodes", ">step", ">difference")
     rows = table("degree", *(["ranks"] if several else []), *numbers)
     rows.columns[1].no_wrap = several  # a kind's name is not broken
     for choice in answer.choices:
@@ -166,7 +166,7 @@ def why_item(answer: WhyItem) -> Iterator[RenderableType]:
         )
     yield rows
     if any(choice.fits and choice.step_seconds is None and not choice.because for choice in answer.choices):
-        yield Text(f"{NOT_SOLVED}: only the next smaller and the next larger degree that fit are", style="dim")
+        yield Text(f"{NOT_SOLVED}: only the next smaller and the next larger degree that fit are tried", style="dim")
 
 
 def signed(seconds: float) -> str:
