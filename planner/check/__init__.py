@@ -1,4 +1,4 @@
-"""Compare an old plan with a new one, or a folder of cases with what is solved today, and say whether to block."""
+"""Compares an old plan with a new one, or stored cases with what the solver gives now, and decides whether to block."""
 
 from planner.check.cases import check_folder
 from planner.check.compare import compare

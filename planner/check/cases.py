@@ -1,7 +1,8 @@
-"""A folder of cases: each a folder with `plan.yaml`, and the `job.yaml` that it answers unless it was made by hand.
+"""Checks a folder of cases: each a folder with `plan.yaml`, and the `job.yaml` it solves unless it was written by hand.
 
-A case with a job is solved again, the way its plan says it was made, and both plans are compared. A plan by hand is
-only verified. A stored plan that cannot be read or is illegal blocks, as does a job that can no longer be solved.
+A case with a job is solved again, with the options that its plan names, and both plans are compared. A plan by hand is
+only checked for legality and re-priced. A stored plan that cannot be read or is illegal blocks, as does a job that can
+no longer be solved.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from planner.specs.base import changed
 
 JOB, PLAN = "job.yaml", "plan.yaml"
 
-Resolve = Callable[[Path, Plan], Plan]  # solve a job's file again, as the stored plan was made
-OnCase = Callable[[int, int, str], None]  # cases done, of how many, the one at hand
+Resolve = Callable[[Path, Plan], Plan]  # solves a job file again, with the stored plan's options
+OnCase = Callable[[int, int, str], None]  # cases done, of how many, the current one
 
 
 def check_folder(root: Path, resolve: Resolve, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
-    """All findings of all cases, each `where` led by its case. Raises InputError when there is nothing to check."""
+    """Findings of all cases, each `where` prefixed with its case. Raises InputError when there is nothing to check."""
     cases = find_cases(root)
     found: list[Finding] = []
     for number, folder in enumerate(cases):
@@ -35,7 +36,7 @@ def check_folder(root: Path, resolve: Resolve, tolerances: Tolerances, on_case: 
 
 
 def find_cases(root: Path) -> list[Path]:
-    """Folders at any depth that hold a stored plan, in the order of their names. Raises InputError."""
+    """Folders at any depth that hold a stored plan, sorted by name. Raises InputError."""
     if not root.is_dir():
         raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
     folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
@@ -54,12 +55,12 @@ def find_cases(root: Path) -> list[Path]:
 
 
 def hidden(path: Path, root: Path) -> bool:
-    """Inside a folder such as `.git` or `.venv`."""
+    """Whether a path is inside a folder such as `.git` or `.venv`."""
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def check_case(folder: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
-    """One case: verify what is stored, solve again, compare."""
+    """Check the stored plan of a case, solve its job again, compare both."""
     try:
         stored = verify(files.read(folder / PLAN, Plan))
     except InputError as error:
@@ -72,16 +73,16 @@ def check_case(folder: Path, resolve: Resolve, tolerances: Tolerances) -> list[F
 
 
 def compare_again(stored: Verified, job: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
-    """The stored plan beside a fresh one. What could be solved once and cannot any more is a regression."""
+    """Compare the stored plan with a new one. A job that can no longer be solved is a regression."""
     try:
-        again = resolve(job, stored.plan)
+        resolved = resolve(job, stored.plan)
     except PlannerError as error:
         return [failure("regression", error, JOB, "the job can no longer be solved")]
-    return differences(stored, verify(again), tolerances)
+    return differences(stored, verify(resolved), tolerances)
 
 
 def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
-    fix = f"; to mend it: {error.fix}" if error.fix else ""
+    fix = f"; fix: {error.fix}" if error.fix else ""
     return Finding(
         category=category,
         where=error.where or name,

@@ -1,8 +1,8 @@
-"""What changed from one plan to another, and is it for the worse? Trusts neither: both are verified first.
+"""Compares two plans and classifies what changed. Both are checked for legality and re-priced first.
 
-A new plan that breaks a law is never compared further. Values are compared where both plans answer the same question;
-where inputs changed, their difference is only noted, and what counts is how the old decisions would do under the new
-inputs: so stale inputs are told apart from a worse plan.
+An illegal new plan is not compared further. Objective values are compared where both plans solve the same problem.
+Where inputs changed, the difference is only noted, and the old decisions are priced under the new inputs instead: this
+tells stale inputs from a worse plan.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ DEFAULT = Tolerances()
 
 
 def compare(old: Plan, new: Plan, tolerances: Tolerances = DEFAULT) -> list[Finding]:
-    """Every difference, classified; an empty list for plans that are the same."""
+    """Every difference, classified; an empty list for equal plans."""
     return differences(verify(old), verify(new), tolerances)
 
 
 def differences(old: Verified, new: Verified, tolerances: Tolerances) -> list[Finding]:
     stale = [*stale_inputs(old.plan, new.plan)]
     if old.broken or new.broken:
-        mended: Category = "drift" if new.broken else "gain"
-        return [*broken_laws(new, "illegal", "new"), *broken_laws(old, mended, "old"), *stale]
+        fixed: Category = "drift" if new.broken else "gain"
+        return [*broken_laws(new, "illegal", "new"), *broken_laws(old, fixed, "old"), *stale]
     return [
         *worth(old, new, bool(stale), tolerances),
         *stale,
@@ -41,7 +41,7 @@ def differences(old: Verified, new: Verified, tolerances: Tolerances) -> list[Fi
 
 
 def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> Iterator[Finding]:
-    """Over the steps that both plans have: value and gap, judged or only noted."""
+    """Compare objective value and gap over the steps that both plans have; judged, or only noted."""
     note = why_not_comparable(old.plan, new.plan, stale)
     steps = min(len(old.plan.steps), len(new.plan.steps))
     name = common_objective(old.plan, new.plan)
@@ -64,7 +64,7 @@ def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> 
 
 
 def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
-    """Why a difference in value says nothing about the decisions; empty when it does."""
+    """Why a difference in objective value says nothing about the decisions; empty when it does."""
     if stale and not same_question(old, new):
         return "the inputs changed"
     if not same_work(old, new):
@@ -75,7 +75,7 @@ def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
 
 
 def common_objective(old: Plan, new: Plan) -> str:
-    """In whose unit two plans are compared: seconds where they are best by different things."""
+    """The objective by which two plans are compared: step seconds where theirs differ."""
     return new.outcome.objective if old.outcome.objective == new.outcome.objective else STEP_SECONDS
 
 

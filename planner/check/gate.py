@@ -1,12 +1,12 @@
-"""Findings as a verdict: a regression or an illegal new plan blocks, everything else informs."""
+"""The gate: a regression or an illegal new plan blocks, everything else only informs."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from planner.check.finding import BLOCKING, CATEGORIES, Category, Finding
 
-NAMES: dict[Category, tuple[str, str]] = {  # one, several
-    "illegal": ("broken law", "broken laws"),
+NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
+    "illegal": ("violation", "violations"),
     "regression": ("regression", "regressions"),
     "gain": ("gain", "gains"),
     "drift": ("drift", "drifts"),
@@ -22,7 +22,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """One line: `blocked: 1 regression, 2 drifts`."""
+    """The verdict in one line: `blocked: 1 regression, 2 drifts`."""
     if not findings:
         return "passed: no differences"
     counts = Counter(finding.category for finding in findings)

@@ -1,4 +1,4 @@
-"""When is a number worse? Symmetrical: what is a regression from a to b is a gain from b to a."""
+"""Classifies changes of objective value and gap. Symmetrical: a regression from a to b is a gain from b to a."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """How much worse a plan may be."""
+    """How much worse a plan may get without a regression."""
 
-    value: float = 0.02  # of the smaller value
+    value: float = 0.02  # relative to the smaller value
     gap: float = 0.01  # absolute: one point
 
 
 def judge_value(old: float, new: float, tolerance: float) -> Category | None:
-    """Of two values, less is better. None when they are the same."""
+    """Classify a change of a value of which less is better; None when both are the same."""
     factor = (1 + tolerance) * (1 + SLACK)
     if new > old * factor:
         return "regression"
@@ -27,7 +27,7 @@ def judge_value(old: float, new: float, tolerance: float) -> Category | None:
 
 
 def judge_gap(old: float, new: float, tolerance: float) -> Category | None:
-    """Of two gaps, less is better; within the tolerance they say nothing that the value does not."""
+    """Classify a change of the gap, of which less is better; None within the tolerance."""
     if new - old > tolerance + SLACK:
         return "regression"
     if old - new > tolerance + SLACK:

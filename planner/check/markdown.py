@@ -1,4 +1,4 @@
-"""Findings as a table for a comment in a review."""
+"""Findings as a Markdown table, for a comment in a review."""
 
 import re
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from planner.check.finding import CATEGORIES, Finding
 from planner.check.gate import verdict
 
-ROWS = 100  # beyond these a comment helps nobody
+ROWS = 100  # of the table: more do not help in a comment
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
 def to_markdown(findings: Sequence[Finding]) -> str:
-    """The verdict in a line, then what blocks first."""
+    """The verdict in a line, then the findings, blocking ones first."""
     head, _, counts = verdict(findings).partition(":")
     lines = [f"**planner check {head}**:{counts}"]
     if findings:
@@ -39,7 +39,7 @@ def code(value: float | str | None) -> str:
 
 
 def text(words: str) -> str:
-    """Plain words, whatever they contain."""
+    """Text with Markdown's special characters escaped."""
     return SPECIAL.sub(r"\\\1", one_line(words))
 
 

@@ -1,4 +1,4 @@
-"""Micro-batches that differ, said as a person would: how many, which degrees before and after, how many items moved."""
+"""Describes micro-batches that differ: how many, degrees before and after, and how many items moved."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Any
 from planner.check.finding import Finding
 from planner.plan.model import Plan, Row, assignments
 
-SHOWN = 3  # micro-batches spelled out
+SHOWN = 3  # micro-batches described in full
 
-Cell = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, whatever the group is called
+Cell = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, without its name
 
 
 def changed_rows(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
-    """At most one finding for a step."""
-    before = [cells(old, row) for row in old.steps[number].micro_batches]
-    after = [cells(new, row) for row in new.steps[number].micro_batches]
+    """A finding for a step whose micro-batches differ; at most one."""
+    before = [cells(old, micro_batch) for micro_batch in old.steps[number].micro_batches]
+    after = [cells(new, micro_batch) for micro_batch in new.steps[number].micro_batches]
     if before != after:
         yield Finding(
             category="drift",
@@ -27,7 +27,7 @@ def changed_rows(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
 
 
 def summary(before: list[list[Cell]], after: list[list[Cell]]) -> str:
-    """`1 of 3 micro-batches differs: [2] ⟨32,16,8x2⟩ → ⟨32x2⟩; 4 of 48 items moved`."""
+    """One line: `1 of 3 micro-batches differs: [2] ⟨32,16,8x2⟩ → ⟨32x2⟩; 4 of 48 items moved`."""
     if Counter(map(str, before)) == Counter(map(str, after)):
         return "the same micro-batches in another order"
     was, now = places(before), places(after)
@@ -45,10 +45,10 @@ def summary(before: list[list[Cell]], after: list[list[Cell]]) -> str:
     )
 
 
-def cells(plan: Plan, row: Row) -> list[Cell]:
-    """A row by content: groups may be renamed or listed in another order."""
+def cells(plan: Plan, micro_batch: Row) -> list[Cell]:
+    """A micro-batch by content: groups may be renamed or listed in another order."""
     found = []
-    for a in assignments(plan, row):
+    for a in assignments(plan, micro_batch):
         group = plan.groups[a.group]
         layout = plan.layouts[a.module]
         entries = tuple(zip(a.items, a.offload_in(layout), strict=True))
@@ -57,35 +57,37 @@ def cells(plan: Plan, row: Row) -> list[Cell]:
     return sorted(found)
 
 
-def places(rows: list[list[Cell]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
-    """(module, layers, item) → in which micro-batch, on which ranks and how it is worked on."""
+def places(micro_batches: list[list[Cell]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+    """(module, layers, item) → its micro-batch, ranks, split, share and offload."""
     return {
         (module, layers, item): (at, *group, offload)
-        for at, row in enumerate(rows)
-        for module, layers, *group, entries in row
+        for at, groups in enumerate(micro_batches)
+        for module, layers, *group, entries in groups
         for item, offload in entries
     }
 
 
-def degrees(rows: list[list[Cell]], at: int) -> str:
-    """The degrees of a micro-batch as a multiset, by module where there are several; `nothing` where it is not."""
-    if at >= len(rows):
+def degrees(micro_batches: list[list[Cell]], at: int) -> str:
+    """The degrees of a micro-batch as a multiset, by module where there are several; `nothing` if it is missing."""
+    if at >= len(micro_batches):
         return "nothing"
-    found: dict[str, Counter[int]] = {}
-    for module, _, _, split, _, _ in rows[at]:
-        found.setdefault(module, Counter())[split.degree] += 1
-    texts = [f"{module} {multiset(counts)}" for module, counts in found.items()]
-    return " ".join(texts) if len(texts) > 1 else "".join(map(multiset, found.values())) or "⟨⟩"
+    by_module: dict[str, Counter[int]] = {}
+    for module, _, _, split, _, _ in micro_batches[at]:
+        by_module.setdefault(module, Counter())[split.degree] += 1
+    texts = [f"{module} {multiset(counts)}" for module, counts in by_module.items()]
+    return " ".join(texts) if len(texts) > 1 else "".join(map(multiset, by_module.values())) or "⟨⟩"
 
 
 def multiset(counts: Counter[int]) -> str:
     """`⟨32,16,8x2⟩`, widest first."""
-    parts = [f"{what}x{often}" if often > 1 else str(what) for what, often in sorted(counts.items(), reverse=True)]
+    parts = [
+        f"{degree}x{count}" if count > 1 else str(degree) for degree, count in sorted(counts.items(), reverse=True)
+    ]
     return f"⟨{','.join(parts)}⟩"
 
 
 def all_degrees(plan: Plan, number: int) -> str:
-    """The degrees of a step, row by row; of a long one, its beginning."""
-    rows = [cells(plan, row) for row in plan.steps[number].micro_batches]
-    text = " ".join(degrees(rows, at) for at in range(min(len(rows), 2 * SHOWN)))
-    return text if len(rows) <= 2 * SHOWN else f"{text} … ({len(rows)} micro-batches)"
+    """The degrees of a step by micro-batch; of a long step, only the first ones."""
+    micro_batches = [cells(plan, micro_batch) for micro_batch in plan.steps[number].micro_batches]
+    text = " ".join(degrees(micro_batches, at) for at in range(min(len(micro_batches), 2 * SHOWN)))
+    return text if len(micro_batches) <= 2 * SHOWN else f"{text} … ({len(micro_batches)} micro-batches)"

@@ -1,7 +1,7 @@
-"""Are two plans answers to the same question? Changed inputs are told apart from a worse plan.
+"""Finds inputs that changed between two plans, to tell them from a worse plan.
 
-Digests say which inputs changed. Values are then no longer comparable as they are; but the old decisions can be priced
-under the new inputs, and those are what the new plan has to beat.
+Digests say which inputs changed. Objective values are then no longer comparable; but the old decisions can be priced
+under the new inputs, and the new plan has to beat those.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Work = dict[str, set[int]]  # module → items
 
 
 def stale_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
-    """Sources whose digest changed. Where a file lies is of no matter."""
+    """Findings for sources whose digest changed; the path of a file does not matter."""
     for role in {**old.uses.sources, **new.uses.sources}:
         before, after = old.uses.sources.get(role), new.uses.sources.get(role)
         if digest(before) != digest(after):
@@ -43,7 +43,7 @@ def history(before: SourceFile | None, after: SourceFile | None) -> str:
 
 
 def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
-    """What the plans use differs, and no digest says why: a change of planner itself, or of the plan by hand."""
+    """Findings for parts of `uses` that differ though no digest does: planner changed, or the plan was edited."""
     for name in QUESTION:
         before, after = getattr(old.uses, name), getattr(new.uses, name)
         if before != after:
@@ -52,18 +52,18 @@ def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
 
 
 def shown(value: object) -> str | None:
-    """What is short enough to read: degrees and limits, not a table of prices."""
+    """A value as text if that is short enough to read: degrees and limits, not a table of prices."""
     text = str(value)
     return text if len(text) <= WIDTH else None
 
 
 def same_question(old: Plan, new: Plan) -> bool:
-    """Only decisions can differ: prices, limits, models and work are the same."""
+    """Whether prices, limits, models and work are the same, so that only decisions can differ."""
     return all(getattr(old.uses, name) == getattr(new.uses, name) for name in QUESTION) and same_work(old, new)
 
 
 def same_work(old: Plan, new: Plan) -> bool:
-    """The same items of the same sizes in every step that both plans have."""
+    """Whether every step that both plans have holds the same items of the same sizes."""
     if not same_items(old, new):
         return False
     return all(
@@ -80,16 +80,16 @@ def same_items(old: Plan, new: Plan) -> bool:
 
 
 def step_items(plan: Plan, number: int) -> Work:
-    """What one step works on."""
+    """Items of each module in a step."""
     work: Work = {}
-    for row in plan.steps[number].micro_batches:
-        for a in assignments(plan, row):
+    for micro_batch in plan.steps[number].micro_batches:
+        for a in assignments(plan, micro_batch):
             work.setdefault(a.module, set()).update(a.items)
     return work
 
 
 def carried_over(old: Plan, new: Plan) -> Verified | None:
-    """The old decisions under the new inputs; None where they are not possible, or not what is asked for."""
+    """The old decisions priced under the new inputs; None where they are illegal there, or solve another job."""
     comparable = (
         old.layouts == new.layouts
         and old.ranks == new.ranks
@@ -100,16 +100,16 @@ def carried_over(old: Plan, new: Plan) -> Verified | None:
     )
     if not comparable:
         return None
-    carried = price(changed(old, uses=new.uses))
-    return None if carried.broken else carried
+    repriced = price(changed(old, uses=new.uses))
+    return None if repriced.broken else repriced
 
 
 def allowed(old: Plan, new: Plan) -> bool:
-    """Whether the old groups have degrees that the new inputs allow, and fixed items the degree they must have."""
+    """Whether the new inputs allow the degrees of the old groups, and fixed items have the degree they must have."""
     degrees, fixed = new.uses.degrees, new.uses.fix.items
     for step in old.steps:
-        for row in step.micro_batches:
-            for a in assignments(old, row):
+        for micro_batch in step.micro_batches:
+            for a in assignments(old, micro_batch):
                 degree = old.groups[a.group].split_in(old.layouts[a.module]).degree
                 if degrees and degree not in degrees:
                     return False

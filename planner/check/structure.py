@@ -1,4 +1,4 @@
-"""What two plans decide differently: modules, layouts, steps, items, order; and what only one of them has."""
+"""Findings for decisions that differ: modules, layouts, steps, items, order; and for what only one plan has."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ WIDTH = 60  # characters of a list of items
 
 
 def decisions(old: Plan, new: Plan) -> Iterator[Finding]:
-    """Everything but worth and inputs."""
+    """Findings for all differences but those of objective value and inputs."""
     yield from made(old, new)
     yield from modules(old, new)
     if old.ranks != new.ranks:
@@ -33,7 +33,7 @@ def finding(category: Category, where: str, old: str | None, new: str | None, me
 
 
 def made(old: Plan, new: Plan) -> Iterator[Finding]:
-    """How the plans were made; which version made them is of no matter."""
+    """Findings for the options with which the plans were solved; the version of planner does not matter."""
     for name in ("strategy", "seed", "effort", "batches", "first_row"):
         before, after = getattr(old.made, name), getattr(new.made, name)
         if before != after:
@@ -42,7 +42,7 @@ def made(old: Plan, new: Plan) -> Iterator[Finding]:
 
 
 def modules(old: Plan, new: Plan) -> Iterator[Finding]:
-    """Modules gone or new, and those laid out differently."""
+    """Findings for modules that are gone or new, or whose layout differs."""
     for name in {**old.layouts, **new.layouts}:
         where = f"layouts.{name}"
         if name not in new.layouts:
@@ -51,11 +51,11 @@ def modules(old: Plan, new: Plan) -> Iterator[Finding]:
             yield finding("added", where, None, whole(new.layouts[name]), f"the module `{name}` is new")
         elif old.layouts[name] != new.layouts[name]:
             before, after = whole(old.layouts[name]), whole(new.layouts[name])
-            yield finding("drift", where, before, after, f"`{name}` is laid out differently: {before} → {after}")
+            yield finding("drift", where, before, after, f"the layout of `{name}` differs: {before} → {after}")
 
 
 def whole(layout: Layout) -> str:
-    """All that two layouts can differ in."""
+    """Everything in which two layouts can differ."""
     stages = f"stages {' '.join(map(str, layout.stages))} · " if layout.stages else ""
     return f"ranks {layout.ranks} · {stages}{layout_text(layout)}"
 
@@ -65,36 +65,36 @@ def ranks_text(plan: Plan) -> str:
 
 
 def edges_text(plan: Plan) -> str:
-    ways = (f"by {edge.by.replace('_', ' ')}, {edge.reshard}" for edge in plan.edges)
-    return ", ".join(f"{edge.source} → {edge.target} ({way})" for edge, way in zip(plan.edges, ways, strict=True))
+    kinds = (f"by {edge.by.replace('_', ' ')}, {edge.reshard}" for edge in plan.edges)
+    return ", ".join(f"{edge.source} → {edge.target} ({kind})" for edge, kind in zip(plan.edges, kinds, strict=True))
 
 
 def items(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
-    """Items that only one plan works on, and items whose size changed."""
+    """Findings for items that only one plan has, and for items whose size changed."""
     before, after = step_items(old, number), step_items(new, number)
     for module in {**before, **after}:
         where = f"steps[{number}].items.{module}"
         had, has = before.get(module, set()), after.get(module, set())
         if had - has:
             gone = some(had - has)
-            yield finding("removed", where, gone, None, f"items of `{module}` no longer worked on: {gone}")
+            yield finding("removed", where, gone, None, f"items of `{module}` that are gone: {gone}")
         if has - had:
             come = some(has - had)
-            yield finding("added", where, None, come, f"items of `{module}` worked on for the first time: {come}")
+            yield finding("added", where, None, come, f"items of `{module}` that are new: {come}")
         resized = {i for i in had & has if old.uses.items[module][i] != new.uses.items[module][i]}
         if resized:
             yield finding("drift", where, None, None, f"items of `{module}` changed in size: {some(resized)}")
 
 
 def some(numbers: set[int]) -> str:
-    """How many, and which: `3 (0-1,7)`, cut where it gets long."""
+    """Count and numbers: `3 (0-1,7)`; a long list is cut."""
     text = str(Indices(sorted(numbers)))
     shown = text if len(text) <= WIDTH else f"{text[:WIDTH].rpartition(',')[0]},…"
     return f"{len(numbers)} ({shown})"
 
 
 def lone_step(old: Plan, new: Plan, number: int) -> Finding:
-    """A step that only one of the plans has."""
+    """The finding for a step that only one of the plans has."""
     gone = number < len(old.steps)
     plan = old if gone else new
     placed = sum(len(work) for work in step_items(plan, number).values())
@@ -106,11 +106,11 @@ def lone_step(old: Plan, new: Plan, number: int) -> Finding:
 
 
 def step(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
-    """One step that both plans have: its sync, its rows, its order."""
+    """Findings for a step that both plans have: its synchronisation, micro-batches and order."""
     one, other = old.steps[number], new.steps[number]
     where = f"steps[{number}]"
     if one.sync != other.sync:
-        message = f"ranks meet after every {other.sync} instead of every {one.sync}".replace("_", "-")
+        message = f"ranks synchronise after every {other.sync} instead of every {one.sync}".replace("_", "-")
         yield finding("drift", f"{where}.sync", one.sync, other.sync, message)
     yield from changed_rows(old, new, number)
     for key in {**one.order, **other.order}:

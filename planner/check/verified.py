@@ -1,4 +1,4 @@
-"""One plan, trusted in nothing: is it legal, what is it worth at its own prices, and does it state the same?"""
+"""Checks one plan: whether it is legal, its score at its own prices, and whether it states the same."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,31 +19,31 @@ DIGITS = 8  # of a gap: files state bounds with nine
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A plan with every law it breaks, and the score of each step; an illegal one may have none."""
+    """A plan with its violations, and the score of each step; an illegal plan may have no scores."""
 
     plan: Plan
     broken: tuple[Violation, ...]
     scores: tuple[Score, ...]
 
     def seconds(self, steps: int) -> float:
-        """Of the first `steps` steps, computed anew."""
+        """Simulated seconds of the first `steps` steps."""
         return sum(s.value for s in self.scores[:steps])
 
     def value(self, steps: int, objective: str) -> float:
-        """Of the first `steps` steps, in the unit of an objective."""
+        """Objective value of the first `steps` steps, in the unit of the objective."""
         return worth(self.plan, self.seconds(steps), range(steps), objective)
 
     def gap(self, steps: int) -> float | None:
-        """How far from the stated bound; None where none is stated.
+        """Relative distance from the stated bound; None where none is stated.
 
-        The stated bound and not the one of today: a proof that became weaker shows as a gap that grew.
+        Uses the stated bound, not one computed now: a proof that became weaker shows as a larger gap.
         """
         bound = stated_bound(self.plan, steps)
         return round(max(0.0, self.seconds(steps) / bound - 1), DIGITS) if bound > 0 else None
 
 
 class Statement(NamedTuple):
-    """What a plan says of itself in one place, beside what its own prices give, in the unit of its objective."""
+    """A stated outcome, with the value and bound that its own prices give, in the unit of its objective."""
 
     where: str
     stated: Outcome
@@ -52,18 +52,18 @@ class Statement(NamedTuple):
 
 
 def verify(plan: Plan) -> Verified:
-    """Laws first, then worth, then whether the bound can be true."""
+    """Check legality, then re-price, then check that the stated bound can be true."""
     priced = price(plan)
     return Verified(plan, (*priced.broken, *refuted(priced)), priced.scores)
 
 
 def price(plan: Plan) -> Verified:
-    """Legal and within memory, and what it is worth, whatever it states."""
+    """Check legality and memory, and score each step, whatever the plan states."""
     broken = violations(plan)
     if broken:
         return Verified(plan, tuple(broken), ())
     try:
-        worth(plan, 1.0, range(len(plan.steps)))  # by an objective that there is, at prices that are stated
+        worth(plan, 1.0, range(len(plan.steps)))  # raises for an unknown objective, or missing prices
         scores = tuple(score(plan, number) for number in range(len(plan.steps)))
         for one in scores:
             require_memory(plan, one)
@@ -73,10 +73,10 @@ def price(plan: Plan) -> Verified:
 
 
 def statements(verified: Verified) -> Iterator[Statement]:
-    """The plan's outcome, and that of each step which states one."""
+    """The stated outcome of the plan, and of each step that states one."""
     plan, scores = verified.plan, verified.scores
 
-    def beside(where: str, stated: Outcome, numbers: Sequence[int]) -> Statement:
+    def compared(where: str, stated: Outcome, numbers: Sequence[int]) -> Statement:
         seconds = (
             sum(scores[number].value for number in numbers),
             sum(scores[number].bound.seconds for number in numbers),
@@ -84,14 +84,14 @@ def statements(verified: Verified) -> Iterator[Statement]:
         return Statement(where, stated, *(worth(plan, each, numbers) for each in seconds))
 
     if scores:
-        yield beside("outcome", plan.outcome, range(len(scores)))
+        yield compared("outcome", plan.outcome, range(len(scores)))
         for number, step in enumerate(plan.steps):
             if step.outcome:
-                yield beside(f"steps[{number}].outcome", step.outcome, [number])
+                yield compared(f"steps[{number}].outcome", step.outcome, [number])
 
 
 def stated_bound(plan: Plan, steps: int) -> float:
-    """Seconds that the first `steps` steps cannot beat, as the plan says; 0 when it says nothing."""
+    """Stated lower bound in seconds on the first `steps` steps; 0 when the plan states none."""
     if steps == len(plan.steps):
         return seconds_of(plan, plan.outcome.bound, range(steps))
     outcomes = [step.outcome for step in plan.steps[:steps]]
@@ -100,7 +100,7 @@ def stated_bound(plan: Plan, steps: int) -> float:
 
 
 def refuted(verified: Verified) -> Iterator[Violation]:
-    """A bound above what the plan itself reaches is false."""
+    """Violations for stated bounds that the plan itself beats."""
     for s in statements(verified):
         goal = objective_of(verified.plan)
         if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + SAME):
@@ -112,7 +112,7 @@ def refuted(verified: Verified) -> Iterator[Violation]:
 
 
 def false_statements(verified: Verified, side: str) -> Iterator[Finding]:
-    """What a legal plan says of itself and its own prices do not confirm."""
+    """Findings for stated values, bounds and gaps that the plan's own prices do not confirm."""
     for s in statements(verified):
         o, goal = s.stated, objective_of(verified.plan)
         if not same(o.value, s.value):
@@ -132,14 +132,14 @@ def drift(side: str, where: str, stated: float, computed: float, message: str) -
 
 
 def broken_laws(verified: Verified, category: Category, side: str) -> list[Finding]:
-    """A finding for each law that a plan breaks."""
+    """A finding for each violation of a plan."""
     return [
         Finding(
             category=category,
-            where=f"{side}: {law.where}",
+            where=f"{side}: {violation.where}",
             old="illegal" if side == "old" else None,
             new="illegal" if side == "new" else None,
-            message=f"the {side} plan is illegal: {law.message}; to mend it: {law.fix}",
+            message=f"the {side} plan is illegal: {violation.message}; fix: {violation.fix}",
         )
-        for law in verified.broken
+        for violation in verified.broken
     ]

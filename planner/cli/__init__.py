@@ -1,1 +1,1 @@
-"""The command line: one verb a file; `app.py` maps errors to exit codes; `render.py` is the only printer."""
+"""The command line: `verbs/` holds one file per verb, `views/` what is printed; `app.py` maps errors to exit codes."""

@@ -1,4 +1,4 @@
-"""The command `planner`: verbs, and what happens when one fails.
+"""The command `planner`: its verbs, and how a failure becomes a message and an exit code.
 
 Nothing heavy is imported here or at the top of a verb, so that `--help` stays quick.
 """
@@ -71,9 +71,11 @@ def say_version(wanted: bool) -> None:
 
 
 def settings(
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
-    version: Annotated[bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say it.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    log_level: Annotated[str, typer.Option(help="Log messages to show: debug, info, warning or error.")] = "warning",
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     global debugging
     debugging = debug
@@ -82,24 +84,27 @@ def settings(
 
 
 def with_verbs() -> typer.Typer:
-    """The command, with every verb of the table."""
-    made = typer.Typer(
-        help="Decide how to spread a model over a cluster: proven, readable, launchable.",
+    """Build the command with every verb of `VERBS`."""
+    command = typer.Typer(
+        help="Find the parallel plan for training a model on a cluster: proven, readable, ready to launch.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    made.callback()(settings)
+    command.callback()(settings)
     for name, verb in VERBS.items():
-        made.command(name)(verb)
-    return made
+        command.command(name)(verb)
+    return command
 
 
 app = with_verbs()
 
 
 def main() -> None:
-    """Run a verb; a failure is three lines on stderr and an exit code, never a traceback unless asked for."""
+    """Run a verb; a failure prints what, where and the fix on stderr, and sets the exit code.
+
+    `--debug` adds a traceback.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupted)
     try:
@@ -111,7 +116,7 @@ def main() -> None:
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C and termination end the process through its `finally` blocks: no orphans, no half-written files."""
+    """End the process through its `finally` blocks on Ctrl-C or SIGTERM: no orphans, no half-written files."""
     sys.exit(128 + number)
 
 

@@ -1,6 +1,6 @@
-"""Micro-batches that all ranks share, drawn to scale: ranks from left to right, time from top to bottom.
+"""Draws micro-batches to scale: ranks from left to right, time from top to bottom.
 
-A micro-batch is as tall as it lasts, and a group's block as tall as the group works; what stays dark is idle.
+The height of a micro-batch is its duration, that of a group's block the time that the group works; the rest is idle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from planner.specs.base import Ranks
 from planner.units import duration
 from planner.verify.score import Score
 
-WIDEST = 72  # columns that few ranks are spread over
-ROWS = 16  # lines that the longest step of a plan may take
-CROWD: Cell = ("▒", "bright_blue")  # groups of which several share a column
+WIDEST = 72  # columns at most, where ranks are fewer than columns
+LINES = 16  # of the picture of a whole step
+CROWD: Cell = ("▒", "bright_blue")  # columns that several groups share
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One group in one micro-batch: its columns, and how long it works, as a share of the micro-batch."""
+    """One group in one micro-batch: its columns, and the share of the micro-batch during which it works."""
 
     first: int
     last: int  # one past
@@ -35,26 +35,31 @@ class Block:
     fill: str
 
 
-def micro_batches(shown: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
-    """Each micro-batch as a band of ranks by time."""
-    columns = min(canvas.width - 4, shown.size * max(1, WIDEST // shown.size))
-    least = 1 if columns >= shown.size else 2 * shown.size / columns  # ranks of a group that has a block of its own
-    busy = score.timeline.group_seconds()
-    rows = [[*assignments(shown, row)] for row in shown.steps[number].micro_batches]
-    spans = [max((busy.get((at, a.group), 0.0) for a in row), default=0.0) for at, row in enumerate(rows)]
-    for at, row in enumerate(rows):
-        shares = [busy.get((at, a.group), 0.0) / (spans[at] or 1.0) for a in row]
-        placed = [*zip((shown.groups[a.group].ranks for a in row), shares, strict=True)]
-        wide = [pair for pair in placed if len(pair[0]) >= least]
-        narrow = [pair for pair in placed if len(pair[0]) < least]
+def micro_batches(plan: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
+    """Draw each micro-batch of a step as a band of ranks by time."""
+    columns = min(canvas.width - 4, plan.size * max(1, WIDEST // plan.size))
+    least_ranks = 1 if columns >= plan.size else 2 * plan.size / columns  # ranks of a group that get a block of its own
+    working = score.timeline.group_seconds()
+    micro_batches_placed = [[*assignments(plan, members)] for members in plan.steps[number].micro_batches]
+    durations = [
+        max((working.get((at, a.group), 0.0) for a in members), default=0.0)
+        for at, members in enumerate(micro_batches_placed)
+    ]
+    for at, members in enumerate(micro_batches_placed):
+        shares = [working.get((at, a.group), 0.0) / (durations[at] or 1.0) for a in members]
+        placed = [*zip((plan.groups[a.group].ranks for a in members), shares, strict=True)]
+        wide = [pair for pair in placed if len(pair[0]) >= least_ranks]
+        narrow = [pair for pair in placed if len(pair[0]) < least_ranks]
         blocks = [
-            block(ranks, share, number, shown.size, columns, canvas.plain) for number, (ranks, share) in enumerate(wide)
+            block(ranks, share, number, plan.size, columns, canvas.plain) for number, (ranks, share) in enumerate(wide)
         ]
-        lines = max(1, round(ROWS * spans[at] / max(sum(spans), 1e-12)))
-        yield Text(f"\nmicro-batch {at}  {duration(spans[at])}  {composition(shown, row)}", style="bold")
-        yield Padding(band(blocks, crowded(narrow, shown.size, columns), lines), (0, 2))
+        lines = max(1, round(LINES * durations[at] / max(sum(durations), 1e-12)))
+        yield Text(f"\nmicro-batch {at}  {duration(durations[at])}  {composition(plan, members)}", style="bold")
+        yield Padding(band(blocks, crowded(narrow, plan.size, columns), lines), (0, 2))
         if narrow:
-            yield Text(f"  {CROWD[0]} several groups in a column: as tall as they work on average", style="dim")
+            yield Text(
+                f"  {CROWD[0]} several groups share a column: its height is their mean working time", style="dim"
+            )
 
 
 def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plain: bool) -> Block:
@@ -64,21 +69,21 @@ def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plai
     return Block(first, last, share, str(len(ranks)), COLOURS[number % len(COLOURS)], fill)
 
 
-def composition(shown: Plan, placed: Sequence[Assignment]) -> str:
-    """`⟨32, 16×2⟩  117 sequences, 412,330 tokens`."""
+def composition(plan: Plan, placed: Sequence[Assignment]) -> str:
+    """Degrees, items and tokens of a micro-batch: `⟨32, 16×2⟩  117 sequences, 412,330 tokens`."""
     degrees: dict[int, int] = {}
     for a in placed:
-        degree = len(shown.groups[a.group].ranks)
+        degree = len(plan.groups[a.group].ranks)
         degrees[degree] = degrees.get(degree, 0) + 1
     groups = ", ".join(f"{d}×{count}" if count > 1 else str(d) for d, count in sorted(degrees.items(), reverse=True))
     items = [(a.module, item) for a in placed for item in a.items]
-    return f"⟨{groups}⟩  {items_text(shown, items, 'sequence' if len(shown.layouts) == 1 else 'item')}"
+    return f"⟨{groups}⟩  {items_text(plan, items, 'sequence' if len(plan.layouts) == 1 else 'item')}"
 
 
 def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> RenderableType:
-    """Ranks by time: a line of a block is filled while its group still works; the first line carries the labels.
+    """Draw ranks by time: a line of a block is filled while its group works; the first line carries the labels.
 
-    `below`: of each column, the share of the time that groups work which are too narrow for blocks of their own.
+    `below`: for each column, the share of the time during which groups work that are too narrow for their own blocks.
     """
     picture = []
     for number in range(lines):
@@ -93,7 +98,7 @@ def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> Rendera
 
 
 def labelled(cells: list[Cell], drawn: Block) -> list[Cell]:
-    """The group's degree, written into the middle of its block, when the block is wide enough."""
+    """Write the group's degree into the middle of its block, if the block is wide enough."""
     width = drawn.last - drawn.first
     if width <= len(drawn.label):
         return cells
@@ -103,7 +108,7 @@ def labelled(cells: list[Cell], drawn: Block) -> list[Cell]:
 
 
 def crowded(placed: Sequence[tuple[Ranks, float]], size: int, columns: int) -> list[float]:
-    """Where groups share columns: how long the ranks of each column work on average; 0 where there are none."""
+    """Mean share of the time during which the ranks of each column work, for columns that groups share; else 0."""
     busy, ranks_of = [0.0] * columns, [0] * columns
     for ranks, share in placed:
         for rank in ranks:

@@ -1,4 +1,4 @@
-"""Memory by rank as bars: what is there all the time, what activations add at the peak, what the device allows."""
+"""Draws peak memory by rank as bars: states, activations at the peak, and what the device allows."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,48 +17,48 @@ from planner.verify.score import Score
 
 SHOWN = 8  # lines
 WIDEST, NARROWEST = 40, 4  # columns
-TIGHT = 0.9  # of what is allowed
-SMALL = 0.1  # GiB: less is said in MiB
+TIGHT = 0.9  # share of what is allowed
+SMALL = 0.1  # GiB: less is printed in MiB
 
 
 class Bar(NamedTuple):
-    """Of ranks that hold alike, in GiB to four digits: a tenth of a MiB."""
+    """Memory of ranks that hold the same, in GiB rounded to a tenth of a MiB."""
 
     states: float
     peak: float
     cap: float
 
 
-def memory(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> RenderableType:
-    """The fullest ranks, in order; those whose bars look alike have one."""
-    found = bars(shown, scores)
-    for wide in range(WIDEST, NARROWEST - 1, -1):  # as wide as fits beside the words
-        drawn, hidden = lines(found, wide, canvas)
+def memory(plan: Plan, scores: Sequence[Score], canvas: Canvas) -> RenderableType:
+    """Draw a bar for each of the fullest ranks, by rank; ranks whose bars look the same share one."""
+    by_bar = bars(plan, scores)
+    for width in range(WIDEST, NARROWEST - 1, -1):  # as wide as fits beside the text
+        drawn, hidden = lines(by_bar, width, canvas)
         if max(map(len, drawn)) <= canvas.width:
             break
     if hidden:
-        drawn.append(Text(f"… {hidden} more hold less", style="dim"))
-    limit = shown.uses.limits.tokens_per_rank
-    own = f"; the job's own limit is {limit:,} tokens a rank" if limit else ""
-    what = f"peak memory by rank, simulated: █ states ▓ activations · free, of what the device allows{own}"
-    return Stack(Text(), *drawn, Text(what, style="dim"))
+        drawn.append(Text(f"… {hidden} more, less full", style="dim"))
+    limit = plan.uses.limits.tokens_per_rank
+    token_limit = f"; the job's own limit is {limit:,} tokens a rank" if limit else ""
+    legend = f"peak memory by rank, simulated: █ states ▓ activations · free, of what the device allows{token_limit}"
+    return Stack(Text(), *drawn, Text(legend, style="dim"))
 
 
-def lines(found: Mapping[Bar, Ranks], wide: int, canvas: Canvas) -> tuple[list[Text], int]:
-    """Bars of this width with their words, and how many more there would be."""
-    scale = max(max(bar.peak, bar.cap) for bar in found) / wide
+def lines(by_bar: Mapping[Bar, Ranks], width: int, canvas: Canvas) -> tuple[list[Text], int]:
+    """Bars of this width with their text, and how many more there would be."""
+    scale = max(max(bar.peak, bar.cap) for bar in by_bar) / width
     looks: dict[tuple[float, tuple[Cell, ...]], list[Bar]] = {}
-    for bar in found:
-        looks.setdefault((bar.cap, tuple(painted(bar, scale, wide))), []).append(bar)
+    for bar in by_bar:
+        looks.setdefault((bar.cap, tuple(painted(bar, scale, width))), []).append(bar)
     fullest = sorted(looks, key=lambda look: -max(map(share, looks[look])))[:SHOWN]
-    kept = [look for look in looks if look in fullest]
-    names = labels([Ranks(sorted(rank for bar in looks[look] for rank in found[bar])) for look in kept], canvas)
-    drawn = [line(look[1], name).append(said(looks[look], canvas)) for look, name in zip(kept, names, strict=True)]
-    return drawn, len(looks) - len(kept)
+    in_order = [look for look in looks if look in fullest]
+    names = labels([Ranks(sorted(rank for bar in looks[look] for rank in by_bar[bar])) for look in in_order], canvas)
+    drawn = [line(look[1], name).append(said(looks[look], canvas)) for look, name in zip(in_order, names, strict=True)]
+    return drawn, len(looks) - len(in_order)
 
 
 def said(alike: Sequence[Bar], canvas: Canvas) -> str:
-    """`27.48-28.04 of 36.04 GiB`, or `20.5 MiB of 1.38 GiB`; on a narrow canvas the most alone."""
+    """Peak and cap: `27.48-28.04 of 36.04 GiB`, or `20.5 MiB of 1.38 GiB`; on a narrow canvas the highest peak only."""
     least, most = min(bar.peak for bar in alike), max(bar.peak for bar in alike)
     if most < SMALL:
         return f" {most * 1024:.1f} MiB{'' if canvas.narrow else f' of {alike[0].cap:.2f} GiB'}"
@@ -66,28 +66,28 @@ def said(alike: Sequence[Bar], canvas: Canvas) -> str:
     return f" {peak} of {alike[0].cap:.2f}{'' if canvas.narrow else ' GiB'}"
 
 
-def bars(shown: Plan, scores: Sequence[Score]) -> dict[Bar, Ranks]:
-    """The highest peak over all steps; bars by their first rank."""
-    holding, cluster = scores[0].holding, shown.uses.cluster
-    found: dict[Bar, list[int]] = {}
-    caps = {kind: allowed_on(shown, kind) / GIB for kind in shown.uses.devices}
-    peaks = [max(of_rank) / GIB for of_rank in zip(*(score.memory.peaks for score in scores), strict=True)]
+def bars(plan: Plan, scores: Sequence[Score]) -> dict[Bar, Ranks]:
+    """Bars with the highest peak over all steps, and the ranks of each, ordered by their first rank."""
+    holding, cluster = scores[0].holding, plan.uses.cluster
+    ranks_of: dict[Bar, list[int]] = {}
+    caps = {kind: allowed_on(plan, kind) / GIB for kind in plan.uses.devices}
+    peaks = [max(by_step) / GIB for by_step in zip(*(score.memory.peaks for score in scores), strict=True)]
     for rank, peak in enumerate(peaks):
         bar = Bar(round(holding.always(rank) / GIB, 4), round(peak, 4), round(caps[kind_of(cluster, rank)], 2))
-        found.setdefault(bar, []).append(rank)
-    return {bar: Ranks(ranks) for bar, ranks in found.items()}
+        ranks_of.setdefault(bar, []).append(rank)
+    return {bar: Ranks(ranks) for bar, ranks in ranks_of.items()}
 
 
 def share(bar: Bar) -> float:
-    """Of what is allowed."""
+    """Peak as a share of what is allowed."""
     return bar.peak / bar.cap if bar.cap > 0 else float("inf")
 
 
-def painted(bar: Bar, scale: float, wide: int) -> list[Cell]:
-    """What is beyond the cap is marked `!`."""
+def painted(bar: Bar, scale: float, width: int) -> list[Cell]:
+    """Cells of a bar; what exceeds the cap is marked `!`."""
     colour = "red" if share(bar) > 1 else "yellow" if share(bar) > TIGHT else "green"
     states, peak, cap = (round(max(0.0, gib) / scale) for gib in bar)
     cells: list[Cell] = [("█" if at < states else "▓", colour) for at in range(min(peak, cap))]
     cells += [("!", "bold red")] * max(0, peak - cap)
     cells += [NOTHING] * max(0, cap - peak)
-    return [*cells, *[(" ", "")] * (wide - len(cells))]
+    return [*cells, *[(" ", "")] * (width - len(cells))]

@@ -1,4 +1,4 @@
-"""What pictures are drawn on, and what several of them have in common."""
+"""The canvas of terminal pictures: its width and colours, lines of cells, and labels of ranks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from rich.text import Text
 from planner.specs.base import Ranks
 
 COLOURS = ("blue", "cyan", "green", "yellow", "magenta", "red", "bright_blue", "bright_green")
-NARROW = 60  # columns: below, labels say less
-LONG = 9  # characters: a list of ranks beyond is cut
+NARROW = 60  # columns: below this, labels are shorter
+LONG = 9  # characters: a longer list of ranks is cut
 NOTHING = ("·", "bright_black")
 
 Cell = tuple[str, str]  # symbol, style
@@ -17,7 +17,7 @@ Cell = tuple[str, str]  # symbol, style
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What is drawn on: columns, and whether neighbours must differ without colours."""
+    """Width in columns, and whether neighbours must be told apart without colours (`plain`)."""
 
     width: int
     plain: bool = False
@@ -28,7 +28,7 @@ class Canvas:
 
 
 def line(cells: Iterable[Cell], before: str = "") -> Text:
-    """Cells as one line."""
+    """Cells as one line, after a label."""
     drawn = Text(before)
     for symbol, style in cells:
         drawn.append(symbol, style=style)
@@ -36,7 +36,7 @@ def line(cells: Iterable[Cell], before: str = "") -> Text:
 
 
 def labels(sets: Sequence[Ranks], canvas: Canvas) -> list[str]:
-    """`rank 3`, `ranks 0-7`, `ranks 0,8,… ×128`, all of the same width; on a narrow canvas the numbers alone."""
+    """Labels such as `rank 3` or `ranks 0,8,… ×128`, padded to one width; numbers only on a narrow canvas."""
     texts = [f"rank{'s' if len(ranks) > 1 else ''} {shortened(ranks)}" for ranks in sets]
     if canvas.narrow:
         texts = [text.partition(" ")[2] for text in texts]
@@ -45,9 +45,9 @@ def labels(sets: Sequence[Ranks], canvas: Canvas) -> list[str]:
 
 
 def shortened(ranks: Ranks) -> str:
-    """Ranges, and how many ranks there are where they take too much room."""
-    pieces = str(ranks).split(",")
-    kept = 2 if len(",".join(pieces[:2])) <= LONG else 1
-    if len(pieces) <= kept or len(str(ranks)) <= LONG:
+    """Ranges of ranks; a long list is cut, and the number of ranks added."""
+    ranges = str(ranks).split(",")
+    shown = 2 if len(",".join(ranges[:2])) <= LONG else 1
+    if len(ranges) <= shown or len(str(ranks)) <= LONG:
         return str(ranks)
-    return f"{','.join(pieces[:kept])},… ×{len(ranks)}"
+    return f"{','.join(ranges[:shown])},… ×{len(ranks)}"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 
 def stems(folder: str, incomplete: str) -> list[str]:
+    """Names of the shipped files in `folder` that begin with what was typed."""
     from planner.specs.library import shipped
 
     return sorted(path.stem for path in (shipped() / folder).glob("*.yaml") if path.stem.startswith(incomplete))

@@ -1,4 +1,4 @@
-"""`planner demo`: the whole product in one command."""
+"""`planner demo`: runs the whole product in one command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,18 +9,18 @@ from planner.cli.options import Json
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where its files go.")] = Path("planner-demo"),
+    folder: Annotated[Path, typer.Option(help="Folder for the files it writes.")] = Path("planner-demo"),
     json: Json = False,
 ) -> None:
-    """See it work here: profile, solve, simulate, run, check.
+    """Run everything on this machine: profile, solve, simulate, run, check.
 
-    Needs torch and no GPU; its files can be looked at, changed and used again.
+    Needs torch and no GPU; the files it writes can be read, edited and used again.
     """
     from planner import pipeline
     from planner.cli import render, story, summary
-    from planner.demo import demo as tell
+    from planner.demo import demo as run_demo
 
     pipeline.require_torch("demo")
     with story.telling(json) as listener:
-        told = tell(folder, listener)
-    render.emit(json, summary.demo(told), *story.ending(told))
+        result = run_demo(folder, listener)
+    render.emit(json, summary.demo(result), *story.ending(result))

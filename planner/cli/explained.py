@@ -1,4 +1,4 @@
-"""Measured beside simulated: the step, what the difference is made of, and which tasks make it."""
+"""Compares a measured step with its simulation: the difference by kind of work, by task and by rank."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from planner.units import duration, percent, signed
 TASKS_SHOWN = 8
 MISSING_SHOWN = 4
 ID_COLUMNS = 28
-ROUND = 1e-9  # seconds: less is the rounding of the trace
-METHOD = "the steps as sums along the measured critical path"
+ROUND = 1e-9  # seconds: below the rounding of the trace
+METHOD = "time along the measured critical path"
 
 
 def pictures(overlays: Sequence[Overlay]) -> Iterator[RenderableType]:
-    """Of each step that was measured."""
+    """Tables of each measured step."""
     for each in overlays:
         yield Stack(head(each), by_kind(each.explained), by_task(each.explained), *remarks(each))
 
@@ -31,7 +31,7 @@ def pictures(overlays: Sequence[Overlay]) -> Iterator[RenderableType]:
 def head(overlay: Overlay) -> Text:
     explained, run_step = overlay.explained, overlay.recorded.run_step
     which = "" if run_step is None else f"step {run_step} of the run"
-    of = f"{which}, of median length among {overlay.of}" if overlay.of > 1 else which
+    of = f"{which}, the median of {overlay.of}" if overlay.of > 1 else which
     share = f", {signed_percent(explained)}" if explained.simulated else ""
     return Text.assemble(
         f"\nstep {overlay.step}: ",
@@ -44,7 +44,7 @@ def head(overlay: Overlay) -> Text:
 
 
 def by_kind(explained: Explained) -> Table:
-    rows = table("of it", ">simulated", ">measured", ">difference", title=f"\n{METHOD}")
+    rows = table("kind of work", ">simulated", ">measured", ">difference", title=f"\n{METHOD}")
     for line in explained.kinds():
         rows.add_row(*cells(line))
     rows.add_row(*cells(Line("step", explained.simulated, explained.measured)), style="bold")
@@ -52,13 +52,15 @@ def by_kind(explained: Explained) -> Table:
 
 
 def by_task(explained: Explained) -> Table:
-    """Those that differ most, and the others together: they add up to the difference."""
-    rows = table("task", ">simulated", ">measured", ">difference", "mostly", title="\ntasks that explain it")
+    """Tasks that differ most, and the sum of the others: together they add up to the difference."""
+    rows = table(
+        "task", ">simulated", ">measured", ">difference", "mostly", title="\ntasks that explain the difference"
+    )
     lines = [line for line in explained.tasks() if abs(line.difference) > ROUND]
     for line in lines[:TASKS_SHOWN]:
         _, *seconds = cells(line)
         rows.add_row(folded(line.name), *seconds, mostly(explained, line.name))
-    rows.columns[0].no_wrap = True  # ids are for searching: what is left of the line is for words
+    rows.columns[0].no_wrap = True  # ids are for searching: the rest of the line is for text
     rest = lines[TASKS_SHOWN:]
     if rest:
         sums = Line(f"{len(rest)} more", sum(line.simulated for line in rest), sum(line.measured for line in rest))
@@ -71,7 +73,7 @@ def cells(line: Line) -> tuple[str, str, str, str]:
 
 
 def folded(id: str) -> str:
-    """A task's id, in lines that end behind its slashes where it is long."""
+    """A task's id; a long one is broken into lines after its slashes."""
     lines = [""]
     for piece in re.findall(r"[^/]*/|[^/]+", id):
         if lines[-1] and len(lines[-1] + piece) > ID_COLUMNS:
@@ -81,7 +83,7 @@ def folded(id: str) -> str:
 
 
 def mostly(explained: Explained, id: str) -> str:
-    """The part of a task that differs most, and the rank on which."""
+    """Which part of a task differs most (work, wait or start), and on which rank."""
     pieces = [piece for piece in explained.pieces if piece.id == id]
     if not pieces:
         return ""
@@ -91,27 +93,27 @@ def mostly(explained: Explained, id: str) -> str:
     what = (
         "slower" if longer else "faster",
         "waits longer for its group" if longer else "waits less for its group",
-        "begins later after the task before" if longer else "begins sooner after the task before",
+        "starts later after the task before" if longer else "starts sooner after the task before",
     )[at]
     return f"{what}, rank {pieces[0].rank}"
 
 
 def remarks(overlay: Overlay) -> Iterator[Text]:
-    """The ranks that the path goes through, slow ones, and tasks that nobody measured."""
-    through = sorted(overlay.explained.ranks(), key=lambda line: (-abs(line.difference), int(line.name)))
-    if len(through) > 1:
-        named = ", ".join(f"{line.name} {signed(line.difference)}" for line in through[:TASKS_SHOWN])
-        more = f", and {len(through) - TASKS_SHOWN} more" if len(through) > TASKS_SHOWN else ""
-        yield Text(f"\nby rank that the path goes through: {named}{more}", style="dim")
+    """Ranks on the critical path, slow ranks, and tasks that were not measured."""
+    by_rank = sorted(overlay.explained.ranks(), key=lambda line: (-abs(line.difference), int(line.name)))
+    if len(by_rank) > 1:
+        listed = ", ".join(f"{line.name} {signed(line.difference)}" for line in by_rank[:TASKS_SHOWN])
+        more = f", and {len(by_rank) - TASKS_SHOWN} more" if len(by_rank) > TASKS_SHOWN else ""
+        yield Text(f"\nby rank on the critical path: {listed}{more}", style="dim")
     slow = slow_ranks(overlay.paces)
     if slow:
-        worst = ", ".join(f"rank {each.rank} {each.ratio:.2f} ×" for each in slow[:TASKS_SHOWN])
-        yield Text(f"\nslow: {worst} its simulated computing, measured; the others less", style="yellow")
+        slowest = ", ".join(f"rank {each.rank} {each.ratio:.2f} ×" for each in slow[:TASKS_SHOWN])
+        yield Text(f"\nslow: {slowest} the simulated compute time, measured; other ranks are less slow", style="yellow")
     missing = overlay.explained.missing
     if missing:
-        named = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
+        listed = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
         of = len(overlay.tasks)
-        yield Text(f"\n{len(missing)} of {of} tasks were not measured: {named}", style="yellow")
+        yield Text(f"\n{len(missing)} of {of} tasks were not measured: {listed}", style="yellow")
 
 
 def signed_percent(explained: Explained) -> str:
@@ -123,7 +125,7 @@ def signed_percent(explained: Explained) -> str:
 
 
 def summary(overlays: Sequence[Overlay]) -> dict[str, Any]:
-    """What `--json` answers: names are promises."""
+    """The JSON answer; its keys are promises to scripts."""
     return {"measured": [of_step(each) for each in overlays]}
 
 

@@ -1,4 +1,4 @@
-"""`planner export`: a plan, or what it decides, for another program."""
+"""`planner export`: writes a plan, or a part of it, in the format of another program."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +11,12 @@ from planner.cli.options import Json, PlanFile
 def export(
     plan: PlanFile,
     to: Annotated[str, typer.Option("--to", help="torch-csv: a schedule of torch.distributed.pipelining.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write it here; `-` for stdout.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write; `-` for stdout.")],
     json: Json = False,
 ) -> None:
-    """Write a plan for another program.
+    """Export a plan for another program.
 
-    torch-csv: the order of a pipeline's passes, as torch's multi-stage schedules load it.
+    torch-csv: the pipeline schedule, as the multi-stage schedules of torch.distributed.pipelining load it.
     """
     from planner import pipeline
     from planner.cli import export_lines, render

@@ -1,4 +1,4 @@
-"""What `export` and `import` answer."""
+"""What `planner export` and `planner import` print, and their JSON answers."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ def exported_summary(exported: Exported, to: str, out: Path) -> dict[str, Any]:
 def exported(exported: Exported, out: Path) -> list[str]:
     lines = [f"schedule written to {out}"]
     if [*exported.micro_batches] != sorted(exported.micro_batches):
-        rows = ", ".join(map(str, exported.micro_batches))
-        lines.append(f"its micro-batches 0, 1, … are the plan's {rows}: the last stage takes them in this order")
+        numbers = ", ".join(map(str, exported.micro_batches))
+        lines.append(f"its micro-batches 0, 1, … are the plan's {numbers}: the order in which the last stage runs them")
     return lines
 
 
 def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
-    """`before`: seconds of the plan's own order."""
+    """The JSON answer for an imported schedule; `before`: seconds of a step with the plan's own order."""
     return {
         "plan": str(out),
         "strategy": plan.made.strategy,
@@ -35,9 +35,9 @@ def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
 
 
 def imported(before: float, plan: Plan, out: Path) -> list[str]:
-    """`before`: seconds of the plan's own order, simulated like the new one's."""
+    """Lines for an imported schedule; `before`: simulated seconds of a step with the plan's own order."""
     after = plan.prediction.step_seconds
     lines = [f"plan written to {out}"]
-    lines.append(f"with this order {after:.4g} s, before {before:.4g} s (simulated)")
+    lines.append(f"step {after:.4g} s with this order, {before:.4g} s before (simulated)")
     lines.append(f"fullest rank {plan.prediction.peak_memory_gib:.3g} GiB (simulated)")
     return lines

@@ -1,27 +1,27 @@
-"""`planner fits`: whether a layout that is fixed fits into memory."""
+"""`planner fits`: tells whether a fixed layout fits in memory."""
 
 import typer
 
-from planner.cli.options import Job, Json, Seed
+from planner.cli.options import JobOrPlan, Json, Seed
 
-NO = 3  # exit code: as of any job that cannot be met
+DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 
 
 def fits(
-    job: Job,
+    job: JobOrPlan,
     seed: Seed = 0,
-    lengths: str = typer.Option("", help="A file of lengths instead of the job's."),
+    lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
     json: Json = False,
 ) -> None:
-    """Say whether a fixed layout fits: yes or no, how sure, who uses what.
+    """Check whether a fixed layout fits in memory, how likely, and what uses it.
 
-    Exit code 3: it does not; the answer names the smallest change that does.
+    Exit code 3: it does not fit; the answer names the smallest change that would.
     """
     from planner import pipeline
     from planner.cli import render, static_tables
     from planner.specs.inputs import Options
 
-    found = pipeline.fits(job, Options(seed=seed, lengths=lengths or None))
-    render.emit(json, static_tables.fits_summary(found), *static_tables.fits(found))
-    if not found.yes:
-        raise typer.Exit(NO)
+    answer = pipeline.fits(job, Options(seed=seed, lengths=lengths or None))
+    render.emit(json, static_tables.fits_summary(answer), *static_tables.fits(answer))
+    if not answer.yes:
+        raise typer.Exit(DOES_NOT_FIT)

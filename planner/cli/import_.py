@@ -1,4 +1,4 @@
-"""`planner import`: what another program decided, in a plan; what another one trains, as a model."""
+"""`planner import`: reads another program's schedule into a plan, or its model as a model file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,18 +13,20 @@ HF = "hf"
 
 def import_order(
     form: Annotated[str, typer.Argument(metavar="FORM", help="torch-csv or hf")],
-    file: Annotated[Path, typer.Argument(help="What the other program reads or wrote.")],
+    file: Annotated[Path, typer.Argument(help="The other program's file: a schedule, or a config.json.")],
     into: Annotated[
-        Path | None, typer.Option("--into", help="torch-csv: a plan file, with the layout, the data and the prices.")
+        Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan or the model here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write the plan or the model to.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Take another program's file: an order of passes into a plan, or the shape of a model.
+    """Import another program's file: a pipeline schedule into a plan, or a model.
 
-    torch-csv: a schedule of torch.distributed.pipelining, passes alone (compute_only); the new plan says what it is
-    worth. hf: a config.json of Hugging Face, or a folder with one, as a model for jobs; without -o on stdout. Nothing
-    is fetched; what a model file cannot say is named, or refused.
+    torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step time. hf:
+    a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o. Nothing is
+    downloaded; what a model file cannot express is named, or refused.
     """
     from planner import files, pipeline
     from planner.cli import export_lines, model_lines, render
@@ -37,7 +39,9 @@ def import_order(
         return
     if into is None or output is None:
         missing = "--into" if into is None else "-o"
-        raise InputError(f"an order goes into a plan: {missing} is not given", where=missing, fix="--into PLAN -o NEW")
+        raise InputError(
+            f"a schedule is imported into a plan: {missing} is not given", where=missing, fix="--into PLAN -o NEW"
+        )
     old = pipeline.read_plan(into)
     plan = pipeline.import_order(form, file, old)
     before = sum(score.value for score in pipeline.simulate(old))

@@ -1,7 +1,7 @@
-"""Ranks that go from task to task without each other, drawn to scale: ranks from top to bottom, time to the right.
+"""Draws a timeline with a line for each rank, time to the right: pipelines, and ranks that synchronise once a step.
 
-Passes differ in how dark they are, so that no colour is needed: forward, backward, or the two halves of a backward. The
-number where one begins is its micro-batch. Ranks that look alike have one line.
+Passes differ in shade, so that no colour is needed: forward, backward, or the input and weight gradients of a backward.
+The number at the start of a pass is its micro-batch. Ranks that look the same share a line.
 """
 
 from collections.abc import Sequence
@@ -25,91 +25,93 @@ PASSES: dict[Phase, tuple[str, str, str]] = {  # symbol, colour where there is o
     "W": ("░", "yellow", "weight gradients"),
 }
 MODULES = ("blue", "yellow", "green", "magenta", "cyan", "red")
-TALKING: Cell = ("~", "bright_black")
+COMMUNICATING: Cell = ("~", "bright_black")
 SHOWN = 16  # lines
-CLEAR = 0.75  # share of a column from which on it shows nothing else
+CLEAR = 0.75  # share of a column above which it shows only that
 
 
 class Owner(NamedTuple):
-    """What a cell shows."""
+    """The pass that a cell shows."""
 
     phase: Phase
     module: str
-    row: str
+    micro_batch: str
 
 
 class Lane(NamedTuple):
-    """Ranks that look alike."""
+    """Ranks that look the same, and what their line shows."""
 
     ranks: Ranks
-    owners: tuple[Owner | bool, ...]  # of each column; False: idle, True: communication alone
+    owners: tuple[Owner | bool, ...]  # by column; False: idle, True: communication only
 
 
-def lanes(shown: Timeline, canvas: Canvas) -> RenderableType:
-    """The timeline, at most SHOWN lines of it."""
-    found, kept, before = fitted(shown, canvas)
-    passes = {owner for lane in found for owner in lane.owners if isinstance(owner, Owner)}
+def lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
+    """Draw the timeline in at most SHOWN lines."""
+    all_lanes, drawn_lanes, names = fitted(timeline, canvas)
+    passes = {owner for lane in all_lanes for owner in lane.owners if isinstance(owner, Owner)}
     style = Style(sorted({owner.module for owner in passes}), canvas.plain)
-    drawn = [line(painted(lane.owners, style), name) for lane, name in zip(kept, before, strict=True)]
-    if len(found) > SHOWN:
-        drawn.insert(SHOWN // 2, Text(f"… {len(found) - SHOWN} more that look different", style="dim"))
-    quiet = any(True in lane.owners for lane in found)
-    return Stack(Text(), *drawn, legend({owner.phase for owner in passes}, style, quiet, shown.step_seconds))
+    drawn = [line(painted(lane.owners, style), name) for lane, name in zip(drawn_lanes, names, strict=True)]
+    if len(all_lanes) > SHOWN:
+        drawn.insert(SHOWN // 2, Text(f"… {len(all_lanes) - SHOWN} more that look different", style="dim"))
+    communicates = any(True in lane.owners for lane in all_lanes)
+    return Stack(Text(), *drawn, legend({owner.phase for owner in passes}, style, communicates, timeline.step_seconds))
 
 
-def fitted(shown: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], list[str]]:
-    """All lanes, those to draw and their labels: the more lanes differ, the shorter labels are, and the reverse."""
+def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], list[str]]:
+    """All lanes, those to draw and their labels; wider labels leave fewer columns, so more lanes look the same."""
     for reserved in (6, 8, 10, 12, 16, 20):
-        found = looking_alike(shown, max(10, canvas.width - reserved))
-        kept = [*found[: SHOWN // 2], *found[-SHOWN // 2 :]] if len(found) > SHOWN else found
-        before = labels([lane.ranks for lane in kept], canvas)
-        if len(before[0]) <= reserved:
+        all_lanes = looking_alike(timeline, max(10, canvas.width - reserved))
+        drawn_lanes = [*all_lanes[: SHOWN // 2], *all_lanes[-SHOWN // 2 :]] if len(all_lanes) > SHOWN else all_lanes
+        names = labels([lane.ranks for lane in drawn_lanes], canvas)
+        if len(names[0]) <= reserved:
             break
-    return found, kept, before
+    return all_lanes, drawn_lanes, names
 
 
-def looking_alike(shown: Timeline, columns: int) -> list[Lane]:
-    """All ranks by what their lines show, the lowest first."""
+def looking_alike(timeline: Timeline, columns: int) -> list[Lane]:
+    """Group all ranks by what their lines show, lowest rank first."""
     kinds: dict[int, list[int]] = {}
-    for rank, kind in enumerate(kinds_of(shown)):
+    for rank, kind in enumerate(kinds_of(timeline)):
         kinds.setdefault(kind, []).append(rank)
     events: dict[int, list[Event]] = {kind: [] for kind in kinds}
-    for event in shown.events:
+    for event in timeline.events:
         for rank in event.ranks:
             if rank in events:
                 events[rank].append(event)
     looks: dict[tuple[Owner | bool, ...], list[int]] = {}
     for kind, ranks in kinds.items():
-        looks.setdefault(owners(events[kind], shown.step_seconds, columns), []).extend(ranks)
+        looks.setdefault(owners(events[kind], timeline.step_seconds, columns), []).extend(ranks)
     return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
 
 
 def owners(events: Sequence[Event], seconds: float, columns: int) -> tuple[Owner | bool, ...]:
-    """What each column shows: what takes most of it, or where much happens within a column, each in its turn."""
-    parts: list[dict[Owner | bool, float]] = [{} for _ in range(columns)]
-    talking = [0.0] * columns
+    """What each column shows: what takes most of it, or several things in turn where they share it."""
+    pass_shares: list[dict[Owner | bool, float]] = [{} for _ in range(columns)]
+    communication = [0.0] * columns
     scale = columns / seconds if seconds else 0.0
     for event in events:
         first, last = event.start * scale, event.end * scale
         owner = Owner(event.phase, event.module, event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else None
         for column in range(int(first), min(columns, int(last) + 1)):
-            part = min(last, column + 1) - max(first, column)
+            overlap_share = min(last, column + 1) - max(first, column)
             if owner:
-                parts[column][owner] = parts[column].get(owner, 0.0) + part
+                pass_shares[column][owner] = pass_shares[column].get(owner, 0.0) + overlap_share
             elif event.stream != "compute":
-                talking[column] += part
+                communication[column] += overlap_share
     turns = Turns()
-    return tuple(turns.take(part, talk) for part, talk in zip(parts, talking, strict=True))
+    return tuple(
+        turns.take(overlap_share, talk) for overlap_share, talk in zip(pass_shares, communication, strict=True)
+    )
 
 
 class Turns:
-    """Columns in which several things happen show them in turn, so that each has as many as its share of the time."""
+    """Columns in which several things happen show them in turn, in proportion to their shares of the time."""
 
     def __init__(self) -> None:
         self.due: dict[object, float] = {}
 
     def take(self, parts: dict[Owner | bool, float], talk: float) -> Owner | bool:
-        """`parts`: the share of each pass in the column; `talk`: of communication, hidden or not."""
+        """Choose what a column shows. `parts`: share of each pass; `talk`: of communication, exposed or hidden."""
         rest = max(0.0, 1.0 - sum(parts.values()))
         parts = {**parts, True: min(rest, talk), False: max(0.0, rest - talk)}
         most = max(parts, key=lambda owner: parts[owner])
@@ -130,7 +132,7 @@ def kind(owner: Owner | bool) -> object:
 
 
 class Style(NamedTuple):
-    """One module: colours tell passes; several: colours tell modules, and letters where there are no colours."""
+    """Colours mean passes where there is one module, else modules; without colours, letters mean modules."""
 
     modules: list[str]
     plain: bool
@@ -143,23 +145,23 @@ class Style(NamedTuple):
         return MODULES[self.modules.index(module) % len(MODULES)]
 
     def letter(self, module: str) -> str:
-        """Of its name, when no other module's begins with the same."""
+        """First letter of the module's name if that is unique, else a letter of the alphabet."""
         if len(self.modules) == 1 or not self.plain:
             return ""
         alone = len({name[0] for name in self.modules}) == len(self.modules)
         return module[0] if alone else "abcdefghijklmnopqrstuvwxyz"[self.modules.index(module) % 26]
 
     def number(self, owner: Owner) -> str:
-        return self.letter(owner.module) + owner.row
+        return self.letter(owner.module) + owner.micro_batch
 
 
 def painted(owned: Sequence[Owner | bool], style: Style) -> list[Cell]:
-    """Symbols and colours; a pass that is wide enough begins with its micro-batch."""
+    """Cells of a lane; a pass that is wide enough begins with its micro-batch."""
     cells: list[Cell] = []
     start = 0
     for column, owner in enumerate(owned):
         if not isinstance(owner, Owner):
-            cells.append(TALKING if owner else NOTHING)
+            cells.append(COMMUNICATING if owner else NOTHING)
             continue
         start = column if column == 0 or owned[column - 1] != owner else start
         symbol, colour = style.look(owner)
@@ -169,12 +171,14 @@ def painted(owned: Sequence[Owner | bool], style: Style) -> list[Cell]:
     return cells
 
 
-def legend(phases: set[Phase], style: Style, talking: bool, seconds: float) -> Text:
-    said = Text()
+def legend(phases: set[Phase], style: Style, communicates: bool, seconds: float) -> Text:
+    text = Text()
     for module in style.modules if len(style.modules) > 1 else ():
         letter = style.letter(module)
-        said.append(f"{letter} {module} " if letter else f"{module} ", style=style.colour(module))
+        text.append(f"{letter} {module} " if letter else f"{module} ", style=style.colour(module))
     for phase, (symbol, colour, name) in PASSES.items():
         if phase in phases:
-            said.append(symbol, style=colour if len(style.modules) == 1 else "").append(f" {name} ", style="dim")
-    return said.append("~ communication " * talking + f"· idle, {duration(seconds)} across, simulated", style="dim")
+            text.append(symbol, style=colour if len(style.modules) == 1 else "").append(f" {name} ", style="dim")
+    return text.append(
+        "~ communication " * communicates + f"· idle, {duration(seconds)} across, simulated", style="dim"
+    )

@@ -1,4 +1,4 @@
-"""`planner ledger`: predicted beside measured, of what others published and of the runs made here."""
+"""`planner ledger`: compares predictions with published measurements, and with one's own runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,16 +10,16 @@ from planner.cli.options import Json
 
 def ledger(
     directory: Annotated[
-        Path | None, typer.Argument(help="A folder of published measurements; your own runs when left out.")
+        Path | None, typer.Argument(help="A folder of published measurements; default: your own runs.")
     ] = None,
-    rows: Annotated[bool, typer.Option("--rows", help="Every row, or every run, beside the figures.")] = False,
-    svg: Annotated[Path | None, typer.Option(help="Write predicted against measured here, as a picture.")] = None,
-    source: Annotated[list[str] | None, typer.Option(help="Of a folder, this source only; may be repeated.")] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="Also list every record, or every run.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Write a scatter plot of predicted against measured here.")] = None,
+    source: Annotated[list[str] | None, typer.Option(help="Only this source of the folder; may be repeated.")] = None,
     json: Json = False,
 ) -> None:
-    """See what predictions are worth: predicted beside measured.
+    """Compare predictions with measurements: errors, bias, coverage.
 
-    Every row is predicted or counted with the reason why not. Without a folder: how runs of your own drift.
+    Every published record is predicted, or counted with the reason why not. Without a folder: how your own runs drift.
     """
     from planner import evidence
     from planner.cli import ledger_runs, ledger_tables, render
@@ -36,7 +36,9 @@ def ledger(
         render.emit(json, answer(account, rows), *ledger_tables.account(account, rows, svg))
         return
     if svg or source:
-        raise InputError("this is of published rows", where="--svg" if svg else "--source", fix="give their folder")
-    found, unread = evidence.drift()
-    pictures = ledger_runs.drifts(found, unread, default_path(), rows)
-    render.emit(json, ledger_runs.summary(found, unread, default_path(), rows), *pictures)
+        raise InputError(
+            "this option is for published records", where="--svg" if svg else "--source", fix="give their folder"
+        )
+    drifts, unread = evidence.drift()
+    pictures = ledger_runs.drifts(drifts, unread, default_path(), rows)
+    render.emit(json, ledger_runs.summary(drifts, unread, default_path(), rows), *pictures)

@@ -1,4 +1,4 @@
-"""The runs made here, predicted beside measured, as tables and as JSON; and a run's line in their ledger."""
+"""The user's own runs, predicted and measured, as tables and as JSON; and adding a run to their ledger."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,28 +18,30 @@ from planner.pipeline import Ran
 from planner.units import duration, percent, size
 
 
-def drifts(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> Iterator[RenderableType]:
-    """The last run of every plan and machine beside those before."""
-    if found:
-        yield from (runs(one) for one in found if each)
-        yield drift_table(found)
-        yield Text("\nratio: measured over predicted; before: its median over the runs before", style="dim")
+def drifts(drifted: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> Iterator[RenderableType]:
+    """Tables of the last run of every plan and machine, compared with the runs before."""
+    if drifted:
+        yield from (runs(one) for one in drifted if each)
+        yield drift_table(drifted)
+        yield Text("\nratio: measured / predicted; before: its median over the earlier runs", style="dim")
     else:
         yield Text(f"no runs in {path} yet", style="bold")
-        yield Text("`planner run PLAN` adds one each time; `planner ledger FOLDER` reads published rows", style="dim")
+        yield Text(
+            "`planner run PLAN` adds one each time; `planner ledger FOLDER` reads published records", style="dim"
+        )
     for line in unread:
-        yield Text(f"{path}:{line.line} is no run: {line.why}", style="yellow")
+        yield Text(f"{path}:{line.line} is not a run: {line.why}", style="yellow")
 
 
-def drift_table(found: Sequence[Drift]) -> RenderableType:
-    shown = table(
+def drift_table(drifted: Sequence[Drift]) -> RenderableType:
+    rows = table(
         "plan, machine", ">runs", ">predicted", ">measured", ">ratio", ">before", ">peak", "", title="last runs"
     )
-    for column in shown.columns[1:]:
+    for column in rows.columns[1:]:
         column.no_wrap = True
-    for one in found:
+    for one in drifted:
         last = one.last
-        shown.add_row(
+        rows.add_row(
             Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim")),
             str(len(one.runs)),
             f"{duration(last.predicted_seconds)} ± {percent(last.spread)}",
@@ -49,32 +51,32 @@ def drift_table(found: Sequence[Drift]) -> RenderableType:
             "" if last.measured_peak_bytes is None else size(last.measured_peak_bytes),
             verdict(one),
         )
-    return shown
+    return rows
 
 
 def verdict(one: Drift) -> Text:
-    """Drifted: further from the runs before than the interval is wide; missed: outside the interval itself."""
+    """Drifted: further from the earlier runs than the interval is wide; missed: outside the predicted interval."""
     if one.drifted:
         return Text("drifted", style="bold yellow")
     return Text("missed", style="yellow") if one.missed else Text("as predicted", style="green")
 
 
 def runs(one: Drift) -> RenderableType:
-    shown = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
+    rows = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
     for entry in one.runs:
         seconds = (entry.predicted_seconds, entry.measured_seconds)
-        shown.add_row(
+        rows.add_row(
             entry.when[:19].replace("T", " "),
             entry.digest,
             str(entry.steps),
             *map(duration, seconds),
             f"{entry.ratio:.2f}",
         )
-    return shown
+    return rows
 
 
 def summary(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> dict[str, Any]:
-    """With `--json`, for programs."""
+    """The JSON answer."""
     return {
         "ledger": str(path),
         "drift": [drift_line(one, each) for one in found],
@@ -83,7 +85,7 @@ def summary(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: 
 
 
 def drift_line(one: Drift, each: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "plan": one.plan,
         "machine": one.machine,
         "runs": len(one.runs),
@@ -92,7 +94,7 @@ def drift_line(one: Drift, each: bool) -> dict[str, Any]:
         "drifted": one.drifted,
         "missed": one.missed,
     }
-    return {**said, "entries": [entry_line(entry) for entry in one.runs]} if each else said
+    return {**answer, "entries": [entry_line(entry) for entry in one.runs]} if each else answer
 
 
 def entry_line(entry: Entry) -> dict[str, Any]:
@@ -100,9 +102,11 @@ def entry_line(entry: Entry) -> dict[str, Any]:
 
 
 def note(ran: Ran) -> None:
-    """Append a run to the user's ledger; that this fails is said, and costs nobody the run."""
+    """Append a run to the user's ledger; a failure only prints a warning."""
     try:
         evidence.note(ran)
     except InputError as error:
         where = f" ({error.where})" if error.where else ""
-        console(stderr=True).print(Text(f"not in the ledger of runs: {error.message}{where}", style="yellow"))
+        console(stderr=True).print(
+            Text(f"this run was not added to the ledger: {error.message}{where}", style="yellow")
+        )

@@ -1,4 +1,4 @@
-"""Predictions beside published measurements, as tables."""
+"""Predictions compared with published measurements, as tables."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,36 +13,36 @@ from planner.published.case import Origin
 from planner.units import duration, percent, size
 
 ALL = "all"
-REASONS_WIDE = 3  # sources that are named with a reason
+SOURCES_NAMED = 3  # beside each reason
 
 
-def account(found: Account, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
-    """Time, order and memory by source, and why rows were skipped."""
+def account(ledger: Account, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
+    """Errors of time, order and memory by source, and why records were skipped."""
     if with_rows:
-        yield from each_row(found)
-    overall = found.overall
+        yield from each_row(ledger)
+    overall = ledger.overall
     yield Text.assemble(
-        (f"{overall.rows_read} rows", "bold"),
-        f" of {len(found.sources)} sources: {overall.rows_used} predicted "
-        f"({overall.rows_defaulted} with facts filled in from cited defaults), "
+        (f"{overall.rows_read} records", "bold"),
+        f" of {len(ledger.sources)} sources: {overall.rows_used} predicted "
+        f"({overall.rows_defaulted} with missing facts filled in from cited defaults), "
         f"{overall.rows_read - overall.rows_used} skipped",
     )
-    everything = {**found.sources, ALL: overall}
-    for make in (times, orders, memories):
-        yield from make(everything)
-    yield from reasons(found)
-    if found.files:
-        names = ", ".join(sorted({one.origin.file for one in found.files}))
-        yield Text(f"\nfiles without such rows: {names}", style="dim")
+    by_source = {**ledger.sources, ALL: overall}
+    for table_of in (times, orders, memories):
+        yield from table_of(by_source)
+    yield from reasons(ledger)
+    if ledger.files:
+        names = ", ".join(sorted({one.origin.file for one in ledger.files}))
+        yield Text(f"\nfiles without such records: {names}", style="dim")
     if svg:
         yield Text(f"\npicture written to {svg}", style="dim")
 
 
-def times(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
+def times(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
     columns = (">used", ">filled", ">skipped", ">median", ">90th %", ">bias", ">in 80 %")
-    shown = table("source", *columns, title="\ntime of a step: errors, and how many are in the 80 % interval")
-    for name, f in everything.items():
-        shown.add_row(
+    rows = table("source", *columns, title="\nstep time: errors, and the share within the 80 % interval")
+    for name, f in by_source.items():
+        rows.add_row(
             name,
             str(f.rows_used),
             str(f.rows_defaulted or ""),
@@ -53,21 +53,21 @@ def times(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
             share(f.coverage80),
             style=style(name),
         )
-    yield shown
+    yield rows
 
 
-def orders(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
-    shown = table(
+def orders(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
+    rows = table(
         "source",
         ">groups",
         ">Spearman",
-        ">picked best loses",
-        ">at most 5 %",
-        title="\norder of strategies, in groups of at least four",
+        ">loss of predicted best",
+        ">loss ≤ 5 %",
+        title="\nranking of strategies, in groups of at least four",
     )
-    fill = [(name, f) for name, f in everything.items() if f.ranked_groups]
-    for name, f in fill:
-        shown.add_row(
+    ranked = [(name, f) for name, f in by_source.items() if f.ranked_groups]
+    for name, f in ranked:
+        rows.add_row(
             name,
             str(f.ranked_groups),
             "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
@@ -75,17 +75,17 @@ def orders(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
             share(f.best_pick_close),
             style=style(name),
         )
-    if fill:
-        yield shown
+    if ranked:
+        yield rows
 
 
-def memories(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
-    shown = table(
-        "source", ">rows", ">median", ">out of memory, named", ">named, out of memory", title="\npeak memory of a rank"
+def memories(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
+    rows = table(
+        "source", ">records", ">median", ">out of memory: recall", ">precision", title="\npeak memory of a rank"
     )
-    fill = [(n, f) for n, f in everything.items() if f.memory_rows or f.oom_recall[1] or f.oom_precision[1]]
-    for name, f in fill:
-        shown.add_row(
+    with_memory = [(n, f) for n, f in by_source.items() if f.memory_rows or f.oom_recall[1] or f.oom_precision[1]]
+    for name, f in with_memory:
+        rows.add_row(
             name,
             str(f.memory_rows or ""),
             share(f.memory_median_error),
@@ -93,57 +93,57 @@ def memories(everything: Mapping[str, Figures]) -> Iterator[RenderableType]:
             k_of_n(f.oom_precision),
             style=style(name),
         )
-    if fill:
-        yield shown
+    if with_memory:
+        yield rows
 
 
-def reasons(found: Account) -> Iterator[RenderableType]:
-    """Why rows were skipped, most frequent first, and in which sources."""
-    shown = table("reason", ">rows", "in", title="\nskipped")
-    for reason, count in found.overall.rows_skipped.items():
-        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in found.sources.items()}
-        most = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
-        named = ", ".join(f"{name} {by_source[name]}" for name in most[:REASONS_WIDE])
-        further = f", {len(most) - REASONS_WIDE} more" if len(most) > REASONS_WIDE else ""
-        shown.add_row(reason, str(count), named + further)
-    if found.skipped:
-        yield shown
+def reasons(ledger: Account) -> Iterator[RenderableType]:
+    """Why records were skipped, most frequent reason first, and in which sources."""
+    rows = table("reason", ">records", "in", title="\nskipped")
+    for reason, count in ledger.overall.rows_skipped.items():
+        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in ledger.sources.items()}
+        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
+        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
+        further = f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""
+        rows.add_row(reason, str(count), listed + further)
+    if ledger.skipped:
+        yield rows
 
 
-def each_row(found: Account) -> Iterator[RenderableType]:
-    """Predicted rows, then skipped ones, each with where it stands."""
-    shown = table("row", ">measured", ">predicted", ">error", ">memory", ">predicted", ">error", "out?")
-    shown.columns[0].overflow = "fold"
-    for column in shown.columns[1:]:
+def each_row(ledger: Account) -> Iterator[RenderableType]:
+    """Predicted records, then skipped ones, each with its place in the files."""
+    rows = table("record", ">measured", ">predicted", ">error", ">memory", ">predicted", ">error", "out?")
+    rows.columns[0].overflow = "fold"
+    for column in rows.columns[1:]:
         column.no_wrap = True
-    for row in found.rows:
-        shown.add_row(named(row.case.origin), *row_cells(row))
-    if found.rows:
-        yield shown
-    left = table("row", "skipped", "because", title="\nskipped rows")
-    for one in found.skipped:
-        left.add_row(named(one.origin), one.reason, one.detail)
-    if found.skipped:
-        yield left
+    for record in ledger.rows:
+        rows.add_row(named(record.case.origin), *row_cells(record))
+    if ledger.rows:
+        yield rows
+    skipped = table("record", "skipped", "because", title="\nskipped records")
+    for one in ledger.skipped:
+        skipped.add_row(named(one.origin), one.reason, one.detail)
+    if ledger.skipped:
+        yield skipped
     yield Text()
 
 
-def row_cells(row: Row) -> list[str]:
-    seconds, memory = row.seconds, row.memory_bytes
+def row_cells(record: Row) -> list[str]:
+    seconds, memory = record.seconds, record.memory_bytes
     return [
         duration(seconds) if seconds else "",
-        duration(row.predicted.seconds) if seconds else "",
-        signed(row.time_error),
+        duration(record.predicted.seconds) if seconds else "",
+        signed(record.time_error),
         size(memory) if memory else "",
-        size(row.predicted.memory_bytes) if memory else "",
-        signed(row.memory_error),
-        ran_out(row),
+        size(record.predicted.memory_bytes) if memory else "",
+        signed(record.memory_error),
+        ran_out(record),
     ]
 
 
-def ran_out(row: Row) -> str:
-    chance = percent(row.predicted.oom_probability)
-    return f"yes ({chance})" if row.case.oom else f"no ({chance})" if row.named else ""
+def ran_out(record: Row) -> str:
+    chance = percent(record.predicted.oom_probability)
+    return f"yes ({chance})" if record.case.oom else f"no ({chance})" if record.named else ""
 
 
 def named(origin: Origin) -> str:

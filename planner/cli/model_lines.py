@@ -1,4 +1,4 @@
-"""What `planner import hf` does and answers."""
+"""Imports a Hugging Face config.json as a model file, and prints what was read."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from planner.specs.parameters import counts_text, parameters
 
 
 def import_model(file: Path, output: Path | None, json: bool) -> None:
-    """Write the model that a config.json describes; without `output`, on stdout."""
+    """Write the model that a config.json describes to `output`, or to stdout."""
     imported = hf.read(file)
     if output is not None:
         files.write(output, imported.model)
@@ -34,7 +34,7 @@ def summary(imported: hf.Imported, output: Path | None) -> dict[str, Any]:
 
 
 def lines(imported: hf.Imported, output: Path | None) -> Iterator[str]:
-    """Each module with its parameters, and each difference to the source."""
+    """A line for each module with its parameters, and for each difference from the source."""
     for name, module in imported.model.modules.items():
         yield f"{name}: {parameters(module).total:,} parameters: {counts_text(module)}"
     for note in imported.notes:

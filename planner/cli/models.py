@@ -1,4 +1,4 @@
-"""`planner models`: what is shipped, with exact parameter counts."""
+"""`planner models`: lists the shipped models with exact parameter counts."""
 
 from planner.cli.options import Json
 
@@ -8,5 +8,5 @@ def models(json: Json = False) -> None:
     from planner.cli import render, tables
     from planner.specs.catalogue import shipped_models
 
-    listed = shipped_models()
-    render.emit(json, {"models": [row._asdict() for row in listed]}, tables.models(listed))
+    shipped = shipped_models()
+    render.emit(json, {"models": [row._asdict() for row in shipped]}, tables.models(shipped))

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share, each with one wording."""
+"""Arguments and options that several verbs share."""
 
 from enum import Enum
 from pathlib import Path
@@ -13,13 +13,19 @@ from planner.units import seconds_in
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 ModelName = Annotated[str, typer.Argument(help="A shipped model, or a model file.", autocompletion=model_names)]
+JobOrPlan = Annotated[
+    str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)
+]
 PlanFile = Annotated[Path, typer.Argument(help="A plan file.")]
 TraceRanks = Annotated[
-    str | None, typer.Option(help="Ranks that the trace shows, like 0-7,16; else all, or of over 64 one of each kind.")
+    str | None,
+    typer.Option(help="Ranks to write to the trace, such as 0-7,16; default: all, or above 64 ranks one of each kind."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; text for people goes to stderr.")]
-Seed = Annotated[int, typer.Option(help="Of sampled lengths and synthetic data.", min=0)]
-Effort = Annotated[int, typer.Option(help="1 (quick) to 4 (thorough); counted in work, not in seconds.", min=1, max=4)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; the text goes to stderr.")]
+Seed = Annotated[int, typer.Option(help="Random seed of sampled lengths and synthetic data.", min=0)]
+Effort = Annotated[
+    int, typer.Option(help="Search effort, 1 (quick) to 4 (thorough); counts work, not seconds.", min=1, max=4)
+]
 
 
 class ScheduleName(str, Enum):
@@ -37,25 +43,27 @@ class DtypeName(str, Enum):
     float64 = "float64"
 
 
-Dtype = Annotated[DtypeName | None, typer.Option(help="Instead of the plan's, or the machine's usual one.")]
+Dtype = Annotated[
+    DtypeName | None, typer.Option(help="Data type to compute in; default: the plan's, else the machine's usual one.")
+]
 
 
 def given_ranks(text: str | None, size: int) -> Ranks | None:
-    """Ranks of a job of this size, or none given. Raises InputError."""
+    """Parse `--trace-ranks` for a plan of `size` ranks; None where it is not given. Raises InputError."""
     if text is None:
         return None
     try:
         ranks = Ranks(Ranks.from_file(text))
     except ValueError as error:
-        what, _, fix = str(error).partition(" | ")
-        raise InputError(what, where="--trace-ranks", fix=fix) from error
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where="--trace-ranks", fix=fix) from error
     if ranks[-1] >= size:
         raise InputError(f"there is no rank {ranks[-1]}", where="--trace-ranks", fix=f"ranks are 0 to {size - 1}")
     return ranks
 
 
 def given_seconds(text: str | None) -> float | None:
-    """A duration such as `10m`, or none given. Raises InputError."""
+    """Parse `--max-time`, such as `10m`, into seconds; None where it is not given. Raises InputError."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A plan as a person wants it in the terminal: what it is worth, drawn to scale, where time and memory go."""
+"""Draws a plan in the terminal: step time and bound, ranks in time to scale, and where time and memory go."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,11 +16,11 @@ from planner.verify.score import Score
 from planner.verify.worth import objective_of, worth
 
 STEPS_SHOWN = 3
-EDITED = 1e-6  # relative: less is rounding
+EDITED = 1e-6  # relative difference: less is rounding
 
 
 def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
-    """Head, picture and outcome of a plan."""
+    """Lines and pictures of a plan."""
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
     yield outcome_line(shown.outcome, len(shown.steps))
@@ -39,15 +39,18 @@ def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[Rende
 
 
 def overlapping(shown: Plan) -> bool:
-    """Whether micro-batches lie beside each other: on the stages of a pipeline, and of several modules on one rank."""
+    """Whether micro-batches overlap in time: on the stages of a pipeline, or of several modules."""
     return len(shown.layouts) > 1 or any(layout.pp > 1 for layout in shown.layouts.values())
 
 
-def edited(shown: Plan, scores: Sequence[Score]) -> Iterator[Text]:
-    """A word where the file says another time than its decisions take: somebody changed them by hand."""
-    goal = objective_of(shown)
-    value = worth(shown, sum(score.value for score in scores), range(len(scores)))
-    if abs(value - shown.outcome.value) > EDITED * value:
-        stated, found = goal.said(shown.outcome.value), goal.said(value)
-        text = f"the file says {stated}, and what it decides {goal.verb} {found}, simulated:"
-        yield Text(f"{text} it was changed after it was solved, and what stands below is as it was", style="yellow")
+def edited(plan: Plan, scores: Sequence[Score]) -> Iterator[Text]:
+    """A warning where the time that the file states is not what its decisions take: they were edited by hand."""
+    goal = objective_of(plan)
+    simulated = worth(plan, sum(score.value for score in scores), range(len(scores)))
+    if abs(simulated - plan.outcome.value) > EDITED * simulated:
+        stated, found = goal.said(plan.outcome.value), goal.said(simulated)
+        verb = goal.verb.removesuffix("s")
+        text = (
+            f"the file states {stated}, but its decisions {verb} {found}, simulated: it was edited after it was solved;"
+        )
+        yield Text(f"{text} the bound above and the table below are still the original's", style="yellow")

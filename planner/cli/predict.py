@@ -1,23 +1,23 @@
-"""`planner predict`: what a layout that is fixed would take, without planning anything."""
+"""`planner predict`: predicts the step time of a fixed layout, without planning anything."""
 
 import typer
 
-from planner.cli.options import Job, Json, Seed
+from planner.cli.options import JobOrPlan, Json, Seed
 
 
 def predict(
-    job: Job,
+    job: JobOrPlan,
     seed: Seed = 0,
-    lengths: str = typer.Option("", help="A file of lengths instead of the job's."),
+    lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
     json: Json = False,
 ) -> None:
     """Predict a fixed layout: step time with its parts, MFU, memory.
 
-    What fix.layouts leaves unsaid is 1; ZeRO stage and recomputation are as the job's `layout` has them.
+    Degrees that fix.layouts does not give are 1; ZeRO stage and recomputation come from the job's `layout`.
     """
     from planner import pipeline
     from planner.cli import render, static_tables
     from planner.specs.inputs import Options
 
-    found = pipeline.predict(job, Options(seed=seed, lengths=lengths or None))
-    render.emit(json, static_tables.predicted_summary(found), *static_tables.predicted(found))
+    prediction = pipeline.predict(job, Options(seed=seed, lengths=lengths or None))
+    render.emit(json, static_tables.predicted_summary(prediction), *static_tables.predicted(prediction))

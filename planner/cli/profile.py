@@ -1,4 +1,4 @@
-"""`planner profile`: measure this machine."""
+"""`planner profile`: measures this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,18 @@ from planner.cli.options import Dtype, Json, ModelName
 def profile(
     model: ModelName,
     ranks: Annotated[
-        int | None, typer.Option(help="Processes that measure at once, as they will train.", min=1)
+        int | None, typer.Option(help="Processes that measure at the same time: as many as will train.", min=1)
     ] = None,
     dtype: Dtype = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid, under a minute.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Instead of the user's cache.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure fewer shapes, in under a minute.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write, instead of one in the user's cache.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure this machine: layers, optimizer, collectives.
 
-    Kept in the user's cache, where jobs with `profile: auto` find it; an interrupted profile goes on where it stopped.
+    Jobs with `profile: auto` find the profile in the user's cache; an interrupted profile resumes where it stopped.
     """
     from planner import evidence, pipeline
     from planner.cli import profile_tables, progress, render, summary

@@ -1,6 +1,6 @@
-"""What `planner profile` answers with: the fits of a module's passes, what it keeps, and the collectives.
+"""Tables of a measured profile: fits of a module's passes, the activations it keeps, and the collectives.
 
-A column has one unit, and a row the terms that it has.
+A column has one unit; a term that a fit does not have is left blank.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,11 @@ from planner.cli.tables import table
 from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Profile
 from planner.units import percent
 
-GATHERED = {"held": "gathered once", "resharded": "gathered in each pass"}  # by ZeRO-1 and 2, by ZeRO-3
+GATHERED = {"held": "gathered once", "resharded": "gathered in each pass"}  # ZeRO-1 and 2; ZeRO-3
+EMBEDDING_HEAD = "embedding, head"
 LEGEND = (
     "a pass takes ms + µs·Σs + ns·Σs²: Σs are the tokens of all its sequences, Σs² the sum of their squares;\n"
-    "spread: half of the 80 % interval; missed: measurements that were left out of the fit (median)"
+    "spread: half-width of the 80 % interval; held out: median error on measurements left out of the fit"
 )
 
 
@@ -35,25 +36,29 @@ def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:
 
 
 def passes(name: str, costs: ModuleCosts) -> RenderableType:
-    """Of a layer, of the ends, and of a layer that is made again."""
-    rows = table("pass", ">ms", ">µs·Σs", ">ns·Σs²", ">spread", ">missed")
+    """Passes of a layer, of embedding and head, and of a layer that is recomputed."""
+    rows = table("pass", ">ms", ">µs·Σs", ">ns·Σs²", ">spread", ">held out")
     for what, fit, error in fits(costs):
         rows.add_row(what, *terms(fit), percent(costs.spread), "" if error is None else percent(error))
     return Stack(Text(f"\n{name}", style="bold"), rows)
 
 
 def fits(costs: ModuleCosts) -> Iterator[tuple[str, Fit, float | None]]:
-    """Each with the error on what was left out."""
-    found: dict[str, Passes] = {"layer": costs.layer}
+    """Each fit with its name and its median error on held-out measurements."""
+    by_part: dict[str, Passes] = {"layer": costs.layer}
     if costs.ends:
-        found["ends"] = costs.ends
-    for part, of in found.items():
-        for what, fit in (("forward", of.forward), ("backward", of.backward)):
+        by_part[EMBEDDING_HEAD] = costs.ends
+    for part, timed in by_part.items():
+        for what, fit in (("forward", timed.forward), ("backward", timed.backward)):
             if fit:
-                yield f"{counted(part, of)} {what}", fit, of.holdout_error
-    for how, made in costs.recomputing.items():
-        if made.backward:
-            yield f"{counted('layer', made)} backward, recompute {how}", made.backward, made.holdout_error
+                yield f"{counted(part, timed)} {what}", fit, timed.holdout_error
+    for how, recomputed in costs.recomputing.items():
+        if recomputed.backward:
+            yield (
+                f"{counted('layer', recomputed)} backward, recompute {how}",
+                recomputed.backward,
+                recomputed.holdout_error,
+            )
 
 
 def counted(part: str, of: Passes) -> str:
@@ -61,32 +66,32 @@ def counted(part: str, of: Passes) -> str:
 
 
 def fsdp(costs: ModuleCosts) -> RenderableType:
-    """To the passes of a layer and of the ends, beside what it sends."""
+    """Time that FSDP2 adds to the passes of a layer and of embedding and head, besides its communication."""
     rows = table("FSDP2 adds to a pass", ">forward ms", ">backward ms")
     for how, units in costs.fsdp.items():
-        for part, unit in (("layer", units.layer), ("ends", units.ends)):
+        for part, unit in (("layer", units.layer), (EMBEDDING_HEAD, units.ends)):
             rows.add_row(f"{part}, {GATHERED[how]}", f"{unit.forward_ms:.3f}", f"{unit.backward_ms:.3f}")
     return Stack(Text(), rows)
 
 
 def terms(fit: Fit) -> tuple[str, str, str]:
-    """In ms, µs a token and ns a squared token; a term that rounds to nothing is left out."""
+    """Terms in ms, µs per token and ns per squared token; one that rounds to zero is left blank."""
     shown = (f"{value:.3f}" for value in (fit.ms, fit.ms_per_token * 1e3, fit.ms_per_token2 * 1e6))
     ms, linear, squared = ("" if float(text) == 0 else text for text in shown)
     return ms, linear, squared
 
 
 def kept(costs: ModuleCosts) -> RenderableType:
-    """From forward to backward, by what is made again; and the optimizer."""
-    rows = table("kept for backward", ">KiB a token and layer")
+    """Activations kept from forward to backward for each kind of recomputation; and the optimizer's time."""
+    rows = table("kept for backward", ">KiB per token and layer")
     rows.add_row("everything", f"{costs.layer.activation_kib_per_token:.2f}")
-    for how, made in costs.recomputing.items():
-        rows.add_row(f"recompute {how}", f"{made.activation_kib_per_token:.2f}")
-    return Stack(Text(), rows, Text(f"\nupdate: {costs.update_ns_per_parameter:.2f} ns a parameter"))
+    for how, recomputed in costs.recomputing.items():
+        rows.add_row(f"recompute {how}", f"{recomputed.activation_kib_per_token:.2f}")
+    return Stack(Text(), rows, Text(f"\nupdate: {costs.update_ns_per_parameter:.2f} ns per parameter"))
 
 
 def collectives(measured: dict[str, Collective]) -> RenderableType:
-    """Each takes its latency, and its bytes at its rate."""
+    """Latency and bandwidth of each collective."""
     rows = table("collective", ">ranks", ">µs", ">+ bytes at GB/s", ">spread")
     for kind, collective in measured.items():
         for point in collective.points:

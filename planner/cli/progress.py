@@ -1,4 +1,4 @@
-"""Bars for long work: shown on a terminal, silent in a pipe."""
+"""Progress bars for long work: shown on a terminal, silent in a pipe."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,44 +9,46 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from planner.cli.render import console
 
 OnProgress = Callable[[int, int, str], None]  # done, of how many, what
-WORDS = 74  # columns beside the bar of a run, with long numbers
+WORDS = 74  # columns of the text beside the bar of a run, with long numbers
 
 
 @contextmanager
 def bar(title: str, unit: str) -> Iterator[OnProgress]:
-    """A bar with the time left; one piece of work alone shows none."""
+    """Show a bar with the remaining time; the yielded function reports progress."""
     out = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
-    with Progress(*columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal) as shown:
-        task = shown.add_task(title, total=None)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal
+    ) as progress:
+        task = progress.add_task(title, total=None)
 
         def on_progress(done: int, of: int, what: str) -> None:
-            shown.update(task, completed=done, total=of, description=f"{title} {what}".strip())
+            progress.update(task, completed=done, total=of, description=f"{title} {what}".strip())
 
         yield on_progress
 
 
 @contextmanager
 def interruptible(on_step: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
-    """Somebody who ends a run at once, so that nothing of it is reported, is told so."""
+    """Print on an immediate exit that nothing of the run is reported; wraps `on_step`."""
     begun = False
 
-    def heard(p: Any) -> None:
+    def on_step_begun(p: Any) -> None:
         nonlocal begun
         begun = True
         on_step(p)
 
     try:
-        yield heard
+        yield on_step_begun
     except SystemExit:
-        said = "interrupted: what was trained is not reported" if begun else "interrupted before the first step"
-        console(stderr=True).print(said)
+        message = "interrupted: what was trained is not reported" if begun else "interrupted before the first step"
+        console(stderr=True).print(message)
         raise
 
 
 @contextmanager
 def training(plan: Any) -> Iterator[Callable[[Any], None]]:
-    """Step, loss, tokens per second, measured beside predicted, while it trains."""
+    """Show step, loss, tokens per second, and step time measured and predicted, while training."""
     out = console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -55,14 +57,14 @@ def training(plan: Any) -> Iterator[Callable[[Any], None]]:
         MofNCompleteColumn(),
         TextColumn("steps"),
     )
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as shown:
-        task = shown.add_task("starting processes", total=None)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+        task = progress.add_task("starting processes", total=None)
         predicted = plan.prediction.step_seconds / len(plan.steps)
 
         def on_progress(p: Any) -> None:
             rate = p.tokens / p.seconds if p.seconds else 0.0
-            beside = f" (predicted {predicted:.2f} s)" if predicted else ""
-            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  {p.seconds:.2f} s{beside}"
-            shown.update(task, completed=p.step, total=p.of, description=text)
+            expected = f" (predicted {predicted:.2f} s)" if predicted else ""
+            text = f"loss {p.loss:.4f}  {rate:,.0f} tokens/s  {p.seconds:.2f} s{expected}"
+            progress.update(task, completed=p.step, total=p.of, description=text)
 
         yield on_progress

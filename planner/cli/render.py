@@ -1,4 +1,4 @@
-"""The only printer: text for people through rich, one JSON object for programs."""
+"""The only module that prints: text through rich, or one JSON object."""
 
 import io
 import os
@@ -13,7 +13,7 @@ from planner.cli.canvas import Canvas
 
 SVG_CANVAS = Canvas(92)
 READER_LEFT = 141  # exit code: that of a program which SIGPIPE ended
-FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from elsewhere
+FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from the network
 
 
 class Screen(Console):
@@ -22,8 +22,8 @@ class Screen(Console):
 
 
 def reader_left() -> NoReturn:
-    """Whoever read our output has gone, as `head` does: end without a word, not as if something were wrong."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
+    """Exit silently when the reader of stdout has closed it, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is buffered
     sys.exit(READER_LEFT)
 
 
@@ -32,24 +32,24 @@ def console(stderr: bool = False) -> Console:
 
 
 def canvas() -> Canvas:
-    """What this terminal, or what stands for one, can show."""
+    """The canvas for this terminal, or for the pipe in its place."""
     out = console()
     return Canvas(min(out.width, 120), plain=out.color_system is None)
 
 
 def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None:
-    """`data` on stdout when JSON is asked for, the pictures then on stderr; else the pictures on stdout."""
+    """Print the pictures on stdout; or, for JSON, `data` on stdout and the pictures on stderr."""
     from planner.files import json_text
 
     out = console(stderr=as_json)
     for picture in pictures:
-        out.print(picture, crop=False)  # commands to be copied are longer than a line, and in one
+        out.print(picture, crop=False)  # commands to copy are longer than a line, and stay in one
     if as_json:
         raw(json_text(data))
 
 
 def svg(title: str, pictures: Iterable[RenderableType]) -> str:
-    """The pictures as an SVG of a terminal, without fonts from anywhere."""
+    """The pictures as an SVG of a terminal, without external fonts."""
     out = Console(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, highlight=False)
     for picture in pictures:
         out.print(picture)
@@ -57,7 +57,7 @@ def svg(title: str, pictures: Iterable[RenderableType]) -> str:
 
 
 def raw(text: str) -> None:
-    """Text as it is, on stdout."""
+    """Print text unchanged on stdout."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()

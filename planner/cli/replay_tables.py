@@ -1,4 +1,4 @@
-"""What `planner replay` answers with, for programs and for people."""
+"""What `planner replay` prints, and its JSON answer."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from planner.replay.replayed import middle_error, worst_error
 from planner.replaying import Answer
 from planner.units import duration, percent
 
-SHOWN = 12  # rows of a table for people
-LONGEST = 60  # characters of a name for people
-LINKS = 10_000  # of the critical path for programs: the longest
+SHOWN = 12  # rows of a printed table
+LONGEST = 60  # characters of a printed name
+LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
 def summary(answer: Answer) -> dict[str, Any]:
-    """For programs."""
-    made = answer.replay
+    """The JSON answer."""
+    replayed = answer.replay
     return {
         "steps": [
             {
@@ -33,12 +33,12 @@ def summary(answer: Answer) -> dict[str, Any]:
                 "explained_seconds": explained.replayed,
                 "explained_error": explained.error,
             }
-            for step, explained in zip(made.steps, answer.explained, strict=True)
+            for step, explained in zip(replayed.steps, answer.explained, strict=True)
         ],
-        "measured_step_seconds": made.measured_step_seconds,
-        "replayed_step_seconds": made.step_seconds,
-        "median_error": made.median_error,
-        "worst_error": made.worst_error,
+        "measured_step_seconds": replayed.measured_step_seconds,
+        "replayed_step_seconds": replayed.step_seconds,
+        "median_error": replayed.median_error,
+        "worst_error": replayed.worst_error,
         "explained_median_error": middle_error(answer.explained),
         "explained_worst_error": worst_error(answer.explained),
         "copied": copied_of(answer),
@@ -48,14 +48,14 @@ def summary(answer: Answer) -> dict[str, Any]:
         "operators": [row._asdict() for row in answer.operators],
         "ranks": ranks(answer),
         "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
-        "streams": [each._asdict() for each in made.busy()],
+        "streams": [each._asdict() for each in replayed.busy()],
         "whatif": whatif(answer),
         "notes": answer.notes,
     }
 
 
 def copied_of(answer: Answer) -> dict[str, Any]:
-    """What is replayed as it was, since nothing found accounts for it."""
+    """Time that is copied from the trace, as no inferred dependency accounts for it."""
     copied = answer.replay.copied
     return {
         "host_seconds": copied.host,
@@ -67,14 +67,14 @@ def copied_of(answer: Answer) -> dict[str, Any]:
 
 
 def longest(path: Sequence[Link]) -> list[Link]:
-    """Of a path of very many stretches the longest, in their order."""
+    """The longest links of a very long path, in their order."""
     kept = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
     return [path[i] for i in kept]
 
 
 def breakdown_of(answer: Answer, graph: int) -> dict[str, Any]:
-    found = answer.replay.breakdown(graph)
-    return {**found.parts._asdict(), "kinds": found.kinds}
+    breakdown = answer.replay.breakdown(graph)
+    return {**breakdown.parts._asdict(), "kinds": breakdown.kinds}
 
 
 def link_of(link: Link) -> dict[str, Any]:
@@ -105,37 +105,37 @@ def ranks(answer: Answer) -> list[dict[str, Any]]:
 
 
 def whatif(answer: Answer) -> dict[str, Any] | None:
-    found = answer.predicted
-    if found is None:
+    predicted = answer.predicted
+    if predicted is None:
         return None
-    assumed = [{"change": said, "assumed": what} for said, what in found.assumed]
+    assumed = [{"change": change, "assumed": assumption} for change, assumption in predicted.assumed]
     return {
-        "step_seconds": found.step_seconds,
-        "replayed_seconds": found.replayed_seconds,
-        "speedup": found.speedup,
+        "step_seconds": predicted.step_seconds,
+        "replayed_seconds": predicted.replayed_seconds,
+        "speedup": predicted.speedup,
         "assumed": assumed,
     }
 
 
 def pictures(answer: Answer, trace: Path | None) -> RenderableType:
-    """For people."""
+    """Tables and text for the terminal."""
     return Stack(*lines(answer, trace))
 
 
 def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
-    made, copied = answer.replay, answer.replay.copied
+    replayed, copied = answer.replay, answer.replay.copied
     yield steps(answer)
     yield Text.assemble(
         "\nmedian error ",
-        (percent(made.median_error), "bold"),
-        f", worst {percent(made.worst_error)}; explained: without {duration(copied.unseen)} of waits that the "
-        f"trace shows and nothing found in it explains, median error {percent(middle_error(answer.explained))}, "
+        (percent(replayed.median_error), "bold"),
+        f", worst {percent(replayed.worst_error)}; explained: without {duration(copied.unseen)} of waits that no "
+        f"inferred dependency accounts for, median error {percent(middle_error(answer.explained))}, "
         f"worst {percent(worst_error(answer.explained))}",
     )
     yield Text(
         f"copied from the trace: {duration(copied.host)} of host threads, {duration(copied.gaps)} of gaps between "
-        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. A wait that was not found "
-        "is in there; what rests on those that were found is what `--without` them is lost",
+        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. Waits whose dependency "
+        "was not inferred are part of this; `--without` a kind of dependency shows what that kind explains",
         style="dim",
     )
     yield from (Text(), parts(answer), Text(), path(answer))
@@ -151,7 +151,7 @@ def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
 
 def steps(answer: Answer) -> RenderableType:
     columns = (">measured", ">replayed", ">error", ">explained")
-    rows = table("rank", "step", *columns, title="steps: measured beside replayed")
+    rows = table("rank", "step", *columns, title="steps, measured and replayed")
     for step, explained in zip(answer.replay.steps, answer.explained, strict=True):
         times = (duration(step.measured), duration(step.replayed), percent(step.error), duration(explained.replayed))
         rows.add_row(str(step.rank), plain(step.name), *times)
@@ -159,21 +159,21 @@ def steps(answer: Answer) -> RenderableType:
 
 
 def parts(answer: Answer) -> RenderableType:
-    """Where the mean step goes, a row a rank, then its kinds of work."""
+    """Where the time of the mean step goes, a row per rank, with the largest kinds of work."""
     columns = (">compute", ">overlapped", ">exposed comm", ">copies", ">idle")
-    rows = table("rank", *columns, "most of it", title="where a step's time goes on the device, as replayed")
+    rows = table("rank", *columns, "mostly", title="where a step's time goes on the device, replayed")
     for g, graph in enumerate(answer.replay.graphs):
-        found = answer.replay.breakdown(g)
-        total = sum(found.parts) or 1.0
-        kinds = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in [*found.kinds.items()][:4])
-        rows.add_row(str(graph.trace.rank), *(percent(seconds / total) for seconds in found.parts), kinds)
+        breakdown = answer.replay.breakdown(g)
+        total = sum(breakdown.parts) or 1.0
+        kinds = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in [*breakdown.kinds.items()][:4])
+        rows.add_row(str(graph.trace.rank), *(percent(seconds / total) for seconds in breakdown.parts), kinds)
     return rows
 
 
 def path(answer: Answer) -> RenderableType:
     total = sum(link.seconds for link in answer.path) or 1.0
     title = f"the critical path through all steps, {duration(total)} replayed, by operator"
-    rows = table("operator", "kind", ">seconds", ">share", ">times", title=title)
+    rows = table("operator", "kind", ">seconds", ">share", ">count", title=title)
     for row in answer.operators[:SHOWN]:
         rows.add_row(
             plain(short(row.operator)), row.kind, duration(row.seconds), percent(row.seconds / total), str(row.times)
@@ -182,8 +182,8 @@ def path(answer: Answer) -> RenderableType:
 
 
 def stragglers(answer: Answer) -> RenderableType:
-    columns = (">last to come", ">others waited", "own work slower than the median rank's")
-    rows = table("rank", *columns, title="who keeps the others waiting, measured")
+    columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
+    rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
     for each in answer.stragglers:
         slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in each.slower)
         rows.add_row(str(each.rank), f"{each.last} of {each.of}", duration(each.kept_waiting), slower)
@@ -191,20 +191,20 @@ def stragglers(answer: Answer) -> RenderableType:
 
 
 def predicted(answer: Answer) -> Iterator[RenderableType]:
-    found = answer.predicted
-    if found is None:
+    prediction = answer.predicted
+    if prediction is None:
         return
     yield Text.assemble(
         "\nwhat if: step ",
-        (duration(found.step_seconds), "bold"),
-        f" simulated, {duration(found.replayed_seconds)} replayed without the changes ({found.speedup:.2f} ×)",
+        (duration(prediction.step_seconds), "bold"),
+        f" simulated, {duration(prediction.replayed_seconds)} replayed unchanged ({prediction.speedup:.2f} ×)",
     )
-    for said, assumed in found.assumed:
-        yield plain(f"  {said}: {assumed}", "dim")
+    for change, assumed in prediction.assumed:
+        yield plain(f"  {change}: {assumed}", "dim")
 
 
 def plain(name: str, style: str = "") -> Text:
-    """What a trace or a path says, for a terminal: no markup, and none of what would steer the terminal."""
+    """Text of a trace or path, safe to print: no markup, no control characters."""
     return Text("".join(c if c.isprintable() else "\ufffd" for c in name), style=style)
 
 

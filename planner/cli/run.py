@@ -1,4 +1,4 @@
-"""`planner run`: a plan trains."""
+"""`planner run`: trains with a plan."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,9 +31,12 @@ def run(
     max_time: Annotated[str | None, typer.Option(help=MEANING["max_time"])] = None,
     metrics: Annotated[Path | None, typer.Option(help=MEANING["metrics"])] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write the measured steps here; `simulate --measured` reads it.")
+        Path | None,
+        typer.Option(help="Write the measured steps here, for `simulate --measured` and `report --measured`."),
     ] = None,
-    job: Annotated[str | None, typer.Option(help="Its job, to plan further batches; when not beside the plan.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="The plan's job, to plan further batches; needed if it is not beside the plan.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help=MEANING["data"])] = None,
     weights: Annotated[Path | None, typer.Option(help=MEANING["weights"])] = None,
     save: Annotated[Path | None, typer.Option(help=MEANING["save"])] = None,
@@ -44,11 +47,12 @@ def run(
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
 ) -> None:
-    """Train with a plan: predicted beside measured.
+    """Train with a plan, and compare predicted with measured times.
 
-    Ctrl-C ends the run behind the step it is in, and what was trained is reported; a second one ends it at once.
+    Ctrl-C ends the run after the current step and reports it; a second one ends it at once.
 
-    Real processes on this machine; under torchrun: torchrun --nproc-per-node N -m planner.runtime PLAN.
+    Starts one process per rank on this machine; on a cluster, use torchrun: torchrun --nproc-per-node N -m
+    planner.runtime PLAN.
     """
     from planner import pipeline
     from planner.cli import ledger_runs, progress, render, summary, tables
@@ -76,18 +80,22 @@ def run(
     )
     require_outputs(trace, metrics)
     options = taken_up(options)
-    require_at_once(read, options)  # before a bar says that processes start
-    for said in filter(None, (too_long(options.training.warmup, options.count(read)), unenforced(read))):
-        render.console(stderr=True).print(said)
+    require_at_once(read, options)  # before a progress bar says that processes start
+    for warning in filter(None, (too_long(options.training.warmup, options.count(read)), unenforced(read))):
+        render.console(stderr=True).print(warning)
     with progress.training(read) as on_progress, progress.interruptible(on_progress) as on_step:
         ran = pipeline.run(read, options, on_step, job)
-    failed = written(trace, ran)
-    told = (*tables.resumed(ran), *tables.ran(ran, None if failed else trace), *tables.kept(ran, plan, save, steps))
-    render.emit(json, summary.ran(ran), *told)
+    trace_error = written(trace, ran)
+    lines = (
+        *tables.resumed(ran),
+        *tables.ran(ran, None if trace_error else trace),
+        *tables.kept(ran, plan, save, steps),
+    )
+    render.emit(json, summary.ran(ran), *lines)
     if not no_ledger:
         ledger_runs.note(ran)
-    if failed:
-        raise failed
+    if trace_error:
+        raise trace_error
     if ran.verified and ran.bound and not within(ran.verified, ran.bound):
         raise unlike(ran.verified, ran.bound)
     if ran.ended == "interrupt":
@@ -95,25 +103,24 @@ def run(
 
 
 def too_long(warmup: int, steps: int) -> str:
-    """A word on a warm-up that the run does not reach the end of; empty where it does."""
+    """A warning that the run ends within the warm-up; empty where it does not."""
     if warmup <= steps:
         return ""
-    most = percent(steps / warmup)
-    return (
-        f"--warmup {warmup} is longer than the run of {plural(steps, 'step')}: the rate rises to {most} of its height"
-    )
+    reached = percent(steps / warmup)
+    whole = f"the run of {plural(steps, 'step')}"
+    return f"--warmup {warmup} is longer than {whole}: the learning rate reaches only {reached} of its peak"
 
 
 def require_outputs(trace: Path | None, metrics: Path | None) -> None:
-    """Raises InputError where what the run is to write cannot be written: it is asked for before training."""
+    """Check before training that the run can write its files. Raises InputError."""
     if trace and metrics and trace.resolve() == metrics.resolve():
-        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two")
+        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two files")
     if trace:
         require_writable(trace, "--trace")
 
 
 def written(trace: Path | None, ran: "Ran") -> InputError | None:
-    """The trace, if asked for; or why it could not be written, to be said after what was trained."""
+    """Write the trace, if asked for; returns the error if that failed, to be raised after the report of the run."""
     from planner import pipeline
 
     try:

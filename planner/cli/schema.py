@@ -1,4 +1,4 @@
-"""`planner schema`: the JSON Schema of a file format, for editors."""
+"""`planner schema`: prints the JSON Schema of a file format, for editors."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="job, model, cluster, profile, plan or step.")],
+    kind: Annotated[str, typer.Argument(help="Kind of file: job, model, cluster, profile, plan or step.")],
 ) -> None:
     """Print the JSON Schema of a file format."""
     from planner.cli import render

@@ -1,4 +1,4 @@
-"""`planner show`: a plan as a person wants it."""
+"""`planner show`: draws a plan in the terminal."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,19 +10,22 @@ from planner.cli.options import Json, PlanFile
 
 def show(
     plan: PlanFile,
-    svg: Annotated[Path | None, typer.Option(help="Write the picture here, for a document or a review.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Also write the picture here as SVG, for documents and reviews.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Draw a plan to scale, and say what it is worth.
+    """Draw a plan to scale, with step time, bound and memory.
 
-    Ranks from left to right, time from top to bottom; what the numbers rest on stands below.
+    Groups of a micro-batch: ranks from left to right, time from top to bottom. Pipelines, and ranks that synchronise
+    once a step: one line per rank, time from left to right.
     """
     from planner import pipeline
     from planner.cli import picture, render, summary
     from planner.files import write_text
 
-    read = pipeline.read_plan(plan)
-    scores = pipeline.simulate(read)
+    loaded = pipeline.read_plan(plan)
+    scores = pipeline.simulate(loaded)
     if svg:
-        write_text(svg, render.svg(f"planner show {plan}", picture.plan(read, scores, render.SVG_CANVAS)))
-    render.emit(json, summary.simulated(read, scores), *picture.plan(read, scores, render.canvas()))
+        write_text(svg, render.svg(f"planner show {plan}", picture.plan(loaded, scores, render.SVG_CANVAS)))
+    render.emit(json, summary.simulated(loaded, scores), *picture.plan(loaded, scores, render.canvas()))

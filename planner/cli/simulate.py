@@ -1,4 +1,4 @@
-"""`planner simulate`: a plan becomes a timeline."""
+"""`planner simulate`: simulates a plan task by task."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,34 +13,37 @@ from planner.specs.overlap import overlap_of
 def simulate(
     plan: PlanFile,
     trace: Annotated[
-        Path | None, typer.Option(help="Write a Chrome trace here (.json or .json.gz); open it in Perfetto.")
+        Path | None, typer.Option(help="Write a Chrome trace here (.json or .json.gz), for Perfetto.")
     ] = None,
     trace_ranks: TraceRanks = None,
     measured: Annotated[
-        Path | None, typer.Option(help="What `planner run --trace` wrote: laid beside the simulation, and explained.")
+        Path | None, typer.Option(help="A trace from `planner run --trace`, to compare with the simulation.")
     ] = None,
     overlap: Annotated[
-        str | None, typer.Option(help="Beside compute: tp=off,pp=on,dp=off,ep=on, or all=off. Else as priced.")
+        str | None,
+        typer.Option(
+            help="Communication that overlaps with compute: tp=off,pp=on,dp=off,ep=on, or all=off; default: the plan's."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Simulate a plan: step time, memory, where time goes.
 
-    Every task of the plan, priced as the plan says, through the event engine. With --measured, the tasks that explain
-    what a run differs by; --trace then shows both. With --overlap, as if other exchanges ran beside compute.
+    Runs every task of the plan through the event engine, at the plan's prices. --measured names the tasks that explain
+    how a run differs from it, and --trace then shows both. --overlap changes which communication overlaps with compute.
     """
     from planner import pipeline
     from planner.cli import explained, render, summary, tables
 
     if trace_ranks and not trace:
-        raise InputError("ranks of which trace?", where="--trace-ranks", fix="add --trace FILE")
-    read = pipeline.read_plan(plan)
-    only = given_ranks(trace_ranks, read.size)
-    switched = overlap_of(overlap)
-    scores = pipeline.simulate(read, switched)
-    beside = pipeline.overlay(read, scores, measured) if measured else ()
-    drawn = pipeline.write_trace(trace, read, scores, beside, only) if trace else 0
-    said = summary.simulated(read, scores) | (explained.summary(beside) if measured else {})
-    said |= {"overlap": {kind: getattr(switched, kind) for kind in switched.said}} if switched.said else {}
-    written = tables.traced(trace, len(beside or scores), (drawn, read.size))
-    render.emit(json, said, tables.simulated(read, scores), *explained.pictures(beside), *written)
+        raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")
+    loaded = pipeline.read_plan(plan)
+    ranks = given_ranks(trace_ranks, loaded.size)
+    overlaps = overlap_of(overlap)
+    scores = pipeline.simulate(loaded, overlaps)
+    overlays = pipeline.overlay(loaded, scores, measured) if measured else ()
+    drawn = pipeline.write_trace(trace, loaded, scores, overlays, ranks) if trace else 0
+    data = summary.simulated(loaded, scores) | (explained.summary(overlays) if measured else {})
+    data |= {"overlap": {kind: getattr(overlaps, kind) for kind in overlaps.said}} if overlaps.said else {}
+    trace_lines = tables.traced(trace, len(overlays or scores), (drawn, loaded.size))
+    render.emit(json, data, tables.simulated(loaded, scores), *explained.pictures(overlays), *trace_lines)

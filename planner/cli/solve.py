@@ -1,4 +1,4 @@
-"""`planner solve`: a job becomes a plan."""
+"""`planner solve`: turns a job into a plan."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,18 +14,27 @@ if TYPE_CHECKING:
 
 def solve(
     job: Job,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file; `-` for stdout.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write; `-` for stdout.")] = None,
     batches: Annotated[int, typer.Option(help="Plan this many consecutive batches.", min=1)] = 1,
-    first_row: Annotated[int, typer.Option(help="Row of the data at which the first batch begins.", min=0)] = 0,
-    lengths: Annotated[str | None, typer.Option(help="A file of lengths instead of the job's.")] = None,
+    first_row: Annotated[
+        int, typer.Option(help="Sample of the data at which the first batch begins, from 0.", min=0)
+    ] = 0,
+    lengths: Annotated[
+        str | None, typer.Option(help="Read sequence lengths from this file instead of the job's.")
+    ] = None,
     seed: Seed = 0,
     effort: Effort = 2,
-    static: Annotated[bool, typer.Option("--static", help="One degree for all batches; says what plans add.")] = False,
+    static: Annotated[
+        bool,
+        typer.Option(
+            "--static", help="Find the best single degree for all batches, and what planning each batch saves."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Decide a job: write its plan, with a proven bound.
+    """Solve a job: write the best plan found, with a proven bound.
 
-    The same job gives the same bytes. Exit code 3: nothing can satisfy the job, and the error says what binds.
+    The same job gives the same bytes. Exit code 3: the job is infeasible, and the error names the binding constraint.
     """
     from planner import pipeline
     from planner.cli import progress, render, summary, tables
@@ -48,15 +57,15 @@ def solve_static(job: str, options: "Options", output: Path | None, json: bool) 
     from planner.cli import progress, render, why_tables
 
     with progress.bar("solving", "degrees") as on_degree:
-        found = pipeline.static(job, options, on_degree)
-    path = written(found.plan, output, ".static.plan.yaml")
+        best = pipeline.static(job, options, on_degree)
+    path = written(best.plan, output, ".static.plan.yaml")
     if path:
-        shown = (*why_tables.shown(found.beside), why_tables.static_written(path))
-        render.emit(json, {**why_tables.summary(found.beside), "plan": str(path)}, *shown)
+        lines = (*why_tables.shown(best.beside), why_tables.static_written(path))
+        render.emit(json, {**why_tables.summary(best.beside), "plan": str(path)}, *lines)
 
 
 def written(plan: "Plan", output: Path | None, ending: str) -> Path | None:
-    """Where the plan was written; None when it went to stdout, where then is nothing else."""
+    """Write the plan; returns the path, or None when it went to stdout, where nothing else may be printed then."""
     from planner import files
     from planner.cli import render
 

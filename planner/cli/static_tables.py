@@ -1,4 +1,4 @@
-"""What `predict` and `fits` answer with: tables for people, and one JSON object each."""
+"""What `planner predict` and `planner fits` print, and their JSON answers."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
@@ -19,50 +19,50 @@ from planner.units import GIB, duration, percent, plural
 from planner.verify.answer import Answer, answer
 from planner.verify.worth import objective_of, samples
 
-LEAST = 5e-4  # of the step: less is 0.0 %
-TOLD = 0.01  # of the step: what simulating adds is explained
+LEAST = 5e-4  # share of the step: less is 0.0 %
+EXPLAINED = 0.01  # share of the step above which what simulation adds is explained
 SIMULATED = (
-    "the parts are of equal sequences, shared out evenly; the simulation has them as they are: ranks and stages wait "
-    "for those with more tokens or layers"
+    "the parts assume equal sequences, evenly distributed; the simulation takes them as they are: ranks and stages "
+    "wait for those with more tokens or layers"
 )
-COLUMNS = 4  # stages in a table: what more there are is in the JSON
+COLUMNS = 4  # stages in a table: the JSON answer has all
 
 
-def predicted(found: Predicted) -> Iterator[RenderableType]:
-    """Seconds, their parts, memory, and on whose word."""
-    said, ranks = answer(found.plan, found.scores), found.plan.size
-    seconds, memory = said["step_seconds"], said["memory"]
-    low, high = (duration(each) for each in said["interval_seconds"])
-    for name, layout in found.plan.layouts.items():
-        of_module = f"  of {name}" if len(found.plan.layouts) > 1 else ""
+def predicted(prediction: Predicted) -> Iterator[RenderableType]:
+    """Step time with its parts, memory, and the sources of the numbers."""
+    facts, ranks = answer(prediction.plan, prediction.scores), prediction.plan.size
+    seconds, memory = facts["step_seconds"], facts["memory"]
+    low, high = (duration(each) for each in facts["interval_seconds"])
+    for name, layout in prediction.plan.layouts.items():
+        of_module = f"  of {name}" if len(prediction.plan.layouts) > 1 else ""
         yield Text.assemble((layout_text(layout), "bold"), f"{of_module}  on {plural(len(layout.ranks), 'rank')}")
-    if len(found.plan.layouts) > 1:
-        yield Text("; ".join([work_text(found.plan), *left_out(found.plan)]))
-    closed = f"; closed form {duration(found.closed_seconds)}" if found.closed_seconds else ""
+    if len(prediction.plan.layouts) > 1:
+        yield Text("; ".join([work_text(prediction.plan), *left_out(prediction.plan)]))
+    closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
     yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
-    rate, goal = said["tokens_per_second"], objective_of(found.plan)
-    worth = "" if said["objective"] == STEP_SECONDS else f"{goal.said(said['value'])}, "
-    of = f" of {' and '.join(samples(found.plan))}" if len(found.plan.layouts) > 1 else ""
-    yield Text(f"{worth}{rate:,.0f} tokens/s{of}, {rate / ranks:,.0f} a rank, MFU {percent(said['mfu'])}\n")
-    yield parts(found, seconds)
-    if found.closed_seconds and abs(seconds - found.closed_seconds) >= TOLD * seconds:
+    rate, goal = facts["tokens_per_second"], objective_of(prediction.plan)
+    objective_text = "" if facts["objective"] == STEP_SECONDS else f"{goal.said(facts['value'])}, "
+    of = f" of {' and '.join(samples(prediction.plan))}" if len(prediction.plan.layouts) > 1 else ""
+    yield Text(f"{objective_text}{rate:,.0f} tokens/s{of}, {rate / ranks:,.0f} per rank, MFU {percent(facts['mfu'])}\n")
+    yield parts(prediction, seconds)
+    if prediction.closed_seconds and abs(seconds - prediction.closed_seconds) >= EXPLAINED * seconds:
         yield Text(SIMULATED, style="dim")
     used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
-    verdict = f"{percent(memory['chance'])} chance of running out"
-    yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {verdict}\n")
-    rests = table("", "rests on", "")
-    for what, source in found.sources.items():
-        rests.add_row("", what, source)
-    yield rests
+    risk = f"{percent(memory['chance'])} chance of running out"
+    yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {risk}\n")
+    sources = table("", "rests on", "")
+    for what, source in prediction.sources.items():
+        sources.add_row("", what, source)
+    yield sources
 
 
 def left_out(plan: Plan) -> Iterator[str]:
     for name, items in plan.uses.left_out.items():
-        yield f"{plural(len(items), 'item')} of {name} left out, as who reads them was dropped, or has no room"
+        yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 
 
 def parts(found: Predicted, seconds: float) -> RenderableType:
-    """Seconds by what they are of, and what simulating adds to a closed form; parts of nothing are left out."""
+    """Seconds by part, and what simulation adds to the closed form; parts near zero are left out."""
     rows = table("part", ">seconds", ">share")
     rest = {"simulation adds": seconds - found.closed_seconds} if found.closed_seconds else {}
     for name, each in {**found.parts, **rest}.items():
@@ -84,38 +84,38 @@ def predicted_summary(found: Predicted) -> Answer:
 # ------------------------------------------------------------------------------------------------------------- fits
 
 
-def fits(found: Fits) -> Iterator[RenderableType]:
-    """Yes or no, who uses what, and what would fit."""
-    word, style = ("fits", "bold green") if found.yes else ("does not fit", "bold red")
-    fullest, each = found.fullest, found.plan.layouts.items()
+def fits(answered: Fits) -> Iterator[RenderableType]:
+    """Whether it fits, what uses the memory, and the smallest change that would fit."""
+    verdict, style = ("fits", "bold green") if answered.yes else ("does not fit", "bold red")
+    fullest, by_module = answered.fullest, answered.plan.layouts.items()
     layouts = " and ".join(
-        f"{name} {layout_text(layout)}" if len(each) > 1 else layout_text(layout) for name, layout in each
+        f"{name} {layout_text(layout)}" if len(by_module) > 1 else layout_text(layout) for name, layout in by_module
     )
-    chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(found, fullest)}"
-    yield Text.assemble((layouts, "bold"), " ", (word, style), f" into {found.device}: {chance}\n")
-    yield uses(found)
-    if not found.yes:
-        yield Text(f"\n{what_fits(found)}")
+    chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(answered, fullest)}"
+    yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {answered.device}: {chance}\n")
+    yield uses(answered)
+    if not answered.yes:
+        yield Text(f"\n{what_fits(answered)}")
 
 
 def uses(found: Fits) -> RenderableType:
-    """Bytes of each kind on the stages that differ most: first ones, the fullest, the last."""
-    shown = columns(found)
+    """Bytes of each kind on the first two stages, the fullest and the last."""
+    stages = columns(found)
     heading = "on one rank of" if len(found.plan.layouts) == 1 else "on one rank of stages"
-    rows = table(heading, *(f">{stage_text(found, use)}" for use in shown))
+    rows = table(heading, *(f">{stage_text(found, use)}" for use in stages))
     for field in fields(Footprint):
-        held = [float(getattr(use.taken, field.name)) for use in shown]
-        if any(held):
-            rows.add_row(field.name, *map(gib_text, held))
-    rows.add_row("most at once", *(gib_text(float(use.taken.total)) for use in shown), style="bold")
-    rows.add_row("allowed", *(gib_text(use.allowed) for use in shown))
-    rows.add_row("of the device", *(gib_text(found.device_bytes) for _ in shown))
-    rows.add_row("chance of running out", *(percent(use.chance) for use in shown))
+        sizes = [float(getattr(use.taken, field.name)) for use in stages]
+        if any(sizes):
+            rows.add_row(field.name, *map(gib_text, sizes))
+    rows.add_row("peak", *(gib_text(float(use.taken.total)) for use in stages), style="bold")
+    rows.add_row("allowed", *(gib_text(use.allowed) for use in stages))
+    rows.add_row("device", *(gib_text(found.device_bytes) for _ in stages))
+    rows.add_row("chance of running out", *(percent(use.chance) for use in stages))
     return rows
 
 
 def stage_text(found: Fits, use: StageUse) -> str:
-    """`stage 1`; of several modules `llm 1, vit 0`: which stage of each a rank holds."""
+    """`stage 1`; with several modules `llm 1, vit 0`: the stage of each that a rank holds."""
     if len(found.plan.layouts) == 1:
         return f"stage {use.stage}"
     return ", ".join(
@@ -129,10 +129,10 @@ def columns(found: Fits) -> list[StageUse]:
 
 
 def what_fits(found: Fits) -> str:
-    """The smallest change, with what it takes."""
+    """The smallest change that would fit, with its memory and step time."""
     change: Change | None = found.change
     if change is None:
-        return "nothing that was looked at fits: more ranks, shorter sequences, or another layout"
+        return "no change that was tried fits: it needs more ranks, shorter sequences, or another layout"
     used = f"{gib_text(change.taken)}, {duration(change.seconds)} a step by the closed form"
     return f"the smallest change that fits: {', '.join(change.what)} ({used})"
 
@@ -143,7 +143,7 @@ def gib(taken: Footprint) -> dict[str, float]:
 
 
 def fits_summary(found: Fits) -> dict[str, Any]:
-    """Sizes in GiB."""
+    """The JSON answer of `planner fits`; sizes in GiB."""
     change = found.change
     return {
         **answer(found.plan, found.scores),

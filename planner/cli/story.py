@@ -1,4 +1,4 @@
-"""The demo as a story: what is done, how it goes, what came of it, in words a newcomer understands."""
+"""Prints the demo as it runs: each stage, its progress and its result."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,16 +23,16 @@ from planner.units import duration, percent
 
 WORDS = 68  # columns beside the bar: a step of the run, and the time left
 CHAPTERS = {
-    "profile": "measure what the model's pieces cost on this machine",
-    "solve": "decide which documents share a micro-batch, on groups of which size",
-    "simulate": "verify the plan, and simulate it task by task",
-    "run": "train the real model with it, and compare with one process",
+    "profile": "measure the model's layers, optimizer and collectives on this machine",
+    "solve": "decide which documents share a micro-batch, and on how many ranks each runs",
+    "simulate": "check and re-price the plan, and simulate it task by task",
+    "run": "train the model with it on 4 processes, and compare with one process",
     "check": "solve again and compare: the same job gives the same bytes",
 }
 
 
 class Storyteller:
-    """Prints a line as each chapter begins and ends, with a bar in between on a terminal."""
+    """Prints a line as each stage begins and ends, with a progress bar in between on a terminal."""
 
     def __init__(self, out: Console, bars: Progress) -> None:
         self.out, self.bars = out, bars
@@ -79,11 +79,11 @@ def telling(to_stderr: bool) -> Iterator[Storyteller]:
 
 
 def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
-    """What came of a chapter."""
+    """Lines for the result of a stage."""
     if chapter == "profile":
         (costs,) = result.modules.values()
         error = percent(costs.layer.holdout_error or 0.0)
-        yield Text(f"   {result.provenance.machine}; fits miss left-out measurements by {error} (median)")
+        yield Text(f"   {result.provenance.machine}; fits are off by {error} on held-out measurements (median)")
     elif chapter == "solve":
         inputs, solved = result
         (batch,) = inputs.batches
@@ -101,26 +101,26 @@ def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
         yield Text("   no differences" if not result else f"   {len(result)} differences", "red" if result else "green")
 
 
-def ending(told: Told) -> Iterator[RenderableType]:
-    """What it all came to."""
-    plan: Plan = told.solved.plan
-    ran = told.ran
+def ending(result: Told) -> Iterator[RenderableType]:
+    """The closing panel."""
+    plan: Plan = result.solved.plan
+    ran = result.ran
     predicted = ran.predicted_step_seconds or 0.0  # never 0: the demo's plan has prices
     ratio = ran.step_seconds / predicted
     lines = [
-        f"measured    what layers, exchanges and the optimizer cost here ({told.profile.provenance.machine})",
+        f"measured    layers, collectives and the optimizer on this machine ({result.profile.provenance.machine})",
         f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
-        f"{percent(plan.outcome.gap)} faster in the model",
+        f"{percent(plan.outcome.gap)} faster at the measured prices",
         f"ran         {len(ran.losses)} steps of training on 4 processes"
         + (f", {beside_one_process(ran.verified, ran.bound)[0]}" if ran.verified and ran.bound else ""),
         f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
-        f"files       {listing(told.folder)}",
-        f"next        edit {told.folder / 'job.yaml'}, then: planner solve {told.folder / 'job.yaml'}",
+        f"files       {listing(result.folder)}",
+        f"next        edit {result.folder / 'job.yaml'}, then: planner solve {result.folder / 'job.yaml'}",
     ]
     yield Text()
     yield Panel("\n".join(lines), title="what just happened", title_align="left")
 
 
 def listing(folder: Path) -> str:
-    """The demo's files, plan first."""
+    """Paths of the demo's files, plan first."""
     return ", ".join(str(folder / name) for name in ("plan.yaml", "job.yaml", "profile.yaml", "measured.json"))

@@ -1,4 +1,4 @@
-"""What verbs answer with `--json`: one object each. Names here are promises to other people's scripts."""
+"""JSON answers of the verbs, one object each. Their keys are promises to other people's scripts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,10 +21,10 @@ Summary = dict[str, Any]
 
 def solved(result: Solved, path: Path) -> Summary:
     plan = result.plan
-    said = answer(plan, [score(plan, number) for number in range(len(plan.steps))])
+    common = answer(plan, [score(plan, number) for number in range(len(plan.steps))])
     outcomes = [step.outcome or plan.outcome for step in plan.steps]
     return {
-        **said,
+        **common,
         "status": plan.outcome.status,
         "value": plan.outcome.value,
         "seconds": result.seconds,
@@ -81,7 +81,7 @@ def ran(result: Ran) -> Summary:
 
 
 def verification(result: Ran) -> Summary | None:
-    """How far the run was from one process, and whether that is no more than rounding gives."""
+    """How far losses and gradients are from those of one process, and whether that is within rounding."""
     from planner.runtime import within
     from planner.runtime.metrics import known
 
@@ -99,7 +99,7 @@ def verification(result: Ran) -> Summary | None:
 
 
 def planning(result: Ran) -> Summary | None:
-    """Seconds of planning beside training, and of those that ranks waited for, step by step; none if all was ahead."""
+    """Seconds of planning hidden behind training and exposed, step by step; None if all was planned ahead."""
     steps = result.planned
     return (
         {
@@ -116,10 +116,10 @@ def profiled(profile: Profile, path: Path) -> Summary:
     return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
 
 
-def demo(told: Told) -> Summary:
-    solved_there = solved(told.solved, told.folder / "plan.yaml")
-    return {"folder": str(told.folder), "solve": solved_there, "run": ran(told.ran), **findings(told.findings)}
+def demo(result: Told) -> Summary:
+    solved_there = solved(result.solved, result.folder / "plan.yaml")
+    return {"folder": str(result.folder), "solve": solved_there, "run": ran(result.ran), **findings(result.findings)}
 
 
-def findings(found: Sequence[Finding]) -> Summary:
-    return {"verdict": verdict(found), "findings": [*found]}
+def findings(listed: Sequence[Finding]) -> Summary:
+    return {"verdict": verdict(listed), "findings": [*listed]}

@@ -1,4 +1,4 @@
-"""`planner why`: the reasons of a plan."""
+"""`planner why`: explains a plan."""
 
 from typing import Annotated
 
@@ -9,14 +9,16 @@ from planner.cli.options import Json, PlanFile
 
 def why(
     plan: PlanFile,
-    what: Annotated[str | None, typer.Argument(metavar="[ITEM|GROUP]", help="An item, or a group like g0-7.")] = None,
-    step: Annotated[int, typer.Option(help="Of a plan of several batches.", min=0)] = 0,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[ITEM|GROUP]", help="Number of an item, or a group such as g0-7.")
+    ] = None,
+    step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,
 ) -> None:
-    """Why an item or a group is as it is; without one, what would make the step shorter.
+    """Explain where an item or a group is; without one, what would shorten the step.
 
-    Everything is recomputed and solved again from the plan alone: of one module, by sequence_groups, data_ranks or
-    best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
+    Solves the plan's own problem again, from the plan file alone: for plans of one module by sequence_groups,
+    data_ranks or best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
     """
     from planner import pipeline
     from planner.cli import render, why_tables

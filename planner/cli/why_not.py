@@ -1,4 +1,4 @@
-"""`planner why-not`: what another plan would cost, and why."""
+"""`planner why-not`: explains what another plan would cost."""
 
 from typing import Annotated
 
@@ -9,13 +9,15 @@ from planner.cli.options import Json, PlanFile
 
 def why_not(
     plan: PlanFile,
-    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", help="Like items.17.degree=64 or zero=2.")],
-    step: Annotated[int, typer.Option(help="Of a plan of several batches.", min=0)] = 0,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64 or zero=2.")
+    ],
+    step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,
 ) -> None:
-    """Solve a plan's own problem with something fixed or changed: what that costs, and why.
+    """Solve a plan again with something changed: what that costs, and why.
 
-    Of plans of one module by sequence_groups, data_ranks or best. To try another static layout, write it under
+    For plans of one module by sequence_groups, data_ranks or best. To try another static layout, write it under
     fix.layouts in the job, and predict or solve that.
 
     Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,

@@ -1,4 +1,4 @@
-"""What `why`, `why-not` and `solve --static` answer with, for people. All seconds are simulated."""
+"""What `why`, `why-not` and `solve --static` print, and their JSON answers. All seconds are simulated."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +15,11 @@ from planner.why.loads import Load
 
 Answer = WhyPlan | WhyItem | WhyGroup | WhyNot | Static
 NOT_SOLVED = "not solved"
-CLOSE = 1e-6  # of the step: less than this is the same
+CLOSE = 1e-6  # share of the step: a smaller difference is none
 
 
 def shown(answer: Answer) -> Iterator[RenderableType]:
-    """Any answer as lines and tables."""
+    """Lines and tables of any answer."""
     if isinstance(answer, WhyNot):
         return why_not(answer)
     if isinstance(answer, WhyItem):
@@ -35,14 +35,14 @@ def shown(answer: Answer) -> Iterator[RenderableType]:
 
 
 def why_not(answer: WhyNot) -> Iterator[RenderableType]:
-    """The cost, its reasons, both steps."""
+    """The cost of a change, its reasons, and both steps."""
     asked = ", ".join(answer.changes)
     if answer.infeasible:
         yield Text.assemble((asked, "bold"), " is not possible: ", answer.infeasible.message)
         if answer.infeasible.where:
-            yield Text(f"  what binds: {answer.infeasible.where.removesuffix(' (what binds)')}")
+            yield Text(f"  binding constraint: {answer.infeasible.where.removesuffix(' (what binds)')}")
         if answer.infeasible.fix:
-            yield Text(f"  what would free it: {answer.infeasible.fix}")
+            yield Text(f"  feasible with: {answer.infeasible.fix}")
     elif answer.after:
         yield verdict(answer, asked)
         reasons = table("", "")
@@ -52,7 +52,7 @@ def why_not(answer: WhyNot) -> Iterator[RenderableType]:
         yield Text()
         yield beside(answer.before, answer.after)
     if answer.follows:
-        yield Text(f"with it comes {', '.join(answer.follows)}", style="dim")
+        yield Text(f"this also requires {', '.join(answer.follows)}", style="dim")
     yield from solved_again(answer.again, answer.before)
 
 
@@ -76,7 +76,7 @@ def steps(before: float, after: float) -> str:
 
 
 def solved_again(again: float | None, before: Facts) -> Iterator[RenderableType]:
-    """Said only where today's solver, asked the plan's own question, gives another value."""
+    """A warning where the solver, given the plan's own problem again, reaches another step time."""
     if again is not None and abs(again - before.value) > CLOSE * before.value:
         yield Text(
             f"the unchanged problem, solved again, takes {duration(again)}: the plan takes {duration(before.value)}",
@@ -92,7 +92,7 @@ def beside(before: Facts, after: Facts) -> RenderableType:
 
 
 def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Where the mean rank's time goes, and the counts behind it."""
+    """Where the mean rank's time goes, and the counts that explain it."""
     yield "step", duration(facts.value)
     yield f"bound ({facts.bound_by})", duration(facts.bound)
     yield "compute", duration(facts.compute)
@@ -102,12 +102,12 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "idle", duration(facts.idle)
     yield "micro-batches", micro_batches(facts)
     yield "groups", f"⟨{facts.groups}⟩"
-    yield "tokens of what its groups can hold", percent(facts.held / facts.room if facts.room else 0.0)
+    yield "token capacity in use", percent(facts.held / facts.room if facts.room else 0.0)
     yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
 
 
 def micro_batches(facts: Facts) -> str:
-    """Where ranks meet once a step, each has its own."""
+    """Number of micro-batches; per rank where ranks synchronise once a step."""
     if facts.sync == "micro_batch":
         return str(facts.micro_batches)
     fewest, most = facts.fewest_of_rank, facts.most_of_rank
@@ -118,55 +118,55 @@ def micro_batches(facts: Facts) -> str:
 
 
 def why_plan(answer: WhyPlan) -> Iterator[RenderableType]:
-    """Where the time goes, and what would shorten it."""
+    """Where the time goes, and what would shorten the step."""
     facts = answer.facts
-    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, seconds of the mean rank, simulated")
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, mean over ranks, simulated")
     parts = table("", "")
     for line in fact_lines(facts):
         parts.add_row(*line)
     yield parts
     yield Text()
     rows = table("with", ">step", ">saves", ">share")
-    for s in answer.sensitivities:
-        if s.seconds is None or s.saved is None or s.share is None:
-            rows.add_row(s.what, s.because, "", "")
+    for gain in answer.sensitivities:
+        if gain.seconds is None or gain.saved is None or gain.share is None:
+            rows.add_row(gain.what, gain.because, "", "")
         else:
-            rows.add_row(s.what, duration(s.seconds), duration(s.saved), percent(s.share))
+            rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     yield rows
     yield from solved_again(answer.again, facts)
 
 
 def why_item(answer: WhyItem) -> Iterator[RenderableType]:
-    """Where the item is, and each degree that it could have."""
+    """Where the item is, and each degree that it could have instead."""
     load = answer.load
     yield Text.assemble(
         (f"item {answer.item}", "bold"),
         f"  {answer.tokens:,} tokens, in group {load.group} ⟨{load.degree}⟩ of micro-batch {load.micro_batch}",
     )
     yield Text(f"{load_text(load)}\n")
-    several = len({c.kind for c in answer.choices}) > 1
-    numbers = (">alone", ">tokens a rank", ">room a rank", "fits", "nodes", ">step with it", ">against the plan")
+    several = len({choice.kind for choice in answer.choices}) > 1
+    numbers = (">alone", ">tokens per rank", ">capacity", "fits", "nodes", ">step", ">difference")
     rows = table("degree", *(["ranks"] if several else []), *numbers)
-    rows.columns[1].no_wrap = several  # a kind's name is read whole
-    for c in answer.choices:
-        step, difference = c.because or (NOT_SOLVED if c.fits else "too long for it"), ""
-        if c.step_seconds is not None:
-            step = duration(c.step_seconds)
-            difference = "chosen" if c.chosen else f"{signed(c.step_seconds - answer.value)}"
+    rows.columns[1].no_wrap = several  # a kind's name is not broken
+    for choice in answer.choices:
+        step, difference = choice.because or (NOT_SOLVED if choice.fits else "too long"), ""
+        if choice.step_seconds is not None:
+            step = duration(choice.step_seconds)
+            difference = "chosen" if choice.chosen else f"{signed(choice.step_seconds - answer.value)}"
         rows.add_row(
-            f"⟨{c.degree}⟩",
-            *([c.kind] if several else []),
-            duration(c.seconds),
-            f"{c.tokens_per_rank:,.0f}",
-            f"{c.room_per_rank:,}",
-            "yes" if c.fits else "no",
-            "several" if c.crosses_nodes else "one",
+            f"⟨{choice.degree}⟩",
+            *([choice.kind] if several else []),
+            duration(choice.seconds),
+            f"{choice.tokens_per_rank:,.0f}",
+            f"{choice.room_per_rank:,}",
+            "yes" if choice.fits else "no",
+            "several" if choice.crosses_nodes else "one",
             step,
             difference,
         )
     yield rows
-    if any(c.fits and c.step_seconds is None and not c.because for c in answer.choices):
-        yield Text(f"{NOT_SOLVED}: only the next degrees that fit, on both sides of the item's, are", style="dim")
+    if any(choice.fits and choice.step_seconds is None and not choice.because for choice in answer.choices):
+        yield Text(f"{NOT_SOLVED}: only the next smaller and the next larger degree that fit are tried", style="dim")
 
 
 def signed(seconds: float) -> str:
@@ -174,25 +174,24 @@ def signed(seconds: float) -> str:
 
 
 def load_text(load: Load) -> str:
-    """`the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
+    """A sentence: `the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
     share = percent(load.held / load.room) if load.room else "none"
     offloaded = f", and {load.tokens - load.held:,} more in host memory" if load.held < load.tokens else ""
     return f"the group takes {pace_text(load)}; it holds {load.held:,} of {load.room:,} tokens ({share}){offloaded}"
 
 
 def pace_text(load: Load) -> str:
-    """In a micro-batch that all wait for, or in what one of its ranks does over the step."""
+    """Slack of a group in its micro-batch, or over the step where ranks synchronise once a step."""
     if load.rank_seconds is None:
-        pace = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "sets the pace"
-        return f"{duration(load.seconds)} and {pace}"
-    pace = f"could take {duration(load.slack)} longer: {load.waits_for} sets" if load.waits_for else "sets"
-    return (
-        f"{duration(load.seconds)} of the {duration(load.rank_seconds)} that rank {load.rank} works and {pace} the pace"
-    )
+        slack = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "is critical"
+        return f"{duration(load.seconds)} and {slack}"
+    critical = f"has {duration(load.slack)} of slack: {load.waits_for} is critical" if load.waits_for else "is critical"
+    works = f"{duration(load.seconds)} of the {duration(load.rank_seconds)} that rank {load.rank} works"
+    return f"{works} and {critical}"
 
 
 def why_group(answer: WhyGroup) -> Iterator[RenderableType]:
-    """Its load in every micro-batch, and its items."""
+    """Load of a group in every micro-batch, and its items."""
     first = answer.loads[0]
     where = "several nodes" if first.crosses_nodes else "one node"
     yield Text.assemble((answer.group, "bold"), f"  ⟨{first.degree}⟩ on ranks {first.ranks}, {where}")
@@ -208,10 +207,10 @@ def why_group(answer: WhyGroup) -> Iterator[RenderableType]:
 
 
 def static(answer: Static) -> Iterator[RenderableType]:
-    """One configuration for all batches beside one for each."""
+    """The best single degree for all batches, compared with planning each batch."""
     count, total = len(answer.static_seconds), sum(answer.static_seconds)
     yield Text.assemble(
-        (answer.name, "bold"), f"  {count} batches, simulated; one degree for everything, the best is ⟨{answer.degree}⟩"
+        (answer.name, "bold"), f"  {count} batches, simulated; the best single degree is ⟨{answer.degree}⟩"
     )
     rows = table("", ">seconds", ">a batch", "")
     for tried in answer.degrees:
@@ -228,7 +227,7 @@ def static(answer: Static) -> Iterator[RenderableType]:
     if answer.deferral:
         yield Text(
             f"static with deferral: {len(answer.deferral.items)} items ({answer.deferral.tokens:,} tokens) wait one "
-            f"batch, which saves {percent(answer.deferral.saved)}; modelled greedily, without what it does to training",
+            f"batch, which saves {percent(answer.deferral.saved)}; a greedy model, without the effect on convergence",
         )
 
 
@@ -237,5 +236,5 @@ def static_written(path: Path) -> RenderableType:
 
 
 def summary(answer: Answer) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """The JSON answer."""
     return {name: getattr(answer, name) for name in answer.__struct_fields__}

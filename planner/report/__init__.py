@@ -1,4 +1,4 @@
-"""Pages: a plan, a timeline or a ledger as one self-contained HTML file."""
+"""Writes a plan, a timeline or a ledger as one self-contained HTML page."""
 
 from planner.report.ledger_page import ledger_page
 from planner.report.page import Page

@@ -1,4 +1,4 @@
-"""What was predicted beside what was measured: by kind of work, and the tasks that are furthest off."""
+"""The section that compares predicted with measured times: by kind of work, and the tasks that differ most."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from planner.units import duration, percent
 FURTHEST = 12  # tasks
 
 
-Pair = tuple[Shown, Shown]  # a step as it was predicted and as it was measured
+Pair = tuple[Shown, Shown]  # a step as predicted and as measured
 
 
 def beside_section(pairs: Sequence[Pair], explained: Sequence[Explained]) -> Markup:
-    """The section; of several steps, their mean. `explained`: of each pair."""
+    """The section, a mean over steps. `explained`: the explained difference of each pair."""
     kinds = beside([predicted.timeline for predicted, _ in pairs], [measured.timeline for _, measured in pairs])
     heads = ("a step of the mean rank", ">predicted", ">measured", ">ratio")
     return section(
         "beside",
-        "Predicted beside measured",
+        "Predicted and measured",
         dumbbells(kinds),
         table(heads, kind_rows(kinds), "Seconds by kind of work"),
         difference(explained),
@@ -32,7 +32,7 @@ def beside_section(pairs: Sequence[Pair], explained: Sequence[Explained]) -> Mar
 
 
 def verdict(pairs: Sequence[Pair]) -> str:
-    """Whether the interval held."""
+    """A sentence: whether the measured step is inside the predicted interval."""
     expected = mean([predicted.timeline.step_seconds for predicted, _ in pairs])
     found = mean([measured.timeline.step_seconds for _, measured in pairs])
     spread = max(predicted.timeline.spread for predicted, _ in pairs)
@@ -55,7 +55,7 @@ def ratio(predicted: float, measured: float) -> str:
 
 
 def dumbbells(kinds: Sequence[Kind]) -> Markup:
-    """Two marks on a line for each kind of work."""
+    """A picture with two marks on a line for each kind of work."""
     top = max((max(k.predicted, k.measured) for k in kinds), default=0.0) or 1.0
     drawn = []
     for at, kind in enumerate(kinds):
@@ -84,7 +84,7 @@ def pc(seconds: float, top: float) -> str:
 
 
 def furthest(pairs: Sequence[Pair]) -> Content:
-    """Tasks by how far measured seconds are from predicted ones; a task that several ranks measured is averaged."""
+    """A table of the compute tasks that differ most; a task that several ranks measured is averaged."""
     found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for predicted, measured in pairs:
         expected = {event.id: event.seconds for event in predicted.timeline.events}
@@ -97,7 +97,7 @@ def furthest(pairs: Sequence[Pair]) -> Content:
     means.sort(key=lambda one: (-abs(one[2] - one[1]), one[0]))
     rows = [(tag("code", t), duration(p), duration(m), ratio(p, m)) for t, p, m in means[:FURTHEST]]
     heads = ("task", ">predicted", ">measured", ">ratio")
-    return table(heads, rows, "Compute tasks that are furthest off") if rows else None
+    return table(heads, rows, "Compute tasks that differ most") if rows else None
 
 
 def mean(values: Sequence[float]) -> float:

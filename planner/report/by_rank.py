@@ -1,11 +1,11 @@
-"""Bars by rank as pictures that stretch with the page: what stands on each other, and a line that none may pass."""
+"""Stacked bars by rank with a line for the cap, as pictures that stretch with the page."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.report.tags import Markup, join, tag
 
-APART = 160  # ranks up to which bars stand apart
+APART = 160  # ranks up to which there are gaps between bars
 GAP = 0.18  # of a bar's width
 
 
@@ -13,12 +13,12 @@ class Series(NamedTuple):
     """One part of every bar."""
 
     name: str
-    style: str  # its class
+    style: str  # CSS class
     values: Sequence[float]
 
 
 def bars(label: str, parts: Sequence[Series], top: float, caps: Sequence[float] = ()) -> Markup:
-    """Stacked bars, `top` high at most, with a legend; `caps`: of each rank."""
+    """Stacked bars with a legend; `top`: the value at full height; `caps`: the cap of each rank."""
     ranks = len(parts[0].values)
     drawn = []
     below = [0.0] * ranks
@@ -39,7 +39,7 @@ def bars(label: str, parts: Sequence[Series], top: float, caps: Sequence[float] 
 
 
 def area(below: Sequence[float], above: Sequence[float], top: float) -> str:
-    """Neighbours that are alike share a bar where bars are too narrow to stand apart."""
+    """SVG path of one part of all bars; equal neighbours share a bar where bars have no gaps."""
     apart = len(below) <= APART
     path, at = [], 0
     while at < len(below):
@@ -55,7 +55,7 @@ def area(below: Sequence[float], above: Sequence[float], top: float) -> str:
 
 
 def line(values: Sequence[float], top: float) -> str:
-    """A step at each rank where it changes."""
+    """SVG path of a line that steps at each rank where the value changes."""
     path = [f"M0,{100 - 100 * values[0] / top:.2f}"]
     for rank in range(1, len(values)):
         if values[rank] != values[rank - 1]:
@@ -64,7 +64,7 @@ def line(values: Sequence[float], top: float) -> str:
 
 
 def alike_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Ranks of which the same is said stand in one line: `0-31`."""
+    """Rows of a table by rank; neighbours with equal rows share one: `0-31`."""
     found: list[tuple[int, int, tuple[str, ...]]] = []
     for rank, row in enumerate(rows):
         if found and found[-1][2] == row:

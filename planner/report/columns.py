@@ -1,7 +1,7 @@
-"""Timelines as columns of small integers, in which what repeats stands once.
+"""Encodes timelines as columns of small integers, in which repeated values are stored once.
 
-Ranks that do alike share a row, rows that differ in nothing but their groups share a pattern, events that differ in
-nothing but when they begin share a kind. Times count ticks: the smallest power of ten that leaves the longest step
+Ranks with the same events share a row, rows that differ only in their groups share a pattern, and events that differ
+only in their start share a kind. Times count ticks: the smallest power of ten seconds that leaves the longest step
 below 10⁸ of them, finer than any screen. `assets/decode.js` reads it.
 """
 
@@ -23,7 +23,7 @@ Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
 
 
 class Book:
-    """All timelines of a page."""
+    """The encoded timelines of a page."""
 
     def __init__(self, steps: Sequence[Shown]) -> None:
         longest = max((shown.timeline.step_seconds for shown in steps), default=0.0)
@@ -34,11 +34,11 @@ class Book:
         self.patterns: Interned[Pattern] = Interned()
         self.rows: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
         self.curves: Interned[tuple[tuple[int, ...], tuple[int, ...]]] = Interned()
-        self.known: dict[Curve, int] = {}  # curves that were met before
+        self.known: dict[Curve, int] = {}  # curves encoded so far
         self.steps = [self.step(shown) for shown in steps]
 
     def data(self) -> dict[str, Any]:
-        """For the page's script."""
+        """The tables that the page's script reads."""
         return {
             "tick": self.tick,
             "names": [[*name] for name in self.names.values],
@@ -71,8 +71,8 @@ class Book:
         return found
 
     def mark(self, event: Event, fact: Fact | None) -> Mark:
-        """Kind, micro-batch, group and start."""
-        text, row, group = parts(event.id, fact)
+        """Encode an event as kind, micro-batch, group and start."""
+        text, micro_batch, group = parts(event.id, fact)
         name = self.names[Name(text, event.phase, event.module)]
         kind = Kind(
             name=name,
@@ -82,33 +82,33 @@ class Book:
             spread=round(event.spread * 1000),
             tokens=fact.tokens if fact else 0,
         )
-        return self.kinds[kind], row, self.groups[group], self.ticks(event.start)
+        return self.kinds[kind], micro_batch, self.groups[group], self.ticks(event.start)
 
     def rows_of(self, shown: Shown, marks: Sequence[Mark]) -> dict[int, int]:
-        """Each rank that has a task → its row; a rank that was not simulated has the row of its like."""
+        """Each rank that has a task → its row; a rank that was not simulated has the row of the rank it equals."""
         events, like = shown.timeline.events, shown.timeline.like
         sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
-        kind = of_same_tasks(sets.values())
-        of_first: dict[int, list[Mark]] = {rank: [] for rank in set(kind.values())}
+        first_alike = of_same_tasks(sets.values())
+        of_first: dict[int, list[Mark]] = {rank: [] for rank in set(first_alike.values())}
         lists = {ranks: [of_first[rank] for rank in own if rank in of_first] for ranks, own in sets.items()}
         for event, mark in zip(events, marks, strict=True):
             for of_rank in lists[event.ranks]:
                 of_rank.append(mark)
         rows = {rank: self.row(of_rank) for rank, of_rank in sorted(of_first.items())}
-        simulated = {rank: rows[first] for rank, first in kind.items()}
+        simulated = {rank: rows[first] for rank, first in first_alike.items()}
         own = own_groups(shown.timeline)
-        others = {rank: self.like_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
-        return simulated | others
+        copied = {rank: self.like_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
+        return simulated | copied
 
     def like_row(self, row: int, own: Mapping[str, str]) -> int:
-        """The row of a simulated rank, with the groups that its like is in."""
+        """The row of a simulated rank, with the groups of a rank that equals it."""
         pattern, *groups = self.rows.values[row]
         names = [self.groups.values[group] for group in groups]
         renamed = (pattern, *(self.groups[own.get(name, name)] for name in names))
         return self.rows[renamed]
 
     def row(self, marks: list[Mark]) -> int:
-        """In order of time."""
+        """Encode the events of a rank, sorted by time."""
         marks.sort(key=lambda mark: mark[3])
         slots: Interned[int] = Interned()
         kinds, rows, groups, starts = zip(*marks, strict=True)
@@ -117,24 +117,24 @@ class Book:
         return self.rows[whole]
 
     def path(self, shown: Shown) -> list[list[int]]:
-        """The critical path as columns: name, micro-batch, group. A recording knows no causes and has none."""
+        """The critical path as columns: name, micro-batch, group; empty for a recording, which has no causes."""
         if not any(event.cause for event in shown.timeline.events):
             return [[], [], []]
         found = []
         for event in shown.timeline.critical_path():
-            text, row, group = parts(event.id, shown.facts.get(event.id))
-            found.append((self.names[Name(text, event.phase, event.module)], row, self.groups[group]))
+            text, micro_batch, group = parts(event.id, shown.facts.get(event.id))
+            found.append((self.names[Name(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*found, strict=True)]
 
     def items(self, shown: Shown) -> dict[str, list[list[int]]]:
-        """Items and their tokens by module, micro-batch and group."""
+        """Items and their tokens, by module, micro-batch and group."""
         return {
             f"{held.module}/{held.micro_batch}/{self.groups[held.group]}": [[*held.items], [*held.sizes]]
             for held in shown.held
         }
 
     def curve(self, points: Curve) -> int:
-        """Ticks and KiB, each since the point before."""
+        """Encode a curve of memory as ticks and KiB, each relative to the point before."""
         if points not in self.known:
             times, held = zip(*((self.ticks(seconds), round(size / KIB)) for seconds, size in points), strict=True)
             self.known[points] = self.curves[since(times), since(held)]
@@ -142,5 +142,5 @@ class Book:
 
 
 def own_groups(timeline: Timeline) -> dict[int, dict[str, str]]:
-    """Of ranks that were not simulated: the simulated group → their own that does the same."""
+    """For ranks that were not simulated: the simulated group → their own group that does the same."""
     return {rank: {timeline.groups[group]: group} for rank, group in timeline.group_of.items()}

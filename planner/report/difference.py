@@ -1,4 +1,4 @@
-"""What the difference between predicted and measured steps is made of, as `planner simulate --measured` says it."""
+"""The table of the difference between predicted and measured steps, as `planner simulate --measured` prints it."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ HEADS = ("along the measured critical path", ">predicted", ">measured", ">differ
 
 
 def difference(steps: Sequence[Explained]) -> Markup:
-    """A table; of several steps, their mean. Its lines add up to the last one."""
+    """The table, a mean over steps. Its rows add up to the last one."""
     rows = [
         (each.name, duration(each.simulated), duration(each.measured), signed(each.difference)) for each in lines(steps)
     ]
-    return table(HEADS, rows, "What the difference is made of; what is predicted is simulated")
+    return table(HEADS, rows, "The difference by kind of work; predicted times are simulated")
 
 
 def lines(steps: Sequence[Explained]) -> list[Line]:
-    """By kind of work, in the order of the step that has most of them; then the step."""
+    """Lines by kind of work, in the order of the step with most kinds; then the step."""
     kinds = sorted((step.kinds() for step in steps), key=len, reverse=True)
     whole = [Line("the step", step.simulated, step.measured) for step in steps]
     sums = summed(line for of_step in (*kinds, whole) for line in of_step)

@@ -1,4 +1,4 @@
-"""The section that both plans and recordings have: ranks in time, and the same in numbers."""
+"""The timeline section of plans and recordings: ranks in time, and the same as tables."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from planner.report.shown import Shown, tasks_of
 from planner.report.tags import Content, Markup, details, section, table, tag
 from planner.units import duration, plural
 
-STEPS_WIDE = 60  # steps that are chosen by a bar each; beyond, from a list
+STEPS_WIDE = 60  # steps with a bar each to choose from; more are in a list
 LEAD = (
     "Each row is a rank, time runs to the right; ranks that do the same are drawn as one block. "
     "Ctrl and the wheel, a pinch, or + and − zoom; drag or the arrow keys move."
@@ -27,8 +27,8 @@ BUTTONS = (
 
 
 def in_time(steps: Sequence[Shown]) -> Markup:
-    """Canvas, its controls, what is under the pointer, and tables."""
-    says = tag("div", tag("p", "Point at a task, or touch it.", class_="note"), id="readout", aria_live="polite")
+    """The section: canvas, controls, readout of the task under the pointer, and tables."""
+    says = tag("div", tag("p", "Hover over a task, or tap it.", class_="note"), id="readout", aria_live="polite")
     key = tag("ul", id="key", class_="legend")
     live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), says, class_="live")
     inside = details("The tasks in view as a table", tag("div", id="in-view"), id="in-view-details", class_="live")
@@ -37,7 +37,7 @@ def in_time(steps: Sequence[Shown]) -> Markup:
 
 
 def tools() -> Markup:
-    """What changes the view."""
+    """Buttons and options of the view."""
     buttons = [
         tag("button", text, type="button", data_do=do, aria_label=name, title=name) for do, text, name in BUTTONS
     ]
@@ -51,7 +51,7 @@ def tools() -> Markup:
 def canvas() -> Markup:
     return tag(
         "canvas",
-        "The tables below say the same in numbers.",
+        "The tables below show the same in numbers.",
         id="timeline",
         tabindex="0",
         role="application",
@@ -62,7 +62,7 @@ def canvas() -> Markup:
 
 
 def chooser(steps: Sequence[Shown]) -> Content:
-    """Steps by their length: bars to choose from, or a list if there are many."""
+    """Chooser of the step: bars by length, or a list if there are many."""
     if len(steps) < 2:
         return None
     longest = max(shown.timeline.step_seconds for shown in steps)
@@ -75,7 +75,7 @@ def chooser(steps: Sequence[Shown]) -> Content:
 
 
 def step_button(at: int, shown: Shown, longest: float, mixed: bool) -> Markup:
-    """`mixed`: predicted steps stand beside measured ones, so each says which it is."""
+    """A bar of the chooser; `mixed`: the page has predicted and measured steps, so each is labelled."""
     number = shown.title.removeprefix("step ")
     plain = number if number == shown.title or not mixed else f"{shown.label} {number}"
     return tag(
@@ -104,7 +104,7 @@ def drawn_bar(shown: Shown, longest: float) -> Markup:
 
 
 def tasks(shown: Shown) -> Markup:
-    """How often, and how long, by what a task's id begins with; the sum is over ranks."""
+    """Count and duration of tasks by kind; the sum is over ranks."""
     found: dict[str, list[float]] = defaultdict(list)
     count: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
@@ -118,7 +118,7 @@ def tasks(shown: Shown) -> Markup:
         for text, times in found.items()
     ]
     caption = f"{named(shown)}: {plural(round(sum(count.values())), 'task')}"
-    return table(("task", ">how many", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)
+    return table(("task", ">count", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)
 
 
 def milliseconds(seconds: float) -> str:

@@ -1,18 +1,18 @@
-"""What repeats, once and by number; and small integers instead of large ones."""
+"""Interning and difference coding: repeated values stored once, and small integers for large ones."""
 
 from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from planner.report.shown import Fact
 
-STEP = -1  # the micro-batch of what happens once a step
+STEP = -1  # stands for the micro-batch of tasks that run once a step
 
 K = TypeVar("K", bound=Hashable)
-Runs = list[list[int]]  # [first rank, how many, of what]
+Runs = list[list[int]]  # [first rank, count, value]
 
 
 class Interned(Generic[K]):
-    """Values by number, in the order in which they came."""
+    """Numbers values in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[K, int] = {}
@@ -26,7 +26,7 @@ class Interned(Generic[K]):
 
 
 class Name(NamedTuple):
-    """What a task's id says before its micro-batch: `llm[0-31]/F`."""
+    """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
 
     text: str
     phase: str
@@ -34,11 +34,11 @@ class Name(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What events have in common that differ in nothing but when and for which micro-batch they ran."""
+    """What events have in common that differ only in start and micro-batch."""
 
     name: int
     ticks: int
-    comm: int  # ticks of these in which the device waits for communication
+    comm: int  # ticks of these during which the device waits for communication
     source: str
     spread: int  # ‰
     tokens: int
@@ -48,18 +48,19 @@ Pattern = tuple[tuple[int, ...], ...]  # columns: kind, micro-batch, slot of a r
 
 
 def since(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Differences of neighbours; the first value stays."""
     return tuple(value - before for value, before in zip(values, (0, *values[:-1]), strict=True))
 
 
 def parts(task_id: str, fact: Fact | None) -> tuple[str, int, str]:
-    """`llm[0-31]/F/2/g0-7` as `llm[0-31]/F`, 2, `g0-7`; the group's own name may hold anything."""
+    """Split `llm[0-31]/F/2/g0-7` into `llm[0-31]/F`, 2, `g0-7`; the group's name may contain anything."""
     group = fact.group if fact and task_id.endswith(f"/{fact.group}") else task_id.rpartition("/")[2]
-    text, _, row = task_id.removesuffix(group).removesuffix("/").rpartition("/")
-    return text, int(row) if row.isdecimal() else STEP, group
+    text, _, micro_batch = task_id.removesuffix(group).removesuffix("/").rpartition("/")
+    return text, int(micro_batch) if micro_batch.isdecimal() else STEP, group
 
 
 def runs(values: Sequence[int]) -> Runs:
-    """Neighbours of one value together."""
+    """Run-length encoding."""
     found: Runs = []
     for rank, value in enumerate(values):
         if found and found[-1][2] == value:

@@ -1,4 +1,4 @@
-"""The page of a ledger of published rows: predicted against measured, errors by source, what was skipped and why."""
+"""The page of a ledger of published records: predicted against measured, errors by source, skipped records."""
 
 from planner.ledger.account import Account, Figures
 from planner.ledger.row import Row
@@ -7,7 +7,7 @@ from planner.report.scattered import Panel, Point, scatter_section, scattered
 from planner.report.tags import Content, Markup, details, join, section, table, tag
 from planner.units import GIB, percent
 
-REASONS_WIDE = 3  # sources that are named with a reason
+SOURCES_NAMED = 3  # beside each reason
 
 
 def ledger_page(account: Account, title: str) -> Page:
@@ -18,17 +18,17 @@ def ledger_page(account: Account, title: str) -> Page:
     return Page(
         kind="ledger",
         title=title,
-        subtitle=f"{overall.rows_read:,} published rows of {len(account.sources)} sources · "
+        subtitle=f"{overall.rows_read:,} published records of {len(account.sources)} sources · "
         f"{overall.rows_used:,} predicted, {skipped:,} skipped",
         figures=(
             Figure(
                 "Median error of time",
                 said(overall.time_median_error),
-                f"{overall.time_rows:,} rows, published against predicted",
+                f"{overall.time_rows:,} records, published against predicted",
             ),
             Figure("90th percentile", said(overall.time_p90_error), f"bias {signed(overall.bias)}"),
             Figure("In the 80 % interval", said(overall.coverage80), "of measured steps"),
-            Figure("Median error of memory", said(overall.memory_median_error), f"{overall.memory_rows:,} rows"),
+            Figure("Median error of memory", said(overall.memory_median_error), f"{overall.memory_rows:,} records"),
         ),
         sections=tuple(each for each in sections if each is not None),
         data={"page": "ledger", **scattered(found, [*account.sources])},
@@ -46,25 +46,27 @@ def ledger_page(account: Account, title: str) -> Page:
 
 def panels(account: Account) -> tuple[Panel, Panel]:
     times = [
-        point(row, row.seconds, row.predicted.seconds, row.predicted.spread) for row in account.rows if row.seconds
+        point(record, record.seconds, record.predicted.seconds, record.predicted.spread)
+        for record in account.rows
+        if record.seconds
     ]
     sizes = [
-        point(row, row.memory_bytes / GIB, row.predicted.memory_bytes / GIB, 0.0)
-        for row in account.rows
-        if row.memory_bytes
+        point(record, record.memory_bytes / GIB, record.predicted.memory_bytes / GIB, 0.0)
+        for record in account.rows
+        if record.memory_bytes
     ]
     return Panel("time", "Time of a step", "s", times), Panel("memory", "Peak memory of a rank", "GiB", sizes)
 
 
-def point(row: Row, measured: float, predicted: float, spread: float) -> Point:
-    origin = row.case.origin
+def point(record: Row, measured: float, predicted: float, spread: float) -> Point:
+    origin = record.case.origin
     return Point(origin.source, origin.row or f"{origin.file}:{origin.line}", measured, predicted, spread)
 
 
 def errors(account: Account) -> Markup:
     rows = [error_row(name, found) for name, found in {**account.sources, "all": account.overall}.items()]
     heads = ("source", ">median", ">90th %", ">bias", ">in 80 %", ">memory, median", ">used", ">skipped")
-    lead = "Errors are shares of what was measured; a bias above 0 is predicted too slow."
+    lead = "Errors are relative to the measured value; a bias above 0 means predicted too slow."
     return section("errors", "Errors by source", table(heads, rows, "Time of a step, and peak memory"), lead=lead)
 
 
@@ -81,7 +83,7 @@ def error_row(name: str, f: Figures) -> tuple[Content, ...]:
 
 
 def orders(account: Account) -> Markup | None:
-    """Whether predictions put strategies in the order in which they were measured."""
+    """Whether predictions rank strategies as measurements do."""
     rows = [
         (
             name,
@@ -92,25 +94,29 @@ def orders(account: Account) -> Markup | None:
         for name, f in {**account.sources, "all": account.overall}.items()
         if f.ranked_groups
     ]
-    heads = ("source", ">groups", ">Spearman, median", ">picked best loses, median")
-    lead = "In groups of at least four strategies tried on one job."
-    return section("orders", "Order of strategies", table(heads, rows, "Order"), lead=lead) if rows else None
+    heads = ("source", ">groups", ">Spearman, median", ">loss of predicted best, median")
+    lead = "In groups of at least four strategies measured on one job."
+    return section("orders", "Ranking of strategies", table(heads, rows, "Ranking"), lead=lead) if rows else None
 
 
 def left(account: Account) -> Markup:
-    """No row is left out unsaid."""
+    """Every skipped record is counted under its reason."""
     rows = []
     for reason, count in account.overall.rows_skipped.items():
         by_source = {name: f.rows_skipped.get(reason, 0) for name, f in account.sources.items()}
-        most = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
-        named = ", ".join(f"{name} {by_source[name]}" for name in most[:REASONS_WIDE])
+        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
+        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
         rows.append(
-            (reason, f"{count:,}", named + (f", {len(most) - REASONS_WIDE} more" if len(most) > REASONS_WIDE else ""))
+            (
+                reason,
+                f"{count:,}",
+                listed + (f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""),
+            )
         )
     files = sorted({one.origin.file for one in account.files})
-    others = details(f"{len(files)} files without such rows", tag("p", ", ".join(files))) if files else None
-    shown = table(("reason", ">rows", "in"), rows, "Skipped rows") if rows else tag("p", "No row was skipped.")
-    return section("skipped", "What was skipped, and why", join(shown, others))
+    other_files = details(f"{len(files)} files without such records", tag("p", ", ".join(files))) if files else None
+    shown = table(("reason", ">records", "in"), rows, "Skipped records") if rows else tag("p", "No record was skipped.")
+    return section("skipped", "Skipped records, and why", join(shown, other_files))
 
 
 def said(value: float | None) -> str:

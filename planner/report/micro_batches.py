@@ -1,4 +1,4 @@
-"""The decision itself: every micro-batch as a band of ranks by time, a block for each group."""
+"""Draws every micro-batch as a band of ranks by time, with a block for each group."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from planner.verify.score import Score
 from planner.why.loads import loads
 from planner.why.problem import of_step
 
-TALL, LOW = 340, 16  # px: of the longest step, of the shortest micro-batch
-LINES = 400  # of a table; what is beyond is counted
-WIDE = (0.02, 0.06, 0.2)  # shares of the width from which a label fits on any screen, on a desk, and with its tokens
+TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
+LINES = 400  # of a table; further ones are counted
+WIDE = (0.02, 0.06, 0.2)  # shares of the width from which a label fits: on any screen, on a desktop, with its tokens
 THIN = 0.01  # share of the width below which an edge around a block would hide it
 
 
@@ -29,7 +29,7 @@ class Block:
     tokens: int
     longest: int
     seconds: float
-    slack: float  # seconds that it could take longer without anything ending later
+    slack: float  # seconds by which it could be longer without delaying the step
     waits_for: str
 
 
@@ -44,12 +44,12 @@ class Band:
 
 
 def bands(plan: Plan, number: int, score: Score) -> list[Band]:
-    """Of a step in which all ranks meet in every micro-batch."""
+    """The bands of a step in which all ranks synchronise in every micro-batch."""
     busy = score.timeline.group_seconds()
     waits = slacks(plan, number, score)
     found = []
-    for at, row in enumerate(plan.steps[number].micro_batches):
-        placed = [*assignments(plan, row)]
+    for at, micro_batch in enumerate(plan.steps[number].micro_batches):
+        placed = [*assignments(plan, micro_batch)]
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
         longest = max((each.seconds for each in blocks), default=0.0)
         found.append(Band(at, longest, degrees_text(plan, placed), tuple(blocks)))
@@ -57,7 +57,7 @@ def bands(plan: Plan, number: int, score: Score) -> list[Band]:
 
 
 def slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
-    """Where the plan is of one module on all ranks: how long each group waits, and for whom."""
+    """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
     try:
         return {
             (each.micro_batch, each.group): (each.slack, each.waits_for) for each in loads(of_step(plan, number), score)
@@ -73,7 +73,7 @@ def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) ->
 
 
 def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
-    """Ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
+    """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
     return join(band(size, each, longest_step) for each in found)
 
 
@@ -110,7 +110,7 @@ def drawn_block(shown: Block, size: int, span: float, tall: int) -> Markup:
 
 
 def shade(ranks: int) -> int:
-    """Groups of twice the ranks are a shade darker."""
+    """CSS class by number of ranks: twice the ranks are a shade darker."""
     return min(7, ranks.bit_length() - 1)
 
 
@@ -129,8 +129,8 @@ def legend(found: Sequence[Band]) -> Markup:
 
 
 def numbers(found: Sequence[Band]) -> Content:
-    """The same as a table."""
-    rows = [row for shown in found for row in lines(shown)]
+    """The groups as a table."""
+    rows = [line for shown in found for line in lines(shown)]
     heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")
     more = f"and {len(rows) - LINES:,} further groups, which the plan file names" if len(rows) > LINES else None
     return details(

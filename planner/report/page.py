@@ -1,4 +1,4 @@
-"""A page as one HTML file that asks nobody for anything: style, script and data inside, and a policy that says so."""
+"""A page as one self-contained HTML file: style, script and data inline, and a policy that forbids loading anything."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ SCRIPTS = (
 
 
 class Figure(NamedTuple):
-    """A number of the head, with what it is and how sure."""
+    """A number at the head of a page, with its name and a note."""
 
     name: str
     value: str
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says, top to bottom."""
+    """The content of a page, from top to bottom."""
 
     kind: str  # plan, timeline, ledger
     title: str
@@ -46,10 +46,10 @@ class Page:
     figures: tuple[Figure, ...]
     sections: tuple[Markup, ...]
     data: dict[str, Any]  # for the script
-    summary: dict[str, Any]  # for programs: what the page shows
+    summary: dict[str, Any]  # the JSON answer: what the page shows
 
     def html(self) -> str:
-        """The same bytes for the same page."""
+        """The HTML file; the same page gives the same bytes."""
         style, script = asset("style.css"), "\n".join(map(asset, SCRIPTS))
         policy = (
             f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
@@ -97,11 +97,11 @@ def asset(name: str) -> str:
 
 
 def allowed(text: str) -> str:
-    """A source expression of a Content-Security-Policy that allows just this text."""
+    """A Content-Security-Policy source expression that allows only this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def stepwise(steps: Sequence[Content]) -> Markup:
-    """One piece for each step; the script shows the chosen one, without it all are there."""
+    """One piece of content per step; the script shows the chosen one, without a script all are shown."""
     pieces = enumerate(steps)
     return join(tag("div", piece, class_="of-step" if at else "of-step on", data_step=str(at)) for at, piece in pieces)

@@ -1,4 +1,4 @@
-"""Where the time of each rank goes, and what it holds, as bars and as a table."""
+"""Time and memory of each rank, as bars and as a table."""
 
 from planner.plan.model import Breakdown
 from planner.report.by_rank import Series, alike_rows, bars
@@ -7,11 +7,11 @@ from planner.report.tags import Markup, details, join, table, tag
 from planner.units import GIB, duration, percent
 from planner.verify.score import Score
 
-HEADROOM = 1.08  # of the highest bar or line
+HEADROOM = 1.08  # height of the picture relative to the highest bar or line
 
 
 def shares(compute: float, exposed: float, idle: float) -> Markup:
-    """One bar of 100 %, with its numbers."""
+    """A bar of 100 % split into compute, exposed communication and idle, with the shares."""
     total = compute + exposed + idle or 1.0
     parts = (
         ("computing", "t-compute", compute),
@@ -28,7 +28,7 @@ def shares(compute: float, exposed: float, idle: float) -> Markup:
 
 
 def time_by_rank(shown: Shown) -> Markup:
-    """Of one step."""
+    """Bars of the time of each rank in a step."""
     each = shown.timeline.rank_breakdowns()
     series = [
         Series("computing", "t-compute", [b.compute for b in each]),
@@ -50,7 +50,7 @@ def row(parts: Breakdown, step: float) -> tuple[str, ...]:
 
 
 def memory_by_rank(shown: Shown, score: Score) -> Markup:
-    """States at the foot, activations at their peak above, against what each device allows."""
+    """Bars of the memory of each rank: states, activations at the peak, and what each device allows."""
     peaks, base = score.memory.peaks, score.holding.always
     held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
     limits = [score.holding.allowed(rank) for rank in range(len(peaks))]

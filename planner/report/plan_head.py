@@ -1,4 +1,4 @@
-"""The head of a plan's page: what it is, and its four numbers; and the same for programs."""
+"""The head of a plan's page: subtitle and four numbers; and the same as a JSON answer."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from planner.verify.worth import mean_worth, objective_of, samples, tokens
 
 def subtitle(plan: Plan) -> str:
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in plan.ranks)
-    rows = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
+    micro_batches = plural(sum(len(step.micro_batches) for step in plan.steps), "micro-batch")
     steps = f"{len(plan.steps)} steps, " if len(plan.steps) > 1 else ""
-    return f"{plan.made.strategy} on {kinds} · {steps}{rows} · {work_text(plan)}"
+    return f"{plan.made.strategy} on {kinds} · {steps}{micro_batches} · {work_text(plan)}"
 
 
 def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
-    """Time, proof, memory, pace."""
+    """The four numbers: step time, distance from the bound, memory, tokens per second."""
     values, count = [score.value for score in scores], len(scores)
     mean, bound = sum(values) / count, sum(min(s.bound.seconds, s.value) for s in scores) / count
     spread = max(score.timeline.spread for score in scores)
@@ -41,14 +41,14 @@ def figures(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
         f"; the job's limit: {limit:,} tokens" if limit else ""
     )
     of = f"of {' and '.join(samples(plan))}, " if len(plan.layouts) > 1 else ""
-    pace = f"{of}{plural(plan.size, 'rank')}, simulated"
+    rate_note = f"{of}{plural(plan.size, 'rank')}, simulated"
     return (
         Figure(
             "Mean step" if count > 1 else "Step", duration(mean), f"{also}{over}± {percent(spread)} (80 %), simulated"
         ),
         Figure(f"Above the best {'order' if of_order else 'possible'}", distance, f"bound {least}, by {by}"),
         Figure("Fullest rank", size(full.peak), allowed),
-        Figure("Tokens a second", f"{tokens(plan, range(count)) / (sum(values) or 1.0):,.0f}", pace),
+        Figure("Tokens per second", f"{tokens(plan, range(count)) / (sum(values) or 1.0):,.0f}", rate_note),
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of a plan: head, ranks in time, the groups it decided, memory, where time goes, and why."""
+"""The page of a plan: head, ranks in time, groups, memory, where time goes, and why."""
 
 from collections.abc import Sequence
 
@@ -23,11 +23,11 @@ from planner.verify.held import allowed_on
 from planner.verify.score import Score
 from planner.why import WhyPlan as Why
 
-Measured = tuple[int, Shown]  # which of the plan's steps, as it was recorded
+Measured = tuple[int, Shown]  # number of the plan's step, and the recorded step
 
 
 def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: Why | None = None) -> Page:
-    """All of it; of steps that were measured, both."""
+    """The whole page; measured steps are shown beside simulated ones."""
     steps = [simulated(plan, number, score) for number, score in enumerate(scores)]
     every = [*steps, *(shown for _, shown in measured)]
     sections = [
@@ -59,14 +59,14 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
 
 
 def compared(plan: Plan, steps: Sequence[Shown], measured: Sequence[Measured]) -> Markup:
-    """Each measured step beside its simulation."""
-    tasks = {at: expand(plan, at) for at, _ in measured}  # of all groups, alike or not
+    """Compare each measured step with its simulation."""
+    tasks = {at: expand(plan, at) for at, _ in measured}  # of all groups, not only one of each kind
     explained = [explain(steps[at].timeline, shown.timeline, tasks[at]) for at, shown in measured]
     return beside_section([(steps[at], shown) for at, shown in measured], explained)
 
 
 def time_goes(steps: Sequence[Shown]) -> Markup:
-    """Of the mean rank of the mean step."""
+    """Shares of the time of the mean rank, over all steps."""
     each = [shown.timeline.breakdown() for shown in steps]
     sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
     mean = "" if len(steps) == 1 else f" and of {len(steps)} steps"
@@ -75,14 +75,14 @@ def time_goes(steps: Sequence[Shown]) -> Markup:
 
 
 def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
-    """To scale where ranks meet in every micro-batch; else as a table of who works on what."""
+    """Groups to scale where ranks synchronise in every micro-batch; else as a table."""
     longest = max(score.value for score in scores)
     drawn: list[Content] = []
     for number, score in enumerate(scores):
         if to_scale(plan, number):
             found = bands(plan, number, score)
-            say = tag("p", "Point at a group, or touch it.", class_="note say live", aria_live="polite")
-            drawn.append(join(legend(found), picture(plan.size, found, longest), say, numbers(found)))
+            hint = tag("p", "Hover over a group, or tap it.", class_="note say live", aria_live="polite")
+            drawn.append(join(legend(found), picture(plan.size, found, longest), hint, numbers(found)))
         else:
             drawn.append(by_group(plan, number, score))
     any_drawn = any(to_scale(plan, number) for number in range(len(plan.steps)))
@@ -90,24 +90,24 @@ def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
         "Ranks from left to right, time from top to bottom, both to scale. A block is a group of ranks that share its "
         "sequences; the number says how many."
         if any_drawn
-        else "Ranks go from micro-batch to micro-batch without each other, and meet once a step."
+        else "Ranks work through their micro-batches independently, and synchronise once a step."
         if all(step.sync == "step" for step in plan.steps)
-        else "Ranks of a module that ZeRO-3 shards meet in each of its micro-batches."
+        else "Ranks of a module that ZeRO-3 shards synchronise in each of its micro-batches."
     )
-    return section("groups", "Groups by micro-batch" if any_drawn else "Who works on what", stepwise(drawn), lead=lead)
+    return section("groups", "Groups by micro-batch" if any_drawn else "Work by group", stepwise(drawn), lead=lead)
 
 
 def to_scale(plan: Plan, number: int) -> bool:
-    """Where ranks meet in every micro-batch, each in one group of the only module."""
+    """Whether ranks synchronise in every micro-batch, each in one group of the only module."""
     return plan.steps[number].sync == "micro_batch" and len(plan.layouts) == 1
 
 
 def by_group(plan: Plan, number: int, score: Score) -> Markup:
-    """Of each module by itself: patches are not to be added to words."""
+    """Work of each group as a table, by module, as tokens of different modules do not add up."""
     busy = seconds_by_group(score)
     found: dict[tuple[str, str], list[Assignment]] = {}
-    for row in plan.steps[number].micro_batches:
-        for a in assignments(plan, row):
+    for micro_batch in plan.steps[number].micro_batches:
+        for a in assignments(plan, micro_batch):
             found.setdefault((a.module, a.group), []).append(a)
     several = len(plan.layouts) > 1
     rows = []
@@ -122,7 +122,7 @@ def by_group(plan: Plan, number: int, score: Score) -> Markup:
 
 
 def seconds_by_group(score: Score) -> dict[tuple[str, str], float]:
-    """Of the passes of each module on each group, in all micro-batches."""
+    """Seconds of the passes of each module on each group, over all micro-batches."""
     busy: dict[tuple[str, str], float] = {}
     for (module, _, group), seconds in score.timeline.module_seconds().items():
         busy[module, group] = busy.get((module, group), 0.0) + seconds
@@ -133,7 +133,7 @@ def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Marku
     each = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
     curve = tag(
         "canvas",
-        "The table above says the peaks.",
+        "The table above shows the peaks.",
         id="memory",
         role="img",
         aria_label="Memory of the chosen rank over time",

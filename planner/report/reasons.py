@@ -1,4 +1,4 @@
-"""Why this plan: what proves it, what its time is made of, which ways lost, what would help."""
+"""The section that explains a plan: its bound, the parts of its time, the alternatives, and what would help."""
 
 from collections.abc import Sequence
 
@@ -30,11 +30,11 @@ def reasons(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
 
 def layouts(plan: Plan) -> Markup:
     rows = [(name, str(layout.ranks), layout_text(layout)) for name, layout in plan.layouts.items()]
-    return join(tag("h3", "How it is spread"), table(("module", "ranks", "layout"), rows))
+    return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
 
 
 def made_of(plan: Plan, scores: Sequence[Score]) -> Content:
-    """Seconds of the mean rank, finer than the head says them; of plans of one module on all ranks only."""
+    """Parts of the step in seconds of the mean rank; only for plans of one module on all ranks."""
     try:
         each = [facts(of_step(plan, number), score) for number, score in enumerate(scores)]
     except InputError:
@@ -46,25 +46,29 @@ def made_of(plan: Plan, scores: Sequence[Score]) -> Content:
     ]
     heads = ("of the mean rank", ">seconds", ">of the step")
     full = sum(f.held for f in each) / (sum(f.room for f in each) or 1)
-    room = f"Groups hold {percent(full)} of the tokens that they have room for."
+    room = f"Groups use {percent(full)} of their token capacity."
     mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
-    return join(tag("h3", "What the step is made of"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
+    return join(tag("h3", "Parts of the step"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
 
 
 def components(each: Sequence[Facts]) -> list[tuple[str, list[float], str]]:
     return [
         ("compute", [f.compute - f.fixed for f in each], "grows with the tokens"),
-        ("fixed cost of micro-batches", [f.fixed for f in each], "whatever is in them; fewer micro-batches save it"),
+        (
+            "fixed cost of micro-batches",
+            [f.fixed for f in each],
+            "independent of their tokens; fewer micro-batches save it",
+        ),
         ("exchange across nodes", [f.exchange_across for f in each], "groups that are wider than a node"),
         ("exchange within nodes", [f.exchange_within for f in each], "groups inside one node"),
-        ("gathers and reductions", [f.other_comm for f in each], "of weights and gradients, where no work hides them"),
+        ("gathers and reductions", [f.other_comm for f in each], "of weights and gradients, exposed"),
         ("idle in a group", [f.idle - f.unheld for f in each], "waiting for slower groups"),
-        ("idle without a group", [f.unheld for f in each], "no group holds the rank"),
+        ("idle without a group", [f.unheld for f in each], "the rank is in no group"),
     ]
 
 
 def instead(plan: Plan) -> Content:
-    """The ways that were tried and not taken."""
+    """A table of the alternatives that were tried."""
     if not plan.instead:
         return None
     rows = [
@@ -72,12 +76,12 @@ def instead(plan: Plan) -> Content:
         for other in plan.instead
     ]
     heads = (
-        "instead",
+        "alternative",
         ">step" if plan.outcome.objective == STEP_SECONDS else f">{objective_of(plan).unit}",
         ">against this plan",
         "because",
     )
-    return join(tag("h3", "What else was tried"), table(heads, rows, "Other ways, simulated when the plan was made"))
+    return join(tag("h3", "Alternatives"), table(heads, rows, "Alternatives, simulated when the plan was solved"))
 
 
 def cost(plan: Plan, other: Instead) -> str:
@@ -98,7 +102,7 @@ def hint() -> Markup:
 
 
 def helpful(why: WhyPlan) -> Markup:
-    """The same problem solved again with more of something."""
+    """A table of the step with more memory, ranks or bandwidth, each solved again."""
     rows = [
         (s.what, s.because or duration(s.seconds or 0.0), "" if s.saved is None else percent(s.share or 0.0))
         for s in why.sensitivities

@@ -1,4 +1,4 @@
-"""What a plan's numbers rest on: prices with their sources, devices, and the inputs as they were."""
+"""The section on what a plan's numbers rest on: prices with their sources, devices, and input files."""
 
 from planner.costs.compute.assumed import spread_of
 from planner.plan.model import Plan
@@ -7,33 +7,33 @@ from planner.units import percent, plural
 
 
 def rests_on(plan: Plan, measured_share: float) -> Markup:
-    """Prices with their sources, and the inputs as they were."""
-    said = f"{percent(measured_share)} of the critical path is priced by what was measured, or by fits of that."
+    """The section."""
+    said = f"{percent(measured_share)} of the critical path is priced by measurements, or by fits to them."
     heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
     modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]
     rest = "all else" if prices.modules else "all"
     for kind, rates in prices.rates.items():
         modules.append((f"{rest} on {kind}", rates.source, percent(spread_of(prices.spread, rates)), prices.profile))
-    wires = [
+    collectives = [
         (name, c.source, percent(c.spread), plural(len(c.points), "point")) for name, c in prices.collectives.items()
     ]
     files = [(name, source.path, tag("code", source.sha256)) for name, source in plan.uses.sources.items()]
-    rows = [tag("h3", "Prices"), table(heads, modules, "Compute")]
-    if wires:
-        rows.append(table(("collective", "priced by", ">± 80 %", "table"), wires, "Communication"))
+    content = [tag("h3", "Prices"), table(heads, modules, "Compute")]
+    if collectives:
+        content.append(table(("collective", "priced by", ">± 80 %", "table"), collectives, "Communication"))
     if files:
-        rows += [
+        content += [
             tag("h3", "Inputs"),
-            table(("input", "file", "SHA-256, shortened"), files, "As they were when the plan was made"),
+            table(("input", "file", "SHA-256, shortened"), files, "As they were when the plan was solved"),
         ]
-    return section("rests-on", "What it rests on", *rows, made(plan), devices(plan), dropped(plan), lead=said)
+    return section("rests-on", "What it rests on", *content, made(plan), devices(plan), dropped(plan), lead=said)
 
 
 def made(plan: Plan) -> Content:
     m = plan.made
     spent = f" ({plan.outcome.effort})" if plan.outcome.effort else ""
-    batches = f"{plural(m.batches, 'batch')} from row {m.first_row}"
-    said = f"Made by {m.by}: strategy {m.strategy}, seed {m.seed}, effort {m.effort}{spent}, {batches}."
+    batches = f"{plural(m.batches, 'batch')} from sample {m.first_row}"
+    said = f"Solved by {m.by}: strategy {m.strategy}, seed {m.seed}, effort {m.effort}{spent}, {batches}."
     if plan.then:
         further = "Further" if plan.then.batches is None else f"{plan.then.batches:,} further"
         said += f" {further} batches come from {plan.then.folder}, each planned while earlier ones train."
@@ -52,5 +52,6 @@ def dropped(plan: Plan) -> Content:
     if not plan.uses.dropped:
         return None
     return details(
-        f"{len(plan.uses.dropped):,} rows longer than the job allows", tag("p", ", ".join(map(str, plan.uses.dropped)))
+        f"{len(plan.uses.dropped):,} samples longer than the job allows",
+        tag("p", ", ".join(map(str, plan.uses.dropped))),
     )

@@ -1,4 +1,4 @@
-"""The page of the user's own ledger: runs made here, measured against predicted, and how they drift."""
+"""The page of the user's own runs: measured against predicted, and how they drift."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -20,13 +20,13 @@ def runs_page(drifts: Sequence[Drift], unread: Sequence[Unread], title: str) -> 
         Figure("Runs", f"{len(runs):,}", f"{plural(len(drifts), 'plan')} and machines, measured here"),
         Figure("Median error of time", percent(median(errors)) if errors else "", "measured against predicted"),
         Figure("In the 80 % interval", f"{inside} of {len(runs)}", "runs"),
-        Figure("Drifted", str(sum(one.drifted for one in drifts)), "further from the runs before than the interval"),
+        Figure("Drifted", str(sum(one.drifted for one in drifts)), "further from the earlier runs than the interval"),
     )
     sections = [scatter_section(found)] if found else []
     return Page(
         kind="ledger",
         title=title,
-        subtitle=f"runs made here: {plural(len(runs), 'run')}, {plural(len(unread), 'line')} not read",
+        subtitle=f"own runs: {plural(len(runs), 'run')}, {plural(len(unread), 'line')} not read",
         figures=figures,
         sections=(*sections, last_runs(drifts), not_read(unread)),
         data={"page": "ledger", **scattered(found, [*dict.fromkeys(source for source, _ in runs)])},
@@ -48,7 +48,7 @@ def last_runs(drifts: Sequence[Drift]) -> Markup:
     rows = [(one.plan, one.machine, *cells(one)) for one in drifts]
     heads = ("plan", "machine", ">runs", ">predicted", ">measured", ">ratio", ">before", "")
     each = [details(f"{one.plan} on {one.machine}", all_runs(one)) for one in drifts]
-    lead = "Ratio: measured over predicted; before: its median over the runs before."
+    lead = "Ratio: measured / predicted; before: its median over the earlier runs."
     return section("runs", "Last runs", table(heads, rows, "The last run of every plan and machine"), *each, lead=lead)
 
 
@@ -77,4 +77,4 @@ def all_runs(one: Drift) -> Markup:
 
 def not_read(unread: Sequence[Unread]) -> Markup:
     rows = [(str(line.line), line.why) for line in unread]
-    return section("unread", "Lines that are no run", table(("line", "why"), rows, "Not read") if rows else "None.")
+    return section("unread", "Lines that are not runs", table(("line", "why"), rows, "Not read") if rows else "None.")

@@ -1,4 +1,4 @@
-"""Predicted against measured as points, for the page's script, and the section that shows them."""
+"""The scatter plot of predicted against measured: points for the page's script, and the section that shows them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,15 +10,17 @@ DIGITS = 5  # significant, of a point: finer than any screen
 
 
 class Point(NamedTuple):
+    """One measurement and its prediction, in the unit of its panel."""
+
     source: str
     name: str
     measured: float
     predicted: float
-    spread: float  # of the 80 % interval; 0: none is said
+    spread: float  # half-width of the 80 % interval; 0: none
 
 
 class Panel(NamedTuple):
-    """One quantity."""
+    """The points of one quantity."""
 
     key: str
     title: str
@@ -27,7 +29,7 @@ class Panel(NamedTuple):
 
 
 def scattered(panels: Sequence[Panel], sources: Sequence[str]) -> dict[str, Any]:
-    """Columns, sources by number."""
+    """Columns of points for the page's script, with sources by number."""
     number = {name: at for at, name in enumerate(sources)}
     return {
         "sources": [*sources],
@@ -52,24 +54,22 @@ def rounded(value: float) -> float:
 
 
 def scatter_section(panels: Sequence[Panel]) -> Markup:
-    """A canvas for each quantity; sources are chosen below them."""
+    """The section: a canvas for each quantity, and a choice of sources below them."""
     drawn = [plot(at, panel) for at, panel in enumerate(panels)]
-    hint = "Point at a mark, or touch it. A source by itself: choose it below."
+    hint = "Hover over a mark, or tap it. Choose single sources below."
     says = tag("p", hint, id="point", class_="note", aria_live="polite")
     sources = tag("div", id="sources", role="group", aria_label="Sources to show")
     live = tag("div", tag("div", drawn, class_="panels"), says, sources, class_="live")
-    lead = (
-        "Every mark is a measured row; on the diagonal it was predicted exactly, between the dashed lines within 10 %."
-    )
+    lead = "Every mark is a measured record: on the diagonal, predicted exactly; between the dashed lines, within 10 %."
     return section("scatter", "Predicted against measured", live, *points(panels), lead=lead)
 
 
 def points(panels: Sequence[Panel]) -> list[Markup]:
-    """Every mark in numbers."""
-    heads = ("row", "source", ">measured", ">predicted", ">error")
+    """All points as tables."""
+    heads = ("record", "source", ">measured", ">predicted", ">error")
     return [
         details(
-            f"{panel.title}: {plural(len(panel.points), 'row')} as a table",
+            f"{panel.title}: {plural(len(panel.points), 'record')} as a table",
             table(heads, [cells(point) for point in panel.points], f"{panel.title}, {panel.unit}"),
         )
         for panel in panels
@@ -84,7 +84,7 @@ def cells(point: Point) -> tuple[str, ...]:
 def plot(at: int, panel: Panel) -> Markup:
     canvas = tag(
         "canvas",
-        "The tables below say the errors.",
+        "The tables below list the errors.",
         tabindex="0",
         role="application",
         data_panel=str(at),

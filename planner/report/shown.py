@@ -1,4 +1,4 @@
-"""A step in time, with what is to be said of its tasks: simulated from a plan, or read back from a recording."""
+"""A step to be drawn, with facts about its tasks: simulated from a plan, or read from a recording."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from planner.verify.score import Score
 
 
 class Fact(NamedTuple):
-    """Of a task."""
+    """Group and tokens of a task."""
 
     group: str
     tokens: int = 0
 
 
 class Held(NamedTuple):
-    """What a group works on in a micro-batch, in all layers of a module or in some."""
+    """Items of a group in a micro-batch, in all layers of a module or in some."""
 
     module: str  # `vit`, or `vit[0-11]`
     micro_batch: int
@@ -40,7 +40,7 @@ class Shown:
 
 
 def simulated(plan: Plan, number: int, score: Score) -> Shown:
-    """A step of a plan."""
+    """A simulated step of a plan."""
     return Shown(
         title=f"step {number}",
         label="simulated",
@@ -52,10 +52,10 @@ def simulated(plan: Plan, number: int, score: Score) -> Shown:
 
 
 def held(plan: Plan, number: int) -> tuple[Held, ...]:
-    """Every assignment of a step."""
+    """Items of every group and micro-batch of a step."""
     found = []
-    for at, row in enumerate(plan.steps[number].micro_batches):
-        for a in assignments(plan, row):
+    for at, micro_batch in enumerate(plan.steps[number].micro_batches):
+        for a in assignments(plan, micro_batch):
             sizes = tuple(plan.uses.tokens(a.module, item) for item in a.items)
             module = a.module if a.layers is None else f"{a.module}[{a.layers}]"
             found.append(Held(module, at, a.group, a.items, sizes))
@@ -63,13 +63,13 @@ def held(plan: Plan, number: int) -> tuple[Held, ...]:
 
 
 def recorded(title: str, step: Recorded) -> Shown:
-    """A recording says of its tasks which group worked on how many tokens, and not on which items."""
+    """A recorded step; recordings state group and tokens of a task, but not its items."""
     facts = {task: Fact(group, step.tokens.get(task, 0)) for task, group in step.groups.items()}
     return Shown(title, step.label, step.timeline, facts)
 
 
 def tasks_of(timeline: Timeline) -> list[float]:
-    """For how many tasks each event stands: ranks that were not simulated do what their like does."""
+    """Number of tasks for which each event stands: ranks that were not simulated equal a simulated one."""
     if not timeline.like:
         return [1] * len(timeline.events)
     doing = timeline.doing()

@@ -1,4 +1,4 @@
-"""HTML from Python: everything that is not markup already is escaped, so that no name can become a tag."""
+"""Builds HTML: everything that is not markup already is escaped, so that no name can become a tag."""
 
 import json
 import re
@@ -21,12 +21,12 @@ Content = str | Iterable["Content"] | None
 
 
 def escaped(text: str) -> Markup:
-    """Text as HTML. What a file may not hold, half of a surrogate pair, becomes a question mark."""
+    """Text as HTML. A lone surrogate, which no file may hold, becomes a question mark."""
     return Markup(text.encode("utf-8", "replace").decode().translate(ENTITIES))
 
 
 def join(*content: Content) -> Markup:
-    """Pieces after each other: markup as it is, text escaped."""
+    """Concatenate content: markup unchanged, text escaped."""
     parts: list[str] = []
     for piece in content:
         if isinstance(piece, Markup):
@@ -40,17 +40,17 @@ def join(*content: Content) -> Markup:
 
 def tag(name: str, /, *content: Content, **attributes: str | float | bool | None) -> Markup:
     """`tag("td", "3.1", class_="num")`; an attribute that is None or False is left out, `_` becomes `-`."""
-    said = []
+    written = []
     for key, value in attributes.items():
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        said.append(f" {key}" if value is True else f' {key}="{escaped(number(value))}"')
+        written.append(f" {key}" if value is True else f' {key}="{escaped(number(value))}"')
     if name in VOID and not content:
         return Markup(
-            f"<{name}{''.join(said)}>" if name in {"meta", "br", "link", "input"} else f"<{name}{''.join(said)}/>"
+            f"<{name}{''.join(written)}>" if name in {"meta", "br", "link", "input"} else f"<{name}{''.join(written)}/>"
         )
-    return Markup(f"<{name}{''.join(said)}>{join(*content)}</{name}>")
+    return Markup(f"<{name}{''.join(written)}>{join(*content)}</{name}>")
 
 
 def number(value: str | float) -> str:
@@ -58,7 +58,7 @@ def number(value: str | float) -> str:
 
 
 def island(data: Any) -> Markup:
-    """Data for the page's script, inside an element that no text can close."""
+    """Data for the page's script as JSON in an element that no text can close."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign, code in UNSAFE.items():
         text = text.replace(sign, code)
@@ -81,23 +81,23 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: st
         )
         for row in rows
     ]
-    said = tag("caption", caption) if caption else None
-    whole = tag("table", said, tag("thead", head), tag("tbody", body))
+    title = tag("caption", caption) if caption else None
+    whole = tag("table", title, tag("thead", head), tag("tbody", body))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
 
 
 def details(summary: str, *content: Content, **attributes: str) -> Markup:
-    """What is there for those who want the numbers."""
+    """A section that is folded until opened."""
     return tag("details", tag("summary", summary), *content, **attributes)
 
 
 def together(text: str) -> str:
-    """A number and its unit stay on one line."""
+    """Keep a number and its unit on one line."""
     return UNITS.sub("\N{NO-BREAK SPACE}", text)
 
 
 def section(key: str, title: str, *content: Content, lead: Content = None) -> Markup:
     """A landmark with its heading."""
     head = tag("h2", title, id=f"{key}-title")
-    said = tag("p", together(lead) if isinstance(lead, str) else lead, class_="lead") if lead else None
-    return tag("section", head, said, *content, id=key, aria_labelledby=f"{key}-title")
+    lead_text = tag("p", together(lead) if isinstance(lead, str) else lead, class_="lead") if lead else None
+    return tag("section", head, lead_text, *content, id=key, aria_labelledby=f"{key}-title")

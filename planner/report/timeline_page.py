@@ -1,4 +1,4 @@
-"""The page of a recording: the same timeline, and where each rank's time went."""
+"""The page of a recording: its timeline, and where each rank's time goes."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -13,7 +13,7 @@ from planner.units import duration, percent, plural
 
 
 def timeline_page(title: str, steps: Sequence[Shown]) -> Page:
-    """Of every step that was recorded."""
+    """The page of all recorded steps."""
     label = steps[0].label
     values = [shown.timeline.step_seconds for shown in steps]
     each = [shown.timeline.breakdown() for shown in steps]

@@ -1,4 +1,4 @@
-"""Sentences of the pages: what proves a bound, what a certificate is worth, of how many ranks groups are."""
+"""Texts of the pages: the sentence on a bound and its proof, and the degrees of groups."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ from planner.verify.score import CLOSED
 
 
 def above(value: float, bound: float) -> float:
+    """Relative distance of a value from its lower bound."""
     return max(0.0, (value - bound) / bound) if bound > 0 else 0.0
 
 
 def certificate(value: float, bound: float, by: str) -> str:
-    """What the bound says, for somebody who has never met one."""
+    """A sentence that explains the bound and its proof to newcomers."""
     of_order = same_work(by)
     best = "any other order of the same work" if of_order else "any other plan of this job"
     proof = BOUNDS[by].proof if by in BOUNDS else by
@@ -28,6 +29,6 @@ def certificate(value: float, bound: float, by: str) -> str:
 
 
 def degrees_text(plan: Plan, placed: Sequence[Assignment]) -> str:
-    """`32, 8×2, 4×3`: ranks of the groups of a micro-batch."""
+    """Degrees of the groups of a micro-batch: `32, 8×2, 4×3`."""
     counts = Counter(len(plan.groups[a.group].ranks) for a in placed)
     return ", ".join(f"{size}×{count}" if count > 1 else str(size) for size, count in sorted(counts.items())[::-1])

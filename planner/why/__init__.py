@@ -1,4 +1,4 @@
-"""Why a plan is as it is, and what another one would cost: its own problem solved again with something changed."""
+"""Explains a plan, and what another would cost, by solving its own problem again with something changed."""
 
 from planner.why.group import WhyGroup, why_group
 from planner.why.item import WhyItem, why_item

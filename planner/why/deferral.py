@@ -1,10 +1,9 @@
-"""Items put off by one batch, so that batches of one static configuration come out alike.
+"""Deferral of items by one batch, which balances the batches of one static configuration.
 
-Modelled: an item may be worked on in its own batch or in the next one, never later, and the last batch puts off
-nothing, so that the same items are worked on in all. Batches are decided first to last. Each puts off nothing, or what
-exceeds the mean tokens of the batches still to do (shortest or longest items first), or what is in its shortest
-micro-batch: whichever makes this batch and the next one together shortest. What each update of the optimizer sees
-changes with it, and that is not priced.
+The model: an item is trained in its own batch or in the next one, never later, and the last batch defers nothing, so
+all items are trained in the end. Batches are decided first to last. Each defers nothing, or what exceeds the mean
+tokens of the remaining batches (shortest or longest items first), or the items of its last micro-batch: whichever
+minimizes the time of this batch and the next together. The effect on convergence is not priced.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,59 +17,59 @@ Decide = Callable[[Batch], Plan]
 
 
 class Deferral(Spec, omit_defaults=False):
-    """The static configuration when items may wait for the next batch."""
+    """The static configuration when items may be deferred to the next batch."""
 
     seconds: tuple[float, ...]  # of each batch
-    items: tuple[int, ...]  # that waited
-    tokens: int  # of theirs
+    items: tuple[int, ...]  # that were deferred
+    tokens: int  # of these items
     saved: float  # of all batches together, as a share of the static plan's seconds
 
 
 def defer(batches: Sequence[Batch], alone: Sequence[float], decide: Decide) -> Deferral:
-    """Greedily, batch by batch. `alone`: seconds of each batch as it is; `decide`: a plan of any batch."""
-    taken: list[float] = []
-    waited: Items = {}
+    """Defer items greedily, batch by batch. `alone`: seconds of each batch without it; `decide`: plans a batch."""
+    seconds: list[float] = []
+    all_deferred: Items = {}
     carried: Items = {}  # from the batch before
     plan = decide(batches[0])
     for number, batch in enumerate(batches[:-1]):
         rest = [other.items for other in batches[number + 1 :]]
-        here, best = batch.items | carried, (float("inf"), plan, plan, Items())
-        for put in candidates(batch.items, carried, rest, plan):
-            now = decide(Batch(without(here, put), ())) if put else plan
-            after = decide(Batch(rest[0] | put, ()))
+        own, best = batch.items | carried, (float("inf"), plan, plan, Items())
+        for deferred in candidates(batch.items, carried, rest, plan):
+            now = decide(Batch(without(own, deferred), ())) if deferred else plan
+            after = decide(Batch(rest[0] | deferred, ()))
             together = now.outcome.value + after.outcome.value
             if together < best[0] * (1 - 1e-12):
-                best = (together, now, after, put)
+                best = (together, now, after, deferred)
         _, now, plan, carried = best
-        taken.append(now.outcome.value)
-        waited |= carried
-    taken.append(plan.outcome.value)
+        seconds.append(now.outcome.value)
+        all_deferred |= carried
+    seconds.append(plan.outcome.value)
     return Deferral(
-        seconds=tuple(taken),
-        items=tuple(sorted(waited)),
-        tokens=sum(waited.values()),
-        saved=1 - sum(taken) / sum(alone) if sum(alone) else 0.0,
+        seconds=tuple(seconds),
+        items=tuple(sorted(all_deferred)),
+        tokens=sum(all_deferred.values()),
+        saved=1 - sum(seconds) / sum(alone) if sum(alone) else 0.0,
     )
 
 
 def candidates(own: Items, carried: Items, rest: list[Items], plan: Plan) -> Iterator[Items]:
-    """What a batch could put off of its own items: nothing first, and never all that it has."""
+    """Sets of its own items that a batch could defer: first none, and never all."""
     yield {}
-    held = sum(own.values()) + sum(carried.values())
-    excess = held - (held + sum(sum(items.values()) for items in rest)) / (len(rest) + 1)
+    total = sum(own.values()) + sum(carried.values())
+    excess = total - (total + sum(sum(items.values()) for items in rest)) / (len(rest) + 1)
     rising = sorted(own, key=lambda item: (own[item], item))
-    puts = [first_of(own, rising, excess), first_of(own, rising[::-1], excess)]
+    sets = [first_of(own, rising, excess), first_of(own, rising[::-1], excess)]
     shortest = {i for a in assignments(plan, plan.steps[0].micro_batches[-1]) for i in a.items}
-    puts.append({item: size for item, size in own.items() if item in shortest})
+    sets.append({item: size for item, size in own.items() if item in shortest})
     tried: list[Items] = [{}]
-    for put in puts:
-        if put not in tried and len(put) < len(own) + len(carried):
-            tried.append(put)
-            yield put
+    for deferred in sets:
+        if deferred not in tried and len(deferred) < len(own) + len(carried):
+            tried.append(deferred)
+            yield deferred
 
 
 def first_of(items: Items, order: list[int], tokens: float) -> Items:
-    """As many items in this order as stay within so many tokens."""
+    """Take items in this order while they fit within so many tokens."""
     found: Items = {}
     for item in order:
         if items[item] <= tokens:
@@ -79,5 +78,5 @@ def first_of(items: Items, order: list[int], tokens: float) -> Items:
     return found
 
 
-def without(items: Items, put: Items) -> Items:
-    return {item: size for item, size in items.items() if item not in put}
+def without(items: Items, deferred: Items) -> Items:
+    return {item: size for item, size in items.items() if item not in deferred}

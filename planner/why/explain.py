@@ -1,17 +1,17 @@
-"""Why one step takes longer or less long than another: the parts of the mean rank's time that differ, with numbers.
+"""Explains why one step is longer or shorter than another, by the parts of the mean rank's time that differ.
 
-The parts of both add up to their steps, so the differences add up to the difference.
+The parts of each add up to its step, so their differences add up to the difference.
 """
 
 from planner.specs.base import Spec
 from planner.units import duration, percent
 from planner.why.facts import Facts
 
-SMALL = 0.02  # of all differences: what is less is not said
+SMALL = 0.02  # share of all differences: smaller ones are not listed
 
 
 class Clause(Spec, omit_defaults=False):
-    """One part of the time: seconds of the mean rank in both steps, and what in the plans goes with it."""
+    """One part of the time: seconds of the mean rank in both steps, and a sentence with the counts behind it."""
 
     part: str
     before: float
@@ -20,18 +20,20 @@ class Clause(Spec, omit_defaults=False):
 
 
 def explain(before: Facts, after: Facts) -> tuple[Clause, ...]:
-    """The parts that differ, largest difference first."""
+    """Parts that differ, largest difference first."""
     clauses = [
         Clause(part=name, before=old, after=new, text=f"{name} {change(old, new)}{because}")
         for name, old, new, because in parts(before, after)
     ]
     total = sum(abs(clause.after - clause.before) for clause in clauses)
-    told = [clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * before.value)]
-    return tuple(sorted(told, key=lambda clause: -abs(clause.after - clause.before)))
+    listed = [
+        clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * before.value)
+    ]
+    return tuple(sorted(listed, key=lambda clause: -abs(clause.after - clause.before)))
 
 
 def parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
-    """Name, seconds before and after, and the counts behind them."""
+    """Name, seconds before and after, and a text with the counts behind them."""
     crossing = f"{b.crossing_groups:,} → {a.crossing_groups:,} groups cross nodes, with {b.crossing_tokens:,} → "
     return [
         ("exchanges across nodes", b.exchange_across, a.exchange_across, f": {crossing}{a.crossing_tokens:,} tokens"),
@@ -54,27 +56,27 @@ def rows_text(b: Facts, a: Facts) -> str:
 
 
 def meeting_text(b: Facts, a: Facts) -> str:
-    """How often all ranks meet, where that changes."""
+    """How often all ranks synchronise, if that changes; else the number of micro-batches."""
     if b.sync == a.sync:
         return rows_text(b, a)
     each = {"micro_batch": "in each of {} micro-batches", "step": "once a step"}
-    return f"ranks meet {each[b.sync].format(b.micro_batches)} → {each[a.sync].format(a.micro_batches)}"
+    return f"ranks synchronise {each[b.sync].format(b.micro_batches)} → {each[a.sync].format(a.micro_batches)}"
 
 
 def compute_text(b: Facts, a: Facts) -> str:
-    """The fixed part of every micro-batch, or the work itself: what differs more."""
+    """The fixed part of every micro-batch, or the part that grows with tokens: whichever differs more."""
     fixed, work = (b.fixed, a.fixed), (b.compute - b.fixed, a.compute - a.fixed)
     if abs(fixed[1] - fixed[0]) >= abs(work[1] - work[0]):
         return f": {duration(fixed[0])} → {duration(fixed[1])} of it is the fixed part of {rows_text(b, a)}"
     ranks = f"{b.ranks} → {a.ranks} ranks" if b.ranks != a.ranks else f"{a.ranks} ranks"
     change = f"{duration(work[0])} → {duration(work[1])}"
-    return f": what each token adds, in all {change}, for the same {a.tokens:,} tokens on {ranks}"
+    return f": the part that grows with tokens, {change}, for the same {a.tokens:,} tokens on {ranks}"
 
 
 def idle_text(b: Facts, a: Facts) -> str:
-    """Ranks without a group, against those that wait for a slower one."""
+    """Idle time of ranks without a group, and of those that wait for a slower one."""
     shares = f"{percent(b.idle / (b.value or 1))} → {percent(a.idle / (a.value or 1))} of the time"
-    waiting = {"micro_batch": "waiting for slower groups", "step": "waiting for the rank that is done last"}
+    waiting = {"micro_batch": "waiting for slower groups", "step": "waiting for the rank that finishes last"}
     both = waiting[b.sync] if b.sync == a.sync else f"{waiting[b.sync]} → {waiting[a.sync]}"
     if not b.unheld and not a.unheld:
         return f": {shares}, all of it {both}"

@@ -1,4 +1,4 @@
-"""What one step is made of, in seconds of the mean rank that add up to it; and how its groups use ranks and memory."""
+"""Breaks a step down into seconds of the mean rank that add up to it, and counts its use of ranks and memory."""
 
 from collections import Counter
 from dataclasses import replace
@@ -19,16 +19,16 @@ class Facts(Spec, omit_defaults=False):
     bound: float
     bound_by: str
     compute: float
-    fixed: float  # the part of compute that any micro-batch takes, however little is in it
-    exchange_across: float  # inside groups that cross nodes, with nothing to hide it
+    fixed: float  # the part of compute that a micro-batch takes whatever its tokens
+    exchange_across: float  # exposed, inside groups that cross nodes
     exchange_within: float
-    other_comm: float  # gathers, reductions and transfers that no work hides
+    other_comm: float  # exposed gathers, reductions and transfers
     idle: float
-    unheld: float  # the part of idle in which no group holds the rank
+    unheld: float  # the part of idle in which the rank is in no group
     ranks: int
     sync: Sync
     micro_batches: int
-    fewest_of_rank: int  # micro-batches that a rank works in
+    fewest_of_rank: int  # micro-batches of the rank that has fewest
     most_of_rank: int
     groups: str  # degrees of all groups: `64, 8×3`
     crossing_groups: int
@@ -40,7 +40,7 @@ class Facts(Spec, omit_defaults=False):
 
 
 def facts(plan: Plan, score: Score) -> Facts:
-    """Of a plan of one step."""
+    """Break down the step of a plan of one step."""
     parts = score.timeline.breakdown()
     placed = loads(plan, score)
     across, within = exchanges(plan, score, placed)
@@ -73,7 +73,7 @@ def facts(plan: Plan, score: Score) -> Facts:
 
 
 def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, float]:
-    """Waiting inside forward and backward, in groups that cross nodes and in others."""
+    """Exposed communication in forward and backward, in seconds of the mean rank: across nodes, and within."""
     crossing = {load.group for load in placed if load.crosses_nodes}
     across = within = 0.0
     doing = score.timeline.doing()
@@ -88,14 +88,14 @@ def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, floa
 
 
 def rank_micro_batches(plan: Plan, placed: list[Load]) -> list[int]:
-    """In how many micro-batches each rank works."""
+    """Number of micro-batches in which each rank works."""
     worked = {(rank, load.micro_batch) for load in placed for rank in load.ranks}
     counts = Counter(rank for rank, _ in worked)
     return [counts[rank] for rank in range(plan.size)]
 
 
 def fixed_seconds(plan: Plan, score: Score) -> float:
-    """What the groups' forwards and backwards would compute with a single token each."""
+    """Compute seconds of the mean rank if each forward and backward had a single token."""
     price, doing = pricing_of(plan).price, score.timeline.doing()
     total = 0.0
     for task in score.tasks:
@@ -106,19 +106,19 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
 
 
 def unheld_seconds(plan: Plan, placed: list[Load]) -> float:
-    """How long no group holds a rank: in a micro-batch where all meet, else over the step, for ranks without any."""
+    """Seconds during which the mean rank is in no group: by micro-batch, or over the step if ranks sync once a step."""
     if plan.steps[0].sync != "micro_batch":
         without = plan.size - len({rank for load in placed for rank in load.ranks})
         return max(load.rank_seconds or 0.0 for load in placed) * without / plan.size
     total = 0.0
-    for row in {load.micro_batch for load in placed}:
-        mine = [load for load in placed if load.micro_batch == row]
-        held = {rank for load in mine for rank in load.ranks}
-        total += max(load.seconds for load in mine) * (plan.size - len(held))
+    for micro_batch in {load.micro_batch for load in placed}:
+        mine = [load for load in placed if load.micro_batch == micro_batch]
+        busy = {rank for load in mine for rank in load.ranks}
+        total += max(load.seconds for load in mine) * (plan.size - len(busy))
     return total / plan.size
 
 
 def degrees_text(placed: list[Load]) -> str:
-    """Degrees of all groups over all micro-batches: `64, 8×3`."""
+    """Degrees of all groups in all micro-batches: `64, 8×3`."""
     counts = Counter(load.degree for load in placed)
     return ", ".join(f"{d}×{n}" if n > 1 else str(d) for d, n in sorted(counts.items(), reverse=True))

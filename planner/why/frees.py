@@ -1,4 +1,4 @@
-"""The smallest step back from an impossible change that is possible, found by trying: more is never less possible."""
+"""Finds the feasible value nearest to an infeasible change by bisection: feasibility is monotone in these keys."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,19 +11,19 @@ from planner.why.resolve import Resolve
 
 
 def nearest(unchanged: Inputs, words: tuple[str, ...], resolve: Resolve) -> str:
-    """`nodes=4` instead of `nodes=1`, the other changes as they are; empty when no single change can give way."""
+    """`nodes=4` where `nodes=1` is infeasible, other changes unchanged; empty when no single change suffices."""
     for at, word in enumerate(words):
         key, _, value = (part.strip() for part in word.partition("="))
         tries = [f"{key}={other}" for other in towards_the_plan(unchanged, key, int(value) if value.isdigit() else 0)]
         others = (words[:at], words[at + 1 :])
-        first = first_possible(unchanged, tries, others, resolve)
-        if first:
-            return first
+        feasible = first_possible(unchanged, tries, others, resolve)
+        if feasible:
+            return feasible
     return ""
 
 
 def towards_the_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
-    """Values between what was asked and what the plan has, or what an item may have at most, rising."""
+    """Values from the requested one up to the plan's, or to the largest degree of an item, rising."""
     if key == "ranks":
         return range(asked + 1, inputs.cluster.size + 1)
     if key == "nodes":
@@ -36,7 +36,7 @@ def towards_the_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
 def first_possible(
     inputs: Inputs, tries: list[str], others: tuple[tuple[str, ...], tuple[str, ...]], resolve: Resolve
 ) -> str:
-    """By bisection; empty when the last is impossible too."""
+    """The first feasible of rising changes; empty when the last is infeasible too."""
     before, after = others
     if not tries or not possible(inputs, (*before, tries[-1], *after), resolve):
         return ""
@@ -51,7 +51,7 @@ def first_possible(
 
 
 def possible(inputs: Inputs, words: tuple[str, ...], resolve: Resolve) -> bool:
-    """Whether anything satisfies these changes; the least effort shows it."""
+    """Whether the problem with these changes is feasible; effort 1 suffices to tell."""
     changed, _, unable = with_what_follows(with_changes(inputs, words), words)
     if unable:
         return False

@@ -1,4 +1,4 @@
-"""Why a group takes as long as it does: its load in every micro-batch that it works in."""
+"""Explains the time of a group: its load in every micro-batch in which it works."""
 
 from planner.errors import InputError
 from planner.plan.model import Plan
@@ -9,11 +9,13 @@ from planner.why.problem import of_step
 
 
 class WhyGroup(Spec, omit_defaults=False):
+    """The answer for a group of a step."""
+
     plan: str
     step: int
     group: str
     value: float  # seconds of the step
-    sizes: dict[int, int]  # of its items, tokens
+    sizes: dict[int, int]  # tokens of its items
     loads: tuple[Load, ...]  # one for every micro-batch that it works in
 
 

@@ -1,7 +1,7 @@
-"""Why one item is where it is: what each degree would cost it alone, and the step if it had to have another.
+"""Explains the placement of an item: its time alone with each degree, and the step if it had to have that degree.
 
-On ranks of several pools a degree can be had on each. A degree is all that an item can be asked to have: the step with
-it is said where the item then lies.
+Where ranks form several pools, a degree is possible on each. Only the degree of an item can be fixed: the resulting
+step is listed at the pool where the item is then placed.
 """
 
 from collections.abc import Iterator
@@ -24,22 +24,24 @@ from planner.why.resolve import Resolve
 
 
 class Choice(Spec, omit_defaults=False):
-    """One degree that the item could have, on the first ranks of a pool; or on those that it has."""
+    """A degree that the item could have, on the first ranks of a pool or on its present ranks."""
 
     degree: int
     kind: str  # of the ranks
     ranks: Ranks
     chosen: bool
-    seconds: float  # of the item alone in a micro-batch, forward and backward
+    seconds: float  # forward and backward of the item, alone in a micro-batch
     tokens_per_rank: float
     room_per_rank: int
     fits: bool
     crosses_nodes: bool
-    step_seconds: float | None  # when the item must have this degree; None: not solved
-    because: str  # what binds where there is no such step
+    step_seconds: float | None  # step time if the item must have this degree; None: not solved
+    because: str  # binding constraint where that is infeasible
 
 
 class WhyItem(Spec, omit_defaults=False):
+    """The answer for an item of a step."""
+
     plan: str
     step: int
     item: int
@@ -72,7 +74,7 @@ def why_item(plan: Plan, number: int, item: int, resolve: Resolve) -> WhyItem:
 
 
 def with_steps(step: Plan, item: int, load: Load, value: float, resolve: Resolve) -> list[Choice]:
-    """Every allowed degree; the nearest ones that fit, on both sides of the item's own, with the step they give."""
+    """Every allowed degree; the next smaller and larger ones that fit are solved for their step."""
     choices = [choice(step, item, ranks, ranks == load.ranks) for ranks in blocks(step, load)]
     fitting = sorted({c.degree for c in choices if c.fits})
     lower = [degree for degree in fitting if degree < load.degree][-1:]
@@ -83,7 +85,7 @@ def with_steps(step: Plan, item: int, load: Load, value: float, resolve: Resolve
 
 
 def blocks(step: Plan, load: Load) -> Iterator[Ranks]:
-    """The ranks that the item has, and for each other degree and pool the first ranks."""
+    """The present ranks of the item, and for each other degree and pool the first ranks."""
     for degree in sorted({*step.uses.degrees, load.degree}):
         for pool in pools_of(step):
             if degree == load.degree and pool.first <= load.ranks[0] < pool.first + pool.ranks:
@@ -97,7 +99,7 @@ def pools_of(step: Plan) -> tuple[Pool, ...]:
 
 
 def solved_with(step: Plan, item: int, degree: int, choices: list[Choice], resolve: Resolve) -> list[Choice]:
-    """The choices, one of this degree with the step that it gives: that on the pool where the item then lies."""
+    """The choices, with the step for this degree set at the pool where the item is then placed."""
     inputs, _, unable = with_what_follows(fix_item(inputs_of(step), f"items.{item}.degree", str(degree)), ())
     because, seconds, first = unable, None, None
     if not unable:
@@ -117,13 +119,13 @@ def solved_with(step: Plan, item: int, degree: int, choices: list[Choice], resol
 
 
 def ranks_of(plan: Plan, item: int) -> Ranks:
-    """Those that work on an item of a plan of one step."""
-    placed = (a for row in plan.steps[0].micro_batches for a in assignments(plan, row))
+    """Ranks that work on an item, in a plan of one step."""
+    placed = (a for micro_batch in plan.steps[0].micro_batches for a in assignments(plan, micro_batch))
     return next(plan.groups[a.group].ranks for a in placed if item in a.items)
 
 
 def choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> Choice:
-    """A degree for the item alone, on these ranks."""
+    """The choice of these ranks for the item."""
     module, _ = only_module(step)
     size, room, degree = step.uses.tokens(module, item), rank_room(step, ranks), len(ranks)
     return Choice(
@@ -142,13 +144,13 @@ def choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> Choice:
 
 
 def least_tokens(step: Plan, size: int) -> float:
-    """What an item takes of the room when as much of it is offloaded as hides, where ranks meet once a step."""
+    """Tokens of capacity that an item takes; less where ranks sync once a step and activations can be offloaded."""
     offload = host_offload(pricing_of(step), only_module(step)[0], step.uses) if step.steps[0].sync == "step" else None
     return offload.kept(offload.most(size)) * size if offload else size
 
 
 def alone_seconds(step: Plan, item: int, ranks: Ranks) -> float:
-    """The item's forward and backward when it is the only one of a micro-batch."""
+    """Seconds of the item's forward and backward when it is alone in a micro-batch."""
     module, _ = only_module(step)
     group = Group(ranks=ranks, split=split(step.uses.models[module], len(ranks)))  # type: ignore[arg-type]
     alone = changed(

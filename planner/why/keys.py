@@ -1,4 +1,4 @@
-"""The keys of a plan's problem that can be changed, one function each: from inputs, key and value to other inputs."""
+"""The keys that `why-not` can change, one function each: from inputs, key and value to changed inputs."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Apply = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
 def fix_item(inputs: Inputs, key: str, value: str) -> Inputs:
     match = ITEM.fullmatch(key)
     if not match:
-        raise InputError(f"`{key}` is nothing of an item", where=key, fix="write items.N.degree")
+        raise InputError(f"an item has no `{key}`", where=key, fix="write items.N.degree")
     item = int(match[1])
     (batch,) = inputs.batches
     if item not in batch.items:
@@ -34,7 +34,7 @@ def set_degrees(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
-    """`none`: by memory."""
+    """Set the token limit per rank; `none` leaves the limit to memory."""
     limit = None if value == "none" else whole(value, key, 10**9)
     return on_job(inputs, limits=changed(inputs.job.limits, tokens_per_rank=limit))
 
@@ -42,7 +42,7 @@ def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
 def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
     if inputs.job.limits.tokens_per_rank is not None:
         message = "the plan's memory is limited in tokens, so its margin changes nothing"
-        raise InputError(message, where=key, fix="say tokens_per_rank=none as well, or another tokens_per_rank")
+        raise InputError(message, where=key, fix="add tokens_per_rank=none, or change tokens_per_rank instead")
     if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
     return on_job(inputs, limits=changed(inputs.job.limits, memory_margin=float(value)))
@@ -61,7 +61,7 @@ def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
-    """Costs that tell layers apart by what they make again are of the new layout too."""
+    """Change recompute; measured costs that include this recompute stay, others are dropped."""
     how = one_of(value, key, get_args(Recompute))
     if measured_with(inputs, how):
         return wished(inputs, recompute=how)
@@ -69,7 +69,7 @@ def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def measured_with(inputs: Inputs, how: Recompute) -> bool:
-    """Whether what was measured of the module tells what it takes with this recompute."""
+    """Whether the module was measured with this recompute."""
     known = inputs.profile.modules.values()
     return bool(known) and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known)
 
@@ -113,14 +113,14 @@ def on_job(inputs: Inputs, **fields: Any) -> Inputs:
 
 
 def wished(inputs: Inputs, **wish: Any) -> Inputs:
-    """The layout with this; what the job fixed of the same gives way to it."""
+    """The inputs with these fields of the layout, which override what the job fixed."""
     fix, gone = inputs.job.fix, {key: None for key in wish if key in Parallelism.__struct_fields__}
     layouts = {name: changed(fixed, **gone) for name, fixed in fix.layouts.items()}
     return on_job(inputs, layout=changed(inputs.job.layout, **wish), fix=changed(fix, layouts=layouts))
 
 
 def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
-    """Another layout, whose costs only the shape can tell: what was measured or published is of the old one."""
+    """Change the layout where measured or published costs do not apply, and price by shape. Raises InputError."""
     asked = wished(inputs, **wish)
     if asked.job == inputs.job:
         return inputs
@@ -129,7 +129,7 @@ def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
         again = "again " if "fitted" in sources else ""
         how = f"measure it {again}(planner profile)" if "recompute" in wish else "profile the model that way"
         raise InputError(
-            f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and say nothing of another {key}",
+            f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and are not known for another {key}",
             where=key,
             fix=f"{how} and solve its job with that profile",
         )
@@ -150,6 +150,6 @@ def one_of(value: str, key: str, allowed: tuple[str, ...]) -> Any:
 
 
 def some(numbers: list[int]) -> str:
-    """The first few of many."""
+    """The first few of many numbers, and the last."""
     shown = ", ".join(map(str, numbers[:8]))
     return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

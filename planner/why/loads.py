@@ -1,4 +1,4 @@
-"""What each group of a step is loaded with, and what it waits for."""
+"""Load and slack of each group of a step."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -14,7 +14,7 @@ from planner.why.machine import crosses
 from planner.why.pace import Pace, by_row, over_step
 from planner.why.problem import only_module
 
-SAME = 1e-9  # seconds of slack, over the load, below which a group waits for nobody
+SAME = 1e-9  # slack relative to the load, below which a group is critical
 
 
 class Load(Spec, omit_defaults=False):
@@ -28,35 +28,42 @@ class Load(Spec, omit_defaults=False):
     items: tuple[int, ...]
     tokens: int
     held: int  # of these, on the devices: offloaded activations count less
-    room: int  # tokens that its ranks can hold
+    room: int  # token capacity of its ranks
     seconds: float  # forward and backward
-    slack: float  # seconds that it could take longer without anything ending later
-    waits_for: str  # the group that sets the pace, or the rank where ranks meet once a step; empty when this one does
-    rank: int | None  # of its ranks, the one that works longest over the step; None: ranks meet in every micro-batch
-    rank_seconds: float | None  # that it works
+    slack: float  # seconds by which it could be longer without delaying the step
+    waits_for: str  # the critical group, or critical rank if ranks sync once a step; empty: this one
+    rank: int | None  # its rank that works longest over the step; None: ranks sync every micro-batch
+    rank_seconds: float | None  # during which that rank works
 
 
 def loads(plan: Plan, score: Score) -> list[Load]:
-    """Every group of a plan of one step, in its order.
+    """Load of every group of a plan of one step, in the order of the plan.
 
-    Where ranks meet in every micro-batch, its slowest group sets the pace; where they meet once a step, the rank that
-    is done last.
+    Where ranks synchronise in every micro-batch, its slowest group is critical; where they synchronise once a step, the
+    rank that finishes last.
     """
     busy = score.timeline.group_seconds()
-    cells = [(row, a) for row, placed in enumerate(plan.steps[0].micro_batches) for a in assignments(plan, placed)]
-    cells = [(row, a) for row, a in cells if a.items]
-    seconds = {(row, a.group): busy.get((row, a.group), 0.0) for row, a in cells}
+    cells = [
+        (micro_batch, a)
+        for micro_batch, placed in enumerate(plan.steps[0].micro_batches)
+        for a in assignments(plan, placed)
+    ]
+    cells = [(micro_batch, a) for micro_batch, a in cells if a.items]
+    seconds = {(micro_batch, a.group): busy.get((micro_batch, a.group), 0.0) for micro_batch, a in cells}
     ranks_of = {a.group: plan.groups[a.group].ranks for _, a in cells}
-    paces = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(ranks_of, seconds)
-    return [load(plan, row, a, seconds[row, a.group], paces[row, a.group]) for row, a in cells]
+    slacks = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(ranks_of, seconds)
+    return [
+        load(plan, micro_batch, a, seconds[micro_batch, a.group], slacks[micro_batch, a.group])
+        for micro_batch, a in cells
+    ]
 
 
-def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: Pace) -> Load:
+def load(plan: Plan, micro_batch: int, a: Assignment, seconds: float, slack: Pace) -> Load:
     group, layout = plan.groups[a.group], plan.layouts[a.module]
     degree = group.split_in(layout).degree
-    waits = pace.slack > SAME * (seconds + pace.slack)
+    has_slack = slack.slack > SAME * (seconds + slack.slack)
     return Load(
-        micro_batch=row,
+        micro_batch=micro_batch,
         group=a.group,
         ranks=group.ranks,
         degree=degree,
@@ -66,15 +73,15 @@ def load(plan: Plan, row: int, a: Assignment, seconds: float, pace: Pace) -> Loa
         held=held_tokens(plan, a),
         room=degree * rank_room(plan, group.ranks),
         seconds=seconds,
-        slack=pace.slack if waits else 0.0,
-        waits_for=pace.by if waits else "",
-        rank=pace.rank,
-        rank_seconds=pace.rank_seconds,
+        slack=slack.slack if has_slack else 0.0,
+        waits_for=slack.critical if has_slack else "",
+        rank=slack.rank,
+        rank_seconds=slack.rank_seconds,
     )
 
 
 def held_tokens(plan: Plan, a: Assignment) -> int:
-    """Tokens whose activations stay on the devices, where a part of them means a part of the token."""
+    """Tokens whose activations stay on the devices; a token offloaded in part counts in part."""
     layers = plan.uses.models[a.module].layers
     total = 0.0
     for item, offload in zip(a.items, a.offload_in(plan.layouts[a.module]), strict=True):
@@ -83,7 +90,7 @@ def held_tokens(plan: Plan, a: Assignment) -> int:
 
 
 def rank_room(plan: Plan, ranks: Ranks) -> int:
-    """Tokens of a micro-batch that the fullest of these ranks can hold."""
+    """Token capacity per rank: of the kind with least, among these ranks."""
     module, _ = only_module(plan)
     return min(kind_room(plan, module, kind) for kind in kinds(plan, ranks))
 

@@ -1,4 +1,4 @@
-"""Another machine than the plan's: more or fewer ranks, a faster network between nodes, more memory."""
+"""Changes of the cluster: more or fewer ranks, a faster network between nodes, more memory."""
 
 from dataclasses import replace
 from math import ceil
@@ -16,7 +16,7 @@ from planner.units import GIB
 
 
 def node_of(cluster: Cluster, rank: int) -> int:
-    """The node that a rank is on: nodes hold ranks of one kind."""
+    """The node of a rank; a node holds ranks of one kind."""
     first = 0
     for entry in cluster.ranks:
         if rank < entry.count:
@@ -32,7 +32,7 @@ def crosses(cluster: Cluster, ranks: Ranks) -> bool:
 
 
 def only_kind(cluster: Cluster, key: str) -> RankKind:
-    """The one kind of rank there is. Raises InputError where there are several."""
+    """The only kind of rank. Raises InputError where there are several."""
     if len(cluster.ranks) > 1:
         kinds = ", ".join(f"{entry.count} × {entry.kind}" for entry in cluster.ranks)
         message = f"`{key}` does not say of which kind: the plan has {kinds}"
@@ -41,7 +41,7 @@ def only_kind(cluster: Cluster, key: str) -> RankKind:
 
 
 def with_ranks(inputs: Inputs, at: int, count: int) -> Inputs:
-    """So many ranks of the kind at this place of the cluster; its widest level grows with them."""
+    """Set the number of ranks of the kind at index `at`; the widest network level grows with them."""
     entries = list(inputs.cluster.ranks)
     entries[at] = changed(entries[at], count=count)
     size = sum(entry.count for entry in entries)
@@ -55,9 +55,9 @@ def inputs_on(inputs: Inputs, cluster: Cluster) -> Inputs:
 
 
 def with_faster_links(inputs: Inputs, times: float) -> Inputs | None:
-    """The network between nodes so many times as fast, in the cluster's levels and in tables; None: it has no such.
+    """Multiply the bandwidth between nodes, in the cluster's levels and in measured tables; None on a single node.
 
-    A table's sizes are of aligned groups: those of more ranks than a node holds cross nodes.
+    The groups of a table are aligned: those with more ranks than a node cross nodes.
     """
     node = max(entry.per_node for entry in inputs.cluster.ranks)
     if inputs.cluster.size <= node:
@@ -78,19 +78,21 @@ def faster(table: Collective, node: int, times: float) -> Collective:
 
 
 def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
-    """So much more memory on each rank, and what that was taken to be: tokens, where the job limits these instead."""
+    """Add memory to each rank, and a text for it; as tokens, where the job limits tokens instead."""
     limits = inputs.job.limits
     if limits.tokens_per_rank is None:
         devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
         return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
-    per_token = max(token_bytes(inputs, kind) for kind in kinds(inputs.cluster))  # what fits all counts
+    per_token = max(
+        token_bytes(inputs, kind) for kind in kinds(inputs.cluster)
+    )  # for the kind with most bytes per token
     more = int(gib * GIB / per_token) if per_token else 0
     limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
     return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"
 
 
 def token_bytes(inputs: Inputs, kind: str) -> float:
-    """At most at once of one token of a micro-batch, on ranks of a kind."""
+    """Peak bytes of one token of a micro-batch, on ranks of a kind."""
     layouts = data_parallel(inputs)
     used = uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)

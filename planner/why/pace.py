@@ -1,4 +1,4 @@
-"""Who sets the pace of a step, and how much longer every group could take before anything ended later."""
+"""Slack of every group of a step, and the group or rank that is critical."""
 
 from dataclasses import dataclass
 
@@ -9,42 +9,45 @@ Key = tuple[int, str]  # micro-batch, group
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a group is measured against."""
+    """Slack of a group, and the group or rank that it waits for."""
 
-    by: str  # a group where ranks meet in every micro-batch, else a rank
+    critical: str  # a group if ranks synchronise in every micro-batch, else a rank
     slack: float  # seconds
-    rank: int | None = None  # of the group's own, the one that works longest over the step; None: ranks meet before
-    rank_seconds: float | None = None  # that it works
+    rank: int | None = None  # its rank that works longest over the step; None: ranks sync every micro-batch
+    rank_seconds: float | None = None  # during which that rank works
 
 
 def by_row(seconds: dict[Key, float]) -> dict[Key, Pace]:
-    """Ranks meet in every micro-batch: its slowest group, and how much longer that takes."""
-    slowest = {row: max((s, group) for (r, group), s in seconds.items() if r == row) for row, _ in seconds}
+    """Slack where ranks synchronise in every micro-batch: against its slowest group."""
+    slowest = {
+        micro_batch: max((s, group) for (other, group), s in seconds.items() if other == micro_batch)
+        for micro_batch, _ in seconds
+    }
     return {key: Pace(slowest[key[0]][1], slowest[key[0]][0] - spent) for key, spent in seconds.items()}
 
 
 def over_step(ranks_of: dict[str, Ranks], seconds: dict[Key, float]) -> dict[Key, Pace]:
-    """Ranks meet once a step: the rank that is done last, and a group's total float against its end.
+    """Slack where ranks synchronise once a step: total float of each group against the rank that finishes last.
 
-    `seconds` are in the order in which ranks work. A group waits for all its ranks, so a rank's groups can delay others
-    that it has no part in.
+    `seconds` are in the order in which ranks work. A group starts when all its ranks are free, so a group can delay
+    others with which it shares no rank.
     """
-    done: dict[int, float] = {}
+    finished: dict[int, float] = {}
     works: dict[int, float] = {}
     ends: dict[Key, float] = {}
     for key, spent in seconds.items():
         ranks = ranks_of[key[1]]
-        ends[key] = max(done.get(rank, 0.0) for rank in ranks) + spent
-        done |= dict.fromkeys(ranks, ends[key])
+        ends[key] = max(finished.get(rank, 0.0) for rank in ranks) + spent
+        finished |= dict.fromkeys(ranks, ends[key])
         works |= {rank: works.get(rank, 0.0) + spent for rank in ranks}
-    last = max(done.values(), default=0.0)
-    pace = f"rank {min((rank for rank, end in done.items() if end == last), default=0)}"
-    due: dict[int, float] = {}  # when a rank must be done with what it does before
-    paces: dict[Key, Pace] = {}
+    last = max(finished.values(), default=0.0)
+    critical = f"rank {min((rank for rank, end in finished.items() if end == last), default=0)}"
+    deadline: dict[int, float] = {}  # latest time at which a rank must finish its earlier work
+    slacks: dict[Key, Pace] = {}
     for key in reversed(ends):
         ranks = ranks_of[key[1]]
-        latest = min(due.get(rank, last) for rank in ranks)
-        due |= dict.fromkeys(ranks, latest - seconds[key])
+        latest = min(deadline.get(rank, last) for rank in ranks)
+        deadline |= dict.fromkeys(ranks, latest - seconds[key])
         longest = max(ranks, key=lambda rank: works[rank])
-        paces[key] = Pace(pace, latest - ends[key], longest, works[longest])
-    return paces
+        slacks[key] = Pace(critical, latest - ends[key], longest, works[longest])
+    return slacks

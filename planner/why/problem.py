@@ -1,4 +1,4 @@
-"""A plan's own problem: one step of it turned back into what a strategy starts from, with no other file."""
+"""Recovers a plan's own problem: the inputs of a strategy for one step, from the plan file alone."""
 
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
@@ -16,33 +16,33 @@ from planner.specs.workload import LengthsFile, Workload
 
 
 def only_module(plan: Plan) -> tuple[str, Layout]:
-    """The module of a plan that spreads a single one over all its ranks. Raises InputError for any other."""
+    """The only module of a plan without pipeline or tensor parallelism, and its layout. Raises InputError otherwise."""
     name, layout = next(iter(plan.layouts.items()))
     if len(plan.layouts) > 1:
         raise InputError(
-            f"the plan has {len(plan.layouts)} modules, and no strategy decides several: it cannot be solved again",
+            f"the plan has {len(plan.layouts)} modules, and no strategy plans several: it cannot be re-solved",
             where=f"layouts ({', '.join(plan.layouts)})",
-            fix="ask about a plan of one module; `planner show` says where the time of this one goes, and "
-            "`planner check` compares it with one that you changed",
+            fix="ask about a plan of one module; `planner show` shows where the time of this one goes, and "
+            "`planner check` compares it with one that you edited",
         )
     if layout.stages or layout.dp < plan.size:
         raise InputError(
-            "only plans of one module, spread over all ranks without pipeline or tensor parallelism, can be re-solved",
+            "only plans of one module, on all ranks without pipeline or tensor parallelism, can be re-solved",
             where=f"layouts ({name})",
             fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
             "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
         )
     if len(layout.recomputes(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
         raise InputError(
-            f"no job asks for this layout ({layout_text(layout)}), so it cannot be re-solved",
+            f"no job can ask for this layout ({layout_text(layout)}), so it cannot be re-solved",
             where=f"layouts.{name}",
             fix="let all layers recompute the same, and leave `gradients` out",
         )
-    parted = [item for item, size in plan.uses.items[name].items() if len(lengths_of(size)) > 1]
-    if parted:
+    multipart = [item for item, size in plan.uses.items[name].items() if len(lengths_of(size)) > 1]
+    if multipart:
         raise InputError(
-            f"item {parted[0]} is of several parts, and strategies place whole sequences: it cannot be solved again",
-            where=f"uses.items.{name}.{parted[0]}",
+            f"item {multipart[0]} has several parts, and strategies place whole sequences: it cannot be re-solved",
+            where=f"uses.items.{name}.{multipart[0]}",
             fix="ask about a plan whose items have one part each",
         )
     return name, layout
@@ -79,7 +79,7 @@ def fixed_among(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
 
 
 def inputs_of(plan: Plan) -> Inputs:
-    """What a strategy needs to decide a plan of one step again: everything stands in `uses`.
+    """The inputs with which a strategy solves a plan of one step again, all from `uses`.
 
     Raises InputError when the plan does not price its module on every kind of its ranks.
     """
@@ -115,7 +115,7 @@ def inputs_of(plan: Plan) -> Inputs:
 
 
 def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
-    """The wishes that the plan fulfils. Its workload is only named: the batch is there already."""
+    """The job that the plan answers. Its workload is only named, as the batch is known."""
     lengths = plan.uses.sources.get("lengths")
     return Job(
         format=Job.FORMAT,

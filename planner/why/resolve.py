@@ -1,4 +1,4 @@
-"""Solving a changed problem: the step that it gives, or what keeps it from having any."""
+"""Solves a changed problem: the breakdown of its step, or the binding constraint."""
 
 from collections.abc import Callable
 
@@ -9,11 +9,11 @@ from planner.specs.inputs import Inputs
 from planner.verify.score import score
 from planner.why.facts import Facts, facts
 
-Resolve = Callable[[Inputs], Plan]  # solve and verify; raises Infeasible
+Resolve = Callable[[Inputs], Plan]  # solves, and checks the plan; raises Infeasible
 
 
 class Binding(Spec, omit_defaults=False):
-    """Why nothing satisfies a change: what binds, and the smallest change that would free it."""
+    """Why a change is infeasible: the binding constraint, and the smallest change that would lift it."""
 
     message: str
     where: str
@@ -21,7 +21,7 @@ class Binding(Spec, omit_defaults=False):
 
 
 def solved(inputs: Inputs, resolve: Resolve) -> Facts | Binding:
-    """What a problem's plan is made of; or what binds."""
+    """The breakdown of the step of a problem's plan, or the binding constraint."""
     try:
         plan = resolve(inputs)
     except Infeasible as error:

@@ -1,4 +1,4 @@
-"""What a step would gain from more memory, more ranks, a faster network, other recompute: solved again with each."""
+"""What a step would gain from more memory, more ranks, a faster network or other recompute: solves it with each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from planner.why.resolve import Binding, Resolve, solved
 
 
 class Sensitivity(Spec, omit_defaults=False):
-    """One more of something, and the step with it."""
+    """One changed resource, and the step with it."""
 
     what: str
-    seconds: float | None  # of the step; None: nothing satisfies it
+    seconds: float | None  # of the step; None: infeasible
     saved: float | None  # negative: it takes longer
     share: float | None  # of the step
-    because: str  # what binds where there is no such step
+    because: str  # binding constraint where it is infeasible
 
 
 class WhyPlan(Spec, omit_defaults=False):
@@ -38,12 +38,12 @@ class WhyPlan(Spec, omit_defaults=False):
 
 
 def why_plan(plan: Plan, number: int, resolve: Resolve) -> WhyPlan:
-    """What one step is made of and what would help it. Raises InputError where no strategy can."""
+    """The breakdown of one step, and what would shorten it. Raises InputError where no strategy can re-solve it."""
     step = of_step(plan, number)
     unchanged, _, unable = with_what_follows(inputs_of(step), ())
     if unable:
         fix = "ask about one of its items or groups"
-        raise InputError(f"no strategy can decide the plan's problem again: {unable}", where=plan.name, fix=fix)
+        raise InputError(f"no strategy can solve the plan's problem again: {unable}", where=plan.name, fix=fix)
     own, again = facts(step, score(step)), solved(unchanged, resolve)
     base = min(own.value, again.value) if isinstance(again, Facts) else own.value
     found = [sensitivity(machine, solved(machine.inputs, resolve), base) for machine in better_machines(unchanged)]
@@ -58,7 +58,7 @@ def why_plan(plan: Plan, number: int, resolve: Resolve) -> WhyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A better machine, or other recompute; `keeps`: the plan's own decisions are possible, and take no longer."""
+    """A better machine, or other recompute; `keeps`: the plan's own decisions stay feasible, and are no slower."""
 
     what: str
     inputs: Inputs
@@ -66,11 +66,11 @@ class Machine:
 
 
 def better_machines(inputs: Inputs) -> Iterator[Machine]:
-    """Each with one more of something; last, the same with other recompute."""
+    """Machines with one more of something; then the same machine with other recompute."""
     more, what = with_memory(inputs, 1.0)
     yield Machine(what, more, True)
     last = {(entry.kind, entry.per_node): at for at, entry in enumerate(inputs.cluster.ranks)}
-    for at in last.values():  # a node more beside any nodes of the kind is the same
+    for at in last.values():  # which nodes of a kind get one more does not matter
         entry = inputs.cluster.ranks[at]
         wider = with_ranks(inputs, at, entry.count + entry.per_node)
         yield Machine(f"one more node ({entry.per_node} × {entry.kind})", wider, False)
@@ -81,7 +81,7 @@ def better_machines(inputs: Inputs) -> Iterator[Machine]:
 
 
 def other_recompute(inputs: Inputs) -> Iterator[Machine]:
-    """The same machine with each other recompute that was measured; a search of layouts has tried them all."""
+    """The same machine with each other measured recompute; none for a search of layouts, which tries them all."""
     if is_static(inputs.job.strategy):
         return
     for how in get_args(Recompute):
@@ -90,7 +90,7 @@ def other_recompute(inputs: Inputs) -> Iterator[Machine]:
 
 
 def sensitivity(machine: Machine, found: Facts | Binding, base: float) -> Sensitivity:
-    """Against `base`, the plan's seconds; a search that found less than the plan's own decisions give falls back."""
+    """Compare with `base`, the plan's seconds; where the search found a worse plan, its own decisions stay."""
     if isinstance(found, Binding):
         return Sensitivity(what=machine.what, seconds=None, saved=None, share=None, because=found.message)
     seconds = min(base, found.value) if machine.keeps else found.value

@@ -1,7 +1,7 @@
-"""The best single configuration for some batches, beside planning each batch by itself.
+"""The best single degree for several batches, compared with planning each batch.
 
-Static: every group of every batch has one degree d, the same for all batches; how many micro-batches a batch takes and
-which items share one is still decided batch by batch, as well as the strategy can. All allowed degrees are tried.
+Static: every group of every batch has the same degree d; the number of micro-batches and the items in each are still
+planned batch by batch. All allowed degrees are tried.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ OnDegree = Callable[[int, int, str], None]  # done, of how many, which
 
 
 class OfDegree(Spec, omit_defaults=False):
-    """What one degree for everything takes."""
+    """Step time with one degree for everything."""
 
     degree: int
-    seconds: float | None  # of all batches; None: nothing satisfies it
-    because: str  # what binds where there is no such plan
+    seconds: float | None  # of all batches; None: infeasible
+    because: str  # binding constraint where it is infeasible
 
 
 class Static(Spec, omit_defaults=False):
-    """One configuration against one for each batch, over the same batches, in seconds."""
+    """The best single degree against a plan for each batch, over the same batches, in seconds."""
 
     name: str
     degree: int
@@ -37,7 +37,7 @@ class Static(Spec, omit_defaults=False):
     static_seconds: tuple[float, ...]  # of each batch
     per_batch_seconds: tuple[float, ...]
     per_batch_bounds: tuple[float, ...]
-    gain_median: float  # of what per-batch planning saves of a batch, as shares of the static plan's seconds
+    gain_median: float  # share of the static plan's seconds that per-batch planning saves; over batches
     gain_p10: float
     gain_p90: float
     gain_total: float  # of all batches together
@@ -46,14 +46,14 @@ class Static(Spec, omit_defaults=False):
 
 @dataclass(frozen=True, slots=True)
 class StaticPlan:
-    """The static plan, and what it is compared with."""
+    """The static plan, and its comparison with per-batch plans."""
 
     plan: Plan
     beside: Static
 
 
 def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
-    """Try every degree for all batches, which are decided now. Raises Infeasible when none holds every item."""
+    """Try every degree for all batches. Raises Infeasible when none can hold every item."""
     wanted = inputs.job.objective
     inputs = replace(inputs, job=changed(inputs.job, planning="ahead", objective=STEP_SECONDS))
     free = resolve(inputs)
@@ -81,7 +81,7 @@ def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
 
 
 def of_degree(inputs: Inputs, degree: int) -> Inputs:
-    """The job with a single degree for everything."""
+    """The inputs with a single allowed degree."""
     return replace(inputs, job=changed(inputs.job, degrees=(degree,)))
 
 
@@ -109,7 +109,7 @@ def compared(plan: Plan, free: Plan, tried: tuple[OfDegree, ...], deferral: Defe
 
 
 def quantile(rising: list[float], share: float) -> float:
-    """Between the nearest two, linearly."""
+    """A quantile of rising values, by linear interpolation."""
     place = share * (len(rising) - 1)
     below = int(place)
     above = min(below + 1, len(rising) - 1)

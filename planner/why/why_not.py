@@ -1,4 +1,4 @@
-"""What a change of a plan's problem would cost, and why: its own problem solved again with it, both compared."""
+"""Explains the cost of a change: solves the plan's own problem again with it, and compares both steps."""
 
 from planner.plan.model import Plan
 from planner.specs.base import Spec, changed
@@ -12,16 +12,16 @@ from planner.why.resolve import Binding, Resolve, solved
 
 
 class WhyNot(Spec, omit_defaults=False):
-    """The answer: what the change brings with it, and both steps; or what binds."""
+    """The answer: the further changes it requires and both steps; or the binding constraint."""
 
     plan: str
     step: int
     changes: tuple[str, ...]
-    follows: tuple[str, ...]  # what had to change with them
+    follows: tuple[str, ...]  # further changes that they require
     before: Facts
     again: float | None  # the step when its unchanged problem is solved again; None: no strategy can
     after: Facts | None
-    seconds: float | None  # that the change adds; negative: it saves them
+    seconds: float | None  # that the change adds to the step; negative: saves
     share: float | None  # of the step
     because: tuple[Clause, ...]
     infeasible: Binding | None
@@ -30,7 +30,7 @@ class WhyNot(Spec, omit_defaults=False):
 def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: Resolve) -> WhyNot:
     """Solve a step's problem again with `words` changed, and compare. Raises InputError."""
     step = of_step(plan, number)
-    inputs, follows, unable = with_what_follows(with_changes(inputs_of(step), words), words)  # refused before all else
+    inputs, follows, unable = with_what_follows(with_changes(inputs_of(step), words), words)  # input errors first
     before = facts(step, score(step))
     problem, _, undecidable = with_what_follows(inputs_of(step), ())
     again = None if undecidable else solved(problem, resolve)
@@ -51,8 +51,8 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: Resolve) -
     )
 
 
-def freed(binding: Binding, instead: str) -> Binding:
-    """With what was found to be possible instead. On fewer ranks, the solver's own proposal looks at states alone."""
-    if instead.startswith(("ranks", "nodes")):
-        return changed(binding, fix=instead)
-    return changed(binding, fix=", or ".join(filter(None, (instead, binding.fix))))
+def freed(binding: Binding, feasible: str) -> Binding:
+    """Add the nearest feasible change as a fix. For fewer ranks it replaces the solver's, which counts states only."""
+    if feasible.startswith(("ranks", "nodes")):
+        return changed(binding, fix=feasible)
+    return changed(binding, fix=", or ".join(filter(None, (feasible, binding.fix))))

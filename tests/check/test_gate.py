@@ -37,7 +37,7 @@ def test_only_regressions_and_illegal_plans_block(some):
 def test_the_verdict_counts():
     assert verdict([]) == "passed: no differences"
     assert verdict([found("drift"), found("gain"), found("drift")]) == "passed: 1 gain, 2 drifts"
-    assert verdict([found("stale_inputs"), found("illegal")]) == "blocked: 1 broken law, 1 stale input"
+    assert verdict([found("stale_inputs"), found("illegal")]) == "blocked: 1 violation, 1 stale input"
 
 
 def test_the_table():

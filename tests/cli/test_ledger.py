@@ -66,7 +66,7 @@ def test_rows_and_one_source(rows):
 def test_tables_say_every_reason(rows):
     done = invoke(rows, "--rows")
     assert done.exit_code == 0, done.output
-    for words in ("9 rows of 3 sources: 8 predicted", "unreadable number", "tp: x", "10.0 %", "+10.0 %", "a-2"):
+    for words in ("9 records of 3 sources: 8 predicted", "unreadable number", "tp: x", "10.0 %", "+10.0 %", "a-2"):
         assert words in done.stdout
 
 
@@ -99,7 +99,7 @@ def test_whole_files_are_listed_and_are_no_rows(rows, monkeypatch):
     whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1, file="models.csv", source="models"))
     monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, [*LEFT, whole]))
     done = invoke(rows)
-    assert "9 rows of 3 sources" in done.stdout
+    assert "9 records of 3 sources" in done.stdout
     assert "models.csv" in done.stdout
 
 
@@ -149,7 +149,7 @@ def test_a_ledger_that_cannot_be_written_costs_nobody_the_run(ran, tmp_path, mon
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     ledger_runs.note(ran)
-    assert "not in the ledger" in capsys.readouterr().err
+    assert "not added to the ledger" in capsys.readouterr().err
 
 
 def test_run_notes_what_it_ran_unless_told_not_to(ran, tmp_path, monkeypatch):

@@ -50,15 +50,18 @@ def shown(text):
 
 def test_every_number_is_in_the_column_of_its_unit():
     rows = shown(PROFILE)
-    assert rows["pass"] == ["ms", "µs·Σs", "ns·Σs²", "spread", "missed"]
+    assert rows["pass"] == ["ms", "µs·Σs", "ns·Σs²", "spread", "held out"]
     assert rows["layer forward"] == ["0.779", "8.077", "7.707", "19.2 %", "8.7 %"]
     assert rows["layer backward, recompute full"] == ["1.904", "24.330", "28.740", "19.2 %"]
-    assert rows["ends forward"] == ["0.912", "11.280", "19.2 %"]  # attention is in layers alone
-    assert rows["layer, gathered once"] == ["0.200", "0.400"] and rows["ends, gathered once"] == ["0.600", "0.000"]
+    assert rows["embedding, head forward"] == ["0.912", "11.280", "19.2 %"]  # attention is in layers alone
+    assert rows["layer, gathered once"] == ["0.200", "0.400"] and rows["embedding, head, gathered once"] == [
+        "0.600",
+        "0.000",
+    ]
     assert rows["layer, gathered in each pass"] == ["0.300", "0.500"]
     assert (rows["everything"], rows["recompute full"]) == (["11.04"], ["0.50"])
     assert rows["all_to_all"] == ["2", "3158", "3.45", "16.4 %"]
-    assert "update: 17.41 ns a parameter" in rows
+    assert "update: 17.41 ns per parameter" in rows
 
 
 def test_what_was_not_measured_has_no_table():

@@ -47,7 +47,7 @@ def test_torchrun_takes_the_same_options_in_the_same_words():
     assert [*theirs["--dtype"].choices] == [each.value for each in DtypeName]
 
 
-@pytest.mark.parametrize(("steps", "says"), [(5, "the rate rises to 5.0 % of its height"), (100, "")])
+@pytest.mark.parametrize(("steps", "says"), [(5, "the learning rate reaches only 5.0 % of its peak"), (100, "")])
 def test_a_warm_up_that_is_longer_than_the_run_is_remarked(plan, steps, says):
     said = runner.invoke(app, ["run", str(plan), "--warmup=100", f"--steps={steps}"], env={"COLUMNS": "200"}).stderr
     assert says in said and bool(says) == bool(said)

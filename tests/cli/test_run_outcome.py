@@ -80,7 +80,7 @@ def test_a_run_within_it_ends_well_and_names_the_worst(outcome):
 def test_rows_of_nothing_and_one_step_in_the_singular(outcome):
     said = outcome(ran(ended="time")).stdout
     assert "forward" in said and "exchange between stages" not in said
-    assert "ended after 1 step: its time was over" in said
+    assert "ended after 1 step: the time limit was reached" in said
 
 
 def test_without_prices_nothing_is_predicted(outcome):
@@ -139,11 +139,11 @@ def test_memory_of_a_cpu_is_refused_before_anything_is_said_to_start(outcome, tm
 def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, steps, goes_on):
     options = [f"--save={tmp_path}/sv", *([f"--steps={steps}"] if steps else [])]
     said = outcome(ran(losses=(2.0, 1.0), ended=ended, before=before), *options).stdout
-    assert f"after {before + 2} steps; to go on:" in said.replace("\n", " ")
+    assert f"after {before + 2} steps; to resume:" in said.replace("\n", " ")
     assert (
         f"\n  planner run {tmp_path}/plan.yaml --resume {tmp_path}/sv {goes_on}\n" in said
     )  # in one line, to be copied
-    assert ("went on from step 40" in said) == (before == 40)
+    assert ("resumed from step 40" in said) == (before == 40)
 
 
 def test_what_is_not_kept_is_not_said_to_be(outcome):

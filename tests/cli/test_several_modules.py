@@ -65,7 +65,7 @@ def test_a_page_has_each_module_by_itself(tmp_path):
     said("report", str(BUBBLES), "-o", str(page))
     text = page.read_text()
     assert "vit 3 items, 16,384 patches" in text and "49,152" not in text
-    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Who works on what") :]))
+    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Work by group") :]))
     for row in ("vit v0 0-3 1 2 8,192 patches", "vit v1 4-7 1 1 8,192 patches", "llm all 0-7 4 4 32,768 tokens"):
         assert row in rows
 
@@ -109,7 +109,7 @@ def test_a_job_that_fixes_all_layouts_is_a_plan(job):
             assert row_of[module, item] == min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
     text = said("predict", job())
     assert "vit 5 items, 64 patches; ear 2 items, 24 frames" in text and "1 item of vit left out" in text
-    assert "fits into cpu" in said("fits", job())
+    assert "fits in cpu" in said("fits", job())
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, "best"])

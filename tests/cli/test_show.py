@@ -219,7 +219,7 @@ def test_a_plan_that_was_changed_by_hand_is_said_to_be():
     assert not [*picture.edited(plan, scores)]
     stale = changed(plan, outcome=changed(plan.outcome, value=plan.outcome.value * 1.2))
     (said,) = picture.edited(stale, scores)
-    assert "was changed after it was solved" in said.plain
+    assert "was edited after it was solved" in said.plain
 
 
 def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():

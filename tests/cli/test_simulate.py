@@ -108,8 +108,14 @@ def test_the_kind_that_was_slower_is_named(path, plan, tmp_path):
 def test_what_a_person_reads(path, plan, tmp_path):
     run = measured(plan, tmp_path / "m.json", (1.0, 2.0, 3.0))
     said = invoke(path, "--measured", run, "--trace", tmp_path / "both.json.gz").stdout
-    median = "step 1 of the run, of median length among 3"
-    for words in (median, "+100.0 %", "tasks that explain it", "llm[0-3]/B/", "by rank that the path goes through"):
+    median = "step 1 of the run, the median of 3"
+    for words in (
+        median,
+        "+100.0 %",
+        "tasks that explain the difference",
+        "llm[0-3]/B/",
+        "by rank on the critical path",
+    ):
         assert words in said
     both = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))
     assert both["otherData"]["planner"] == "both"
@@ -170,4 +176,4 @@ def test_a_switch_that_does_not_exist_is_an_error(path):
 
 def test_ranks_of_no_trace_are_refused(path):
     done = invoke(path, "--trace-ranks", "0-1")
-    assert done.exit_code != 0 and "ranks of which trace" in str(done.exception)
+    assert done.exit_code != 0 and "no trace is asked for" in str(done.exception)

@@ -144,7 +144,7 @@ def rows_of(html: str, caption: str) -> list[list[str]]:
 def test_what_the_difference_is_made_of_adds_up(tmp_path, factors):
     trace = run_trace(tmp_path / "run.json", "demo", factors, apart=True)
     html = reporting.report(PLANS["demo"], reporting.With(measured=trace)).html()
-    *lines, step = rows_of(html, "What the difference is made of")
+    *lines, step = rows_of(html, "The difference by kind of work")
     assert step[0] == "the step" and len(lines) > 2
     for column in (1, 2, 3):
         each = [seconds_of(line[column]) for line in lines]
@@ -164,7 +164,7 @@ def test_tasks_of_groups_that_were_not_simulated_are_among_those_furthest_off():
     events = tuple(e._replace(end=e.end + 9.0) if e.id == "llm[0-1]/F/1/r7" else e for e in whole.events)
     steps = Shown("step 0", "simulated", score.timeline), Shown("run", "measured", replace(whole, events=events))
     html = furthest([steps])
-    first = rows_of(html, "Compute tasks that are furthest off")[0]
+    first = rows_of(html, "Compute tasks that differ most")[0]
     assert first[0] == "<code>llm[0-1]/F/1/r7</code>"
 
 

@@ -71,7 +71,7 @@ def test_a_rank_held_up_by_another_delays_what_follows():
     assert {key: pace.slack for key, pace in paces.items()} == {
         (0, "a"): 0.0, (0, "b"): 2.0, (1, "ab"): 0.0, (2, "b"): 0.0
     }  # fmt: skip
-    assert {pace.by for pace in paces.values()} == {"rank 1"}
+    assert {pace.critical for pace in paces.values()} == {"rank 1"}
     assert paces[0, "a"].rank_seconds == 5.0 and paces[1, "ab"].rank == 0
 
 

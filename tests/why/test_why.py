@@ -136,7 +136,7 @@ def test_nodes_hold_ranks_of_one_kind():
 @pytest.mark.parametrize("fields", [{"recompute": {0: "full"}}, {"gradients": "bf16"}], ids=["recompute", "gradients"])
 def test_a_layout_that_no_job_asks_for_is_not_solved_again(wide, fields):
     by_hand = changed(wide, layouts={"llm": changed(wide.layouts["llm"], **fields)})
-    with pytest.raises(InputError, match="no job asks for this layout") as caught:
+    with pytest.raises(InputError, match="no job can ask for this layout") as caught:
         inputs_of(of_step(by_hand, 0))
     assert caught.value.where == "layouts.llm"
 
