@@ -43,7 +43,9 @@ class Solved:
 
 
 def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
-    """The plan of all batches of a job. Raises InputError where the strategy does not support the job, and Infeasible."""
+    """The plan of all batches of a job. Raises InputError where the strategy does not support the job, and
+    Infeasible.
+    """
     require_objective(inputs)
     return best(inputs, on_batch) if inputs.job.strategy == BEST else by_strategy(inputs, on_batch)
 

@@ -1,4 +1,6 @@
-"""Prices of a module with fits, measured or published: compute from the fits, and communication from the network model."""
+"""Prices of a module with fits, measured or published: compute from the fits, and communication from the
+network model.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

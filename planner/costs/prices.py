@@ -1,4 +1,6 @@
-"""The price table that a plan carries: fits that were measured or published for its modules, and rates for the others."""
+"""The price table that a plan carries: fits that were measured or published for its modules, and rates for the
+others.
+"""
 
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.recomputing import require_told

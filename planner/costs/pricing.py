@@ -38,7 +38,9 @@ Basis = ByModule | ByRates
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """Prices of tasks; cost lines are computed once for each pass of a module on a group, for each kind of its devices."""
+    """Prices of tasks; cost lines are computed once for each pass of a module on a group, for each kind of its
+    devices.
+    """
 
     models: dict[str, Module]
     layouts: dict[str, Layout]

@@ -1,4 +1,6 @@
-"""The machine that a static layout runs on: kernel rates, network bandwidth, and the framework that launches kernels."""
+"""The machine that a static layout runs on: kernel rates, network bandwidth, and the framework that launches
+kernels.
+"""
 
 from dataclasses import dataclass
 
@@ -145,7 +147,9 @@ class Machine:
 
     @property
     def window(self) -> float:
-        """The share of concurrent compute in which replicas can communicate; 0 on a CPU, where both use the same cores."""
+        """The share of concurrent compute in which replicas can communicate; 0 on a CPU, where both use the
+        same cores.
+        """
         return self.timing.dp_window if self.device.kind == "cuda" else 0.0
 
     @property

@@ -25,7 +25,9 @@ FAR = float(2**20)  # tokens of an item, the second point of a straight line
 
 
 def pass_line(module: Module, at: Columns, machine: Machine, places: Places, forward: bool, recompute: Mixed) -> Line:
-    """A pass over these layers, each as the mean of the module's; `recompute`: how many layers use which recomputation."""
+    """A pass over these layers, each as the mean of the module's; `recompute`: how many layers use which
+    recomputation.
+    """
     line = Line()
     for how, count in recompute:
         full, parts = recomputed(how)

@@ -39,7 +39,9 @@ def places(at: Columns) -> Places:
 
 
 def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None) -> Traffic:
-    """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer has none."""
+    """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer
+    has none.
+    """
     groups = places(at)
     own = tensor(module, kind, at, machine, groups), experts(module, kind, at, machine)
     if core is None:
