@@ -1,4 +1,4 @@
-"""A lock that lives as long as the process that holds it, however that ends: whether somebody is there can be asked."""
+"""File locks that end with the process that holds them, however it ends; whether one is held can be asked."""
 
 import fcntl
 import os
@@ -9,12 +9,14 @@ from pathlib import Path
 
 from planner.errors import InputError
 
-PATIENCE_S = 1.0  # who asks whether it is held holds it for a moment
+PATIENCE_S = 1.0  # a query whether the lock is held takes it for a moment
 
 
 @contextmanager
 def hold(path: Path, who: str) -> Iterator[None]:
-    """Hold the lock inside the block. Raises InputError when another process does; `who` says what that would be."""
+    """Holds the lock inside the block. Raises InputError where another process holds it; `who` describes that
+    process.
+    """
     handle = open_lock(path)
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -37,6 +39,7 @@ def held(path: Path) -> bool:
 
 
 def open_lock(path: Path) -> int:
+    """A file descriptor of the lock's file, which is created. Raises InputError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -45,6 +48,7 @@ def open_lock(path: Path) -> int:
 
 
 def locked(handle: int, kind: int) -> bool:
+    """Whether the lock was free, and is now held in this mode."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

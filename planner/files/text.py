@@ -1,8 +1,8 @@
-"""YAML text to plain data, with the line and column of every value.
+"""Parses YAML text to plain data, with the line and column of every value.
 
-Only YAML 1.2's scalars are understood (`1e9` is a number, `on` is a word), duplicate keys and aliases are refused, and
-nothing is ever executed. The parser's events are put together here, on a stack of our own: no depth of nesting can
-exhaust the interpreter's, and nothing is read beyond what is refused.
+Only YAML 1.2's scalars are recognised (`1e9` is a number, `on` is a word), duplicate keys and aliases are refused, and
+nothing is ever executed. The parser's events are assembled here, on a stack of our own: no depth of nesting exhausts
+the interpreter's, and parsing ends at the first event that is refused.
 """
 
 import re
@@ -19,20 +19,20 @@ try:  # libyaml when present: about ten times faster
 except ImportError:  # pragma: no cover - depends on how PyYAML was built
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-Step = str | int  # a key or an index on the way from the top of a file to a value
-Route = tuple[Step, ...]
+Step = str | int  # a key or an index
+Route = tuple[Step, ...]  # from the top of a file to a value
 Place = tuple[int, int]  # line and column, 1-based
-Places = dict[Route, Place]  # of every value; a key's own place is at (*route, "<key>")
+Places = dict[Route, Place]  # of every value; that of a key itself is under (*path, "<key>")
 
 DEEPEST = 50  # collections within each other; a plan has ten
-SPELLED = 12  # steps of a route that a message shows
+SPELLED = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 
 
 def load(text: str, name: str) -> tuple[Any, Places]:
-    """Plain data, and the line and column of every value in it."""
+    """Plain data, and the line and column of every value in it. Raises InputError."""
     control = Reader.NON_PRINTABLE.search(text)
     if control:
         before = text[: control.start()]
@@ -50,33 +50,33 @@ def load(text: str, name: str) -> tuple[Any, Places]:
 
 
 def spell(route: Route) -> str:
-    """('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
+    """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:SPELLED]]
     more = "…" if len(route) > SPELLED else ""
     return "".join([*steps, more]).removeprefix(".") or "the whole file"
 
 
 class Collection:
-    """A mapping or a sequence whose end has not been read yet."""
+    """A mapping or a sequence whose end has not been parsed yet."""
 
     __slots__ = ("key", "route", "values")
 
     def __init__(self, values: dict[Any, Any] | list[Any], route: Route) -> None:
         self.values, self.route = values, route
-        self.key: tuple[Any, Place] | None = None  # of a mapping: the key that waits for its value
+        self.key: tuple[Any, Place] | None = None  # in a mapping, the key whose value comes next
 
 
 class Builder:
-    """Events into one document."""
+    """Assembles parser events into one document."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: Places = {}
         self.open: list[Collection] = []
-        self.top: list[Any] = []  # the document, once it has begun
+        self.top: list[Any] = []  # the document, once it has begun; at most one
 
     def build(self, events: Iterable[yaml.Event]) -> Any:
-        """The document's data; None when the text is empty."""
+        """The document's data; None where the text is empty."""
         for event in events:
             mark = event.start_mark
             place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -95,7 +95,7 @@ class Builder:
         return self.top[0] if self.top else None
 
     def begin(self, values: dict[Any, Any] | list[Any], place: Place) -> None:
-        """A collection, within the one that is open."""
+        """Begins a collection, within the one that is open."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
             raise self.refused("a key must be a word or a number", place, "use a plain key")
@@ -104,7 +104,7 @@ class Builder:
         self.open.append(Collection(values, self.put(values, place)))
 
     def scalar(self, value: Any, place: Place) -> None:
-        """A key, where one is due, or a value."""
+        """Takes a scalar: a key, where one is due, or else a value."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
             here.key = value, place
@@ -114,7 +114,7 @@ class Builder:
             self.put(value, place)
 
     def put(self, value: Any, place: Place) -> Route:
-        """A value to where it belongs; returns the way there."""
+        """Adds a value to the open collection; returns its path."""
         if not self.open:
             self.top.append(value)
             self.places[()] = place
@@ -133,13 +133,14 @@ class Builder:
         return route
 
     def refused(self, what: str, place: Place, fix: str) -> InputError:
+        """The error for what is not allowed at this place."""
         here = self.open[-1] if self.open else None
         route = (*here.route, here.key[0]) if here and here.key else here.route if here else ()
         return InputError(what, where=f"{self.name}:{place[0]}:{place[1]} ({spell(route)})", fix=fix)
 
 
 def scalar(event: yaml.ScalarEvent) -> Any:
-    """A plain scalar by YAML 1.2's core rules; anything quoted is text."""
+    """The value of a plain scalar by YAML 1.2's core rules; anything quoted is text."""
     text: str = event.value
     if event.style:  # quoted, or a block
         return text

@@ -1,4 +1,4 @@
-"""Vision and audio encoders, and what theirs have that a spec's have not, counted in parameters."""
+"""Vision and audio encoders; parameters of theirs that a spec does not have are counted in notes."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Audio, Vit
 
 GELU = ("gelu",)
-QWEN_EPS = 1e-6  # Qwen's vision towers have it in their code
+QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
 
 
 def clip(config: Config, out: int | None = None) -> Vit:
@@ -33,7 +33,9 @@ def siglip(config: Config, out: int | None = None) -> Vit:
 
 
 def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
-    """What both have in common; without a reader, the projector's output is as wide as the layers."""
+    """Fields that CLIP and SigLIP have in common; without a decoder, the projector's output is as wide as the
+    layers.
+    """
     config.assume_within(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
     config.assume_within(patch_size=usual_patch, image_size=224).assume(num_channels=3)
     config.expect("hidden_act", GELU)
@@ -53,6 +55,7 @@ def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
 
 
 def learned_positions(config: Config, module: Vit, more: int) -> None:
+    """Notes learned positions, which the spec replaces by rotary ones."""
     count = (config.count("image_size") // module.patch) ** 2 + more
     config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
 
@@ -104,6 +107,7 @@ def qwen2_5_vision(config: Config) -> Vit:
 
 
 def patches(config: Config) -> dict[str, Any]:
+    """Fields of Qwen's patches."""
     channels = "in_chans" if "in_chans" in config.values else "in_channels"
     config.assume(in_channels=3)
     return {
@@ -115,6 +119,7 @@ def patches(config: Config) -> dict[str, Any]:
 
 
 def heads(config: Config, key: str, width: str) -> int:
+    """A number of heads. Raises InputError where it does not divide the width."""
     count = config.count(key)
     if config.count(width) % count:
         raise config.wrong(key, f"a number of heads that divides {width}")
@@ -134,7 +139,7 @@ def whisper(config: Config) -> Audio:
 
 
 def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
-    """Without a reader, the projector's output is as wide as the layers."""
+    """The encoder of Whisper and Qwen2-Audio; without a decoder, the projector's output is as wide as the layers."""
     config.assume(activation_function="gelu", max_source_positions=1500)
     config.expect("activation_function", GELU)
     width, positions = config.count("d_model"), config.count("max_source_positions")

@@ -19,7 +19,7 @@ NEMOTRON: dict[str, Any] = {
     "routed_scaling_factor": 1.0, "norm_topk_prob": True, "num_experts_per_tok": 2, "n_routed_experts": 8,
     "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
 }  # fmt: skip
-OLDER = {  # what a key was called before
+OLDER = {  # earlier names of keys
     "head_dim": "attention_head_dim",
     "n_groups": "mamba_n_groups",
     "conv_kernel": "mamba_d_conv",
@@ -27,7 +27,7 @@ OLDER = {  # what a key was called before
     "chunk_size": "mamba_chunk_size",
     "time_step_min": "mamba_dt_min",
 }
-UNUSED = {  # of first weights, of generation, of other kernels, or what follows from other keys
+UNUSED = {  # initialisation, generation, other kernels, or what follows from other keys
     "expand", "mamba_expand", "time_step_max", "mamba_dt_max", "time_step_floor", "mamba_dt_init_floor",
     "time_step_rank", "rescale_prenorm_residual", "num_logits_to_keep", "use_mamba_kernels", "mamba_ssm_cache_dtype",
     "moe_shared_expert_overlap", "n_shared_experts", "topk_group", "mtp_layers_block_type",
@@ -40,11 +40,11 @@ BAMBA: dict[str, Any] = {
     "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
     "mamba_chunk_size": 256, "mamba_conv_bias": True, "mamba_proj_bias": False, "time_step_limit": [0.0, inf],
 }  # fmt: skip
-TURNING = 0.5  # of a head, in every Bamba
+TURNING = 0.5  # rotary share of a head, in every Bamba
 
 
 def nemotron_h(config: Config) -> Decoder:
-    """One block a layer; attention knows no positions, and has no biases whatever the file says."""
+    """Nemotron-H: one block a layer; attention without positions, and without biases whatever the file says."""
     config.assume(**NEMOTRON).asked |= UNUSED
     pattern, eps = nemotron_pattern(config), config.number("layer_norm_epsilon")
     config.assume(rms_norm_eps=eps).expect("rms_norm_eps", (eps,))
@@ -75,14 +75,14 @@ def nemotron_h(config: Config) -> Decoder:
 
 
 def key_of(config: Config, key: str) -> str:
-    """What it is called in this file."""
+    """The name of a key in this file: the current one, or the older one where only that is there."""
     older = OLDER[key]
     config.asked.add(older)
     return older if older in config.values and key not in config.values else key
 
 
 def nemotron_activation(config: Config) -> str:
-    """Of plain MLPs."""
+    """The activation of MLPs."""
     word = config.word("mlp_hidden_act")
     if word not in get_args(Activation):
         raise config.wrong("mlp_hidden_act", f"one of {', '.join(get_args(Activation))}")
@@ -90,7 +90,7 @@ def nemotron_activation(config: Config) -> str:
 
 
 def nemotron_pattern(config: Config) -> str:
-    """A letter for each layer: of a list of words, or in files before transformers 5 as it stands."""
+    """A letter for each layer: from a list of words, or, in files before transformers 5, as the file has it."""
     key = "layers_block_type" if "hybrid_override_pattern" not in config.values else "hybrid_override_pattern"
     kinds: Any = config.value(key)
     if not kinds or not isinstance(kinds, str | list) or not all(isinstance(kind, str) for kind in kinds):
@@ -107,6 +107,7 @@ def nemotron_pattern(config: Config) -> str:
 
 
 def nemotron_space(config: Config) -> StateSpace:
+    """The state space of Nemotron-H's Mamba-2 layers."""
     config.expect("mamba_hidden_act", ("silu", "swish"))
     config.expect("mamba_proj_bias", (False,))
     if limits(config) != (0.0, None):
@@ -126,7 +127,7 @@ def nemotron_space(config: Config) -> StateSpace:
 
 
 def nemotron_experts(config: Config) -> Experts:
-    """DeepSeek-V3's router; shared experts as one MLP."""
+    """Experts with DeepSeek-V3's router; shared experts as one MLP."""
     if config.value("moe_latent_size") is not None:
         what = "experts behind a projection to fewer numbers cannot be said"
         raise config.refused("moe_latent_size", what, "a model without it")
@@ -145,19 +146,20 @@ def nemotron_experts(config: Config) -> Experts:
 
 
 def bamba(config: Config) -> Decoder:
-    """A state space or attention, and an MLP, in each layer."""
+    """Bamba: a state space or attention, and an MLP, in each layer."""
     fields, full = shape(config.assume(**BAMBA)), config.numbers("attn_layer_indices")
     config.asked |= {"num_logits_to_keep"}
     bias = llama_bias(config)
-    turning = int(TURNING * (fields["head_dim"] or fields["hidden"] // fields["heads"]))
-    config.assume(attn_rotary_emb=turning).expect("attn_rotary_emb", (turning,))
+    rotary = int(TURNING * (fields["head_dim"] or fields["hidden"] // fields["heads"]))
+    config.assume(attn_rotary_emb=rotary).expect("attn_rotary_emb", (rotary,))
     words = ["*-" if layer in full else "M-" for layer in range(fields["layers"])]
-    made = bamba_space(config, fields["hidden"])
-    there = {"state_space": made} if "M-" in words else {}
-    return built(config, {**fields, **there, "bias": bias, "rotary_share": TURNING, "pattern": " ".join(words)})
+    state_space = bamba_space(config, fields["hidden"])
+    optional = {"state_space": state_space} if "M-" in words else {}
+    return built(config, {**fields, **optional, "bias": bias, "rotary_share": TURNING, "pattern": " ".join(words)})
 
 
 def bamba_space(config: Config, hidden: int) -> StateSpace:
+    """The state space of Bamba's Mamba-2 layers."""
     heads, inner = config.count("mamba_n_heads"), config.count("mamba_expand") * hidden
     width = inner // heads if config.value("mamba_d_head") == "auto" else config.count("mamba_d_head")
     if width * heads != inner or width > MOST:
@@ -180,18 +182,18 @@ def bamba_space(config: Config, hidden: int) -> StateSpace:
 
 
 def limits(config: Config) -> tuple[float, float | None]:
-    """Of time steps; transformers 5 writes what JSON has no number for as a mapping."""
-    said = config.value("time_step_limit") or [0.0, inf]
-    said = [inf if each == {"__float__": "Infinity"} else each for each in said] if isinstance(said, list) else []
-    if [type(each) in (int, float) for each in said] == [True, True]:
-        least, most = said
+    """The least and largest time step; transformers 5 writes infinity, which JSON does not have, as a mapping."""
+    bounds = config.value("time_step_limit") or [0.0, inf]
+    bounds = [inf if b == {"__float__": "Infinity"} else b for b in bounds] if isinstance(bounds, list) else []
+    if [type(each) in (int, float) for each in bounds] == [True, True]:
+        least, most = bounds
         if 0 <= least <= 1e15 and (1e-6 <= most <= 1e15 or most == inf):
             return float(least), None if most == inf else float(most)
     raise config.wrong("time_step_limit", "a list of two numbers, the least and the most")
 
 
 def space(config: Config, key: str, fields: dict[str, Any]) -> StateSpace:
-    """Raises InputError where the numbers do not fit each other."""
+    """A state space of these fields. Raises InputError where the numbers do not fit together."""
     try:
         return StateSpace(**fields)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a parameter of the zoo is called in a checkpoint of Hugging Face."""
+"""Names of the model zoo's parameters in a Hugging Face checkpoint."""
 
 import re
 from collections.abc import Callable
@@ -29,15 +29,15 @@ STATE_SPACE = {
 
 
 class Names(NamedTuple):
-    """Of one family. Blocks have their own names in a layer, and of each block its parts have theirs."""
+    """Parameter names of one family: of blocks in a layer, and of parts in a block."""
 
-    blocks: dict[str, str]  # what a layer has, by the zoo's names
+    blocks: dict[str, str]  # blocks of a layer, by the zoo's names
     ends: dict[str, str]
     layers: str = "model.layers"
     router: dict[str, str] = {}
-    experts: str = ""  # which there are so many of: the zoo has them in one parameter
+    experts: str = ""  # prefix of the experts, which the zoo has in one parameter
     expert: dict[str, str] = MLP
-    parts: dict[str, dict[str, str]] = {}  # of blocks, where they have other names than usual
+    parts: dict[str, dict[str, str]] = {}  # of a block, where they differ from PART_NAMES
 
 
 LLAMA = Names(
@@ -81,7 +81,7 @@ BERT = Names(
     blocks={
         "attention": "attention",
         "attention_norm": "attention.output.LayerNorm",
-        "mlp": "",  # whose parts are beside those of attention
+        "mlp": "",  # its parts are on the level of attention
         "mlp_norm": "output.LayerNorm",
     },
     ends={
@@ -113,7 +113,7 @@ PARTS = {"attention": ATTENTION, "mlp": MLP | {"shared": "shared_experts"}, "sta
 
 
 def kind_of(spec: Module) -> str:
-    """The family in whose names a module's weights are read and written. Raises InputError where none is known."""
+    """The family in whose names a module's weights are read and written. Raises InputError where none fits."""
     named = KINDS.get(type(spec))
     kind = named(spec) if named else None
     if kind not in NAMES:
@@ -124,12 +124,16 @@ def kind_of(spec: Module) -> str:
 
 
 def stored_names(name: str, spec: Module) -> tuple[str, ...]:
-    """One name; of a parameter that holds all experts, that of each expert's, in their order. Raises InputError."""
+    """The checkpoint names of a parameter: one, or, of a parameter that holds all experts, one for each expert in
+    order.
+
+    Raises InputError where no family fits the module.
+    """
     names = NAMES[kind_of(spec)]
     layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
     if not layer:
-        part, _, leaf = name.rpartition(".")
-        return (f"{names.ends[part]}.{leaf}",)
+        module, _, leaf = name.rpartition(".")
+        return (f"{names.ends[module]}.{leaf}",)
     prefix, rest = f"{names.layers}.{layer[1]}", layer[2]
     experts = re.fullmatch(r"\w+\.experts\.(gate|up|down)", rest)
     if experts and spec.routed:
@@ -139,5 +143,5 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     if router:
         return (f"{prefix}.{names.router[router[1]]}",)
     block, *parts = rest.split(".")
-    known = (names.parts or PARTS).get(block, {})
-    return (".".join(filter(None, [prefix, names.blocks[block], *(known.get(part, part) for part in parts)])),)
+    renamed = (names.parts or PARTS).get(block, {})
+    return (".".join(filter(None, [prefix, names.blocks[block], *(renamed.get(part, part) for part in parts)])),)

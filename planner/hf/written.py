@@ -1,4 +1,4 @@
-"""A decoder as the config.json of the family whose layers are made so: the inverse of reading it."""
+"""Writes a decoder as the config.json of the family that has such layers: the inverse of reading it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,9 @@ ARCHITECTURES = {
 
 
 def to_config(module: Module) -> dict[str, Any]:
-    """What transformers reads. Raises InputError where no family that is written here has such layers."""
+    """A module as a config.json that transformers reads. Raises InputError where no family written here has such
+    layers.
+    """
     write = KINDS.get(type(module))
     config = write(module) if write else None
     if config is None:
@@ -33,7 +35,7 @@ def to_config(module: Module) -> dict[str, Any]:
 
 
 def decoder_config(module: Decoder) -> dict[str, Any] | None:
-    """None where no family has such layers."""
+    """A decoder as a config.json; None where no family has such layers."""
     kind = family(module)
     if kind is None:
         return None
@@ -57,7 +59,7 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
 
 
 def family(module: Decoder) -> str | None:
-    """Whose layers these are."""
+    """The family with such layers; None where there is none."""
     if module.pattern:
         return hybrid(module)
     if module.latent or module.sinks or not says_how(module):
@@ -78,19 +80,20 @@ def family(module: Decoder) -> str | None:
 
 
 def says_how(module: Decoder) -> bool:
-    """GPT's style of layers, or Llama's; experts that are plain."""
-    others = module.positions in ("none", "relative") or module.cross or module.scaled_head
-    if others or module.activation or module.rotary_share < 1:
+    """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
+    foreign = module.positions in ("none", "relative") or module.cross or module.scaled_head
+    if foreign or module.activation or module.rotary_share < 1:
         return False
-    learned = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)
+    styles = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)  # GPT-2, Llama
     style = module.gated, module.norm, module.bias, module.qk_norm
     moe = module.moe
     plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
-    mixed = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
-    return style == learned[module.positions == "rope"] and plain and mixed
+    normalised = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    return style == styles[module.positions == "rope"] and plain and normalised
 
 
 def shape(module: Decoder) -> dict[str, Any]:
+    """Keys that Llama and its descendants have in common."""
     return {
         "hidden_size": module.hidden,
         "intermediate_size": module.ffn,
@@ -107,6 +110,7 @@ def shape(module: Decoder) -> dict[str, Any]:
 
 
 def gpt2(module: Decoder) -> dict[str, Any]:
+    """Keys of GPT-2's shape."""
     return {
         "n_embd": module.hidden,
         "n_inner": module.ffn,
@@ -120,15 +124,18 @@ def gpt2(module: Decoder) -> dict[str, Any]:
 
 
 def windows(module: Decoder) -> dict[str, Any]:
+    """Qwen's keys of sliding windows."""
     kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
     return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
 
 
 def sparse(module: Decoder) -> list[bool]:
+    """Whether each layer has experts."""
     return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
 
 
 def experts(module: Decoder, kind: str) -> dict[str, Any]:
+    """Keys of the experts of Mixtral or Qwen3-MoE."""
     moe = module.moe
     if moe is None:
         return {}

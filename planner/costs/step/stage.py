@@ -84,12 +84,12 @@ def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, mach
     return Passes(forward, backward + forward * at.full)
 
 
-def launched(seconds: Pass, host: Number) -> Pass:
+def launched(layer_pass: Pass, host: Number) -> Pass:
     """A pass no shorter than the host's launches: the slower of device and host is critical. A ring's sends wait for
     neither.
     """
-    device = seconds.seconds - seconds.cp
-    return replace(seconds, compute=seconds.compute + (rounded_max(device, host) - device))
+    device = layer_pass.seconds - layer_pass.cp
+    return replace(layer_pass, compute=layer_pass.compute + (rounded_max(device, host) - device))
 
 
 def trained(at: Columns) -> int:
