@@ -47,7 +47,7 @@ def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
     Infeasible.
     """
     require_objective(inputs)
-    return best(inputs, on_batch) if inputs.job.strategy == BEST else by_strategy(inputs, on_batch)
+    return best(inputs, on_batch) if inputs.job.strategy == BEST else solve_by_strategy(inputs, on_batch)
 
 
 def require_objective(inputs: Inputs) -> None:
@@ -60,9 +60,9 @@ def require_objective(inputs: Inputs) -> None:
         raise InputError(error.message, where=where, fix=error.fix) from error
 
 
-def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
+def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """Solves the job batch by batch with its own strategy."""
-    chosen, reason = strategy(inputs.job.strategy), unsupported(inputs)
+    chosen, reason = strategy(inputs.job.strategy), unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
@@ -72,37 +72,37 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
         single = replace(inputs, batches=(batch,))
-        plan = chosen.plan(single, base_of(single))
-        plans.append(changed(plan, instead=(*plan.instead, *unrefined(single, plan))))
+        plan = chosen.plan(single, base_plan(single))
+        plans.append(changed(plan, instead=(*plan.instead, *unrefined_alternative(single, plan))))
         seconds.append(perf_counter() - start)
     return Solved(in_objective(join(plans), inputs.job.objective), tuple(seconds))
 
 
-def unsupported(inputs: Inputs) -> str | None:
+def unsupported_reason(inputs: Inputs) -> str | None:
     """Why the job's strategy, or the one that it refines, does not support the job; None where both do."""
     reason = strategy(inputs.job.strategy).supports(inputs)
-    return reason or (unsupported(earlier(inputs)) if refined(inputs.job.strategy) else None)
+    return reason or (unsupported_reason(base_inputs_of(inputs)) if refined(inputs.job.strategy) else None)
 
 
-def earlier(inputs: Inputs) -> Inputs:
+def base_inputs_of(inputs: Inputs) -> Inputs:
     """The job as given to the strategy that its own strategy refines."""
     base = refining(inputs.job.strategy).before(inputs)
     return replace(base, job=changed(base.job, strategy=refined(inputs.job.strategy)))
 
 
-def base_of(inputs: Inputs) -> Plan | None:
+def base_plan(inputs: Inputs) -> Plan | None:
     """The plan that the job's strategy refines, recorded under the job's strategy name; None where it refines none.
 
     Raises Infeasible.
     """
     if not refined(inputs.job.strategy):
         return None
-    refined_inputs = earlier(inputs)
-    base = strategy(refined_inputs.job.strategy).plan(refined_inputs, base_of(refined_inputs))
+    refined_inputs = base_inputs_of(inputs)
+    base = strategy(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
     return changed(base, made=changed(base.made, strategy=inputs.job.strategy))
 
 
-def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
+def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
     start from.
     """
@@ -114,7 +114,7 @@ def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
     if base.supports(base_inputs):
         return ()
     try:
-        plan = base.plan(base_inputs, base_of(base_inputs))
+        plan = base.plan(base_inputs, base_plan(base_inputs))
     except Infeasible:
         return ()
     ((module, layout),) = plan.layouts.items()
@@ -138,13 +138,13 @@ def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
     """
     solved: dict[int, Solved] = {}
     refused: dict[int, Infeasible] = {}
-    candidates = ways_of(inputs)
+    candidates = open_alternatives(inputs)
     for number in candidates:
         name, zero, sync = WAYS[number]
         layout = changed(inputs.job.layout, zero=zero)
         job = changed(inputs.job, strategy=name, sync=sync, layout=layout)
         try:
-            solved[number] = by_strategy(replace(inputs, job=job), on_batch)
+            solved[number] = solve_by_strategy(replace(inputs, job=job), on_batch)
         except Infeasible as error:
             refused[number] = error
     if not solved:
@@ -152,12 +152,12 @@ def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
     loss = objective_called(inputs.job.objective).loss
     chosen = min(solved, key=lambda number: (loss(solved[number].plan.outcome.value), number))
     others = [number for number in candidates if number != chosen]
-    instead = tuple(otherwise(number, solved.get(number), refused.get(number)) for number in others)
+    instead = tuple(lost_alternative(number, solved.get(number), refused.get(number)) for number in others)
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
     return Solved(changed(solved[chosen].plan, instead=instead), seconds)
 
 
-def ways_of(inputs: Inputs) -> list[int]:
+def open_alternatives(inputs: Inputs) -> list[int]:
     """Indices of the alternatives with the job's ZeRO stage, or of all where it gives none.
 
     Raises InputError where none has that stage.
@@ -171,7 +171,7 @@ def ways_of(inputs: Inputs) -> list[int]:
     return candidates
 
 
-def otherwise(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
+def lost_alternative(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
     """The plan file's entry for an alternative that was not chosen."""
     name, zero, sync = WAYS[number]
     because = refused.message if refused else ""

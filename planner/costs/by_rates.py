@@ -109,10 +109,10 @@ class ByRates:
         typical = sum(size * size for size in sizes) / tokens  # length of the sequence that the mean token is in
         key = (layers, ends, 0.0 if self.machine.accounting.flash else typical)
         if key not in self.tokens:
-            self.tokens[key] = self.token_held(layers, ends, typical)
+            self.tokens[key] = self.token_activation_bytes(layers, ends, typical)
         return Held(*(each * tokens / split.degree for each in self.tokens[key]))
 
-    def token_held(self, layers: Layers, ends: bool, seq: float) -> Held:
+    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float) -> Held:
         """Bytes of activations of one token, from a sequence of `seq` tokens, on one rank of tp without cp."""
         at = replace(self.plain, seq=seq)
         accounting = accounting_on(self.machine.device, self.machine.accounting)

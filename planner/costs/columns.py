@@ -105,11 +105,11 @@ WORDS = tuple(field.name for field in fields(Columns) if field.type is not Numbe
 def stacked(layouts: list[Columns]) -> Columns:
     """Many layouts as one Columns of arrays. They must agree in the fields that are no numbers."""
     names = [field.name for field in fields(Columns) if field.name not in WORDS]
-    numbers: dict[str, Any] = {name: column(layouts, name) for name in names}
+    numbers: dict[str, Any] = {name: field_column(layouts, name) for name in names}
     return replace(layouts[0], **numbers)
 
 
-def column(layouts: list[Columns], name: str) -> NDArray[np.float64]:
+def field_column(layouts: list[Columns], name: str) -> NDArray[np.float64]:
     """One field of many layouts as an array (layouts,)."""
     return np.array([getattr(layout, name) for layout in layouts], dtype=np.float64)
 
@@ -141,7 +141,7 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
         seq=batch.seq,
         batch=batch.batch,
         micro_batch=batch.micro_batch,
-        **{name: getattr(layout, name) for name in DEGREES},
+        **{name: getattr(layout, name) for name in LAYOUT_FIELDS},
         full=full,
         parts=parts,
         dtype=layout.dtype,
@@ -152,7 +152,7 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
     )
 
 
-DEGREES = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
+LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
 
 
 def recomputed(how: Recompute) -> tuple[float, frozenset[Part]]:

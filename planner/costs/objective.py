@@ -64,14 +64,14 @@ class Objective(NamedTuple):
         return (loss - bound_loss) / bound_loss if bound_loss > 0 else 0.0
 
 
-def money(dollars: float) -> str:
+def dollar_text(dollars: float) -> str:
     """Dollars as text: `$12.34`, or three significant digits below one dollar."""
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3g}"
 
 
 OBJECTIVES: dict[str, Objective] = {
     STEP_SECONDS: Objective("s", lambda work: work.seconds, duration),
-    "dollars": Objective("$", lambda work: work.dollars, money),
+    "dollars": Objective("$", lambda work: work.dollars, dollar_text),
     "tokens_per_dollar": Objective(
         "tokens/$", lambda work: work.tokens_per_dollar, "{:,.0f} tokens/$".format, more=True
     ),

@@ -21,11 +21,11 @@ def overlapped(plan: Plan, overlap: Overlap) -> Plan:
         for kind in kinds(plan.uses.cluster):
             costs = entry(prices.modules, name, kind)
             if costs:
-                refuse(name, layout, costs, overlap)
+                refuse_switches(name, layout, costs, overlap)
     return changed(plan, uses=changed(plan.uses, prices=changed(prices, timing=overlap.traits(prices.timing))))
 
 
-def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
+def refuse_switches(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
     """Raises InputError where a switch concerns communication that the fits of a module include, or that is priced on
     top of them.
     """

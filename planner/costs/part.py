@@ -10,7 +10,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
 
 Mixed = tuple[tuple[Recompute, float], ...]  # kind of recomputation, and how many layers use it
-Spread = tuple[tuple[Placement, Mixed], ...]  # the same for each placement of experts
+PlacementCounts = tuple[tuple[Placement, Mixed], ...]  # the same for each placement of experts
 
 
 class Part(NamedTuple):
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     split: Split
     forward: bool
     again: Mixed = ()
-    spread: Spread = ()  # empty: all layers have the layout's placement of experts
+    spread: PlacementCounts = ()  # empty: all layers have the layout's placement of experts
 
 
 def mixed(layout: Layout, layers: Iterable[int]) -> Mixed:
@@ -33,7 +33,7 @@ def mixed(layout: Layout, layers: Iterable[int]) -> Mixed:
     return tuple(sorted(layout.recomputes(layers).items()))
 
 
-def spread_over(layout: Layout, module: Module, layers: Sequence[int]) -> Spread:
+def spread_over(layout: Layout, module: Module, layers: Sequence[int]) -> PlacementCounts:
     """How many of these layers use each kind of recomputation, by the placement of their experts; empty where all
     layers have the layout's placement.
 

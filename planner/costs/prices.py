@@ -24,7 +24,7 @@ def price_table(inputs: Inputs, layouts: dict[str, Layout]) -> Prices:
         profile=inputs.profile.name,
         modules={on_kind(name, kind, device_kinds): costs for (name, kind), costs in found.items() if costs},
         collectives=inputs.profile.collectives,
-        rates={kind: needed(rates_of(inputs, kind), specs, layouts) for kind in unknown},
+        rates={kind: needed(device_rates(inputs, kind), specs, layouts) for kind in unknown},
         timing=inputs.timing,
         accounting=inputs.accounting,
         spread=inputs.software_spread,
@@ -45,7 +45,7 @@ def measured(inputs: Inputs, module: str, layout: Layout, kind: str) -> ModuleCo
     return known
 
 
-def rates_of(inputs: Inputs, kind: str) -> Rates:
+def device_rates(inputs: Inputs, kind: str) -> Rates:
     """Rates of a device kind, or those assumed of a device like it."""
     return inputs.rates.get(kind) or complete(None, inputs.devices[kind].kind)
 

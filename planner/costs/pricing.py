@@ -33,7 +33,7 @@ from planner.specs.layers import Module
 from planner.specs.profile import Device
 from planner.specs.shapes import BYTES
 
-Basis = ByModule | ByRates
+ModulePricing = ByModule | ByRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Pricing:
     devices: dict[str, Device]
     reads: dict[str, float] = field(default_factory=dict)  # by module, as Columns.reads
     copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
-    bases: dict[tuple[str, str], Basis] = field(default_factory=dict)
+    known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
@@ -60,9 +60,9 @@ class Pricing:
 
     def price(self, task: Task, concurrent: tuple[Row, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
-        key = looked_at(task)
+        key = price_key(task)
         if concurrent:
-            key = (*key, tuple(tuple(tuple(map(looked_at, passes)) for passes in row) for row in concurrent))
+            key = (*key, tuple(tuple(tuple(map(price_key, passes)) for passes in row) for row in concurrent))
         if key not in self.known:
             self.known[key] = self.priced(task, concurrent)
         return self.known[key]
@@ -72,9 +72,9 @@ class Pricing:
         if task.phase in PASSES:
             return self.compute(task) if task.share == 1 else self.shared(task, concurrent)
         if task.phase in ("gather", "sync"):
-            return slowest(self.exposed(task, basis, concurrent) for basis in self.of_ranks(task))
+            return slowest(self.exposed(task, basis, concurrent) for basis in self.rank_pricings(task))
         if task.phase == "update":
-            return slowest(basis.update(task) for basis in self.of_ranks(task))
+            return slowest(basis.update(task) for basis in self.rank_pricings(task))
         return self.transfer(task) if task.phase == "send" else FREE
 
     def compute(self, task: Task, ends: bool = True) -> Cost:
@@ -144,7 +144,7 @@ class Pricing:
             self.lines[part, kind] = self.basis(part.module, kind).line(part)
         return self.lines[part, kind]
 
-    def exposed(self, task: Task, basis: Basis, concurrent: tuple[Row, ...]) -> Cost:
+    def exposed(self, task: Task, basis: ModulePricing, concurrent: tuple[Row, ...]) -> Cost:
         """The exposed part of a collective among replicas: in a micro-batch, next to the slowest group's passes; once a
         step, next to the passes of the group that has least. Only layers hide communication: nothing is left to gather
         behind the last of them, and nothing yet to reduce.
@@ -152,11 +152,11 @@ class Pricing:
         layout, once = self.layouts[task.module], task.micro_batch is None
         if layout.zero == 3 and layout.pp > 1 and basis.machine.accounting.keeps_gathered and task.micro_batch:
             return FREE  # parameters stay gathered, and gradients whole, from the first micro-batch on
-        pick, hiding = min if once else max, self.rows_beside(task, basis, concurrent)
+        pick, hiding = min if once else max, self.hiding_passes(task, basis, concurrent)
         compute = [pick(sum(self.compute(each, False).value for each in passes) for passes in row) for row in hiding]
         return self.behind(task, basis, compute or [0.0])
 
-    def behind(self, task: Task, basis: Basis, compute: Sequence[float]) -> Cost:
+    def behind(self, task: Task, basis: ModulePricing, compute: Sequence[float]) -> Cost:
         """The exposed part of a collective that runs once next to each of these seconds of compute."""
         exchange, source = basis.exchanged(task)
         once, uncovered = task.micro_batch is None, 1.0 / len(task.layers)
@@ -167,9 +167,9 @@ class Pricing:
 
     def left(self, task: Task, compute: float) -> float:
         """Exposed seconds of a collective next to so many seconds of compute."""
-        return max(self.behind(task, basis, [compute]).value for basis in self.of_ranks(task))
+        return max(self.behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
 
-    def rows_beside(self, task: Task, basis: Basis, concurrent: tuple[Row, ...]) -> tuple[Row, ...]:
+    def hiding_passes(self, task: Task, basis: ModulePricing, concurrent: tuple[Row, ...]) -> tuple[Row, ...]:
         """The micro-batches whose passes can hide a collective: of one that runs once a step the last, or all of them
         where gradients are reduced as they come (ZeRO-2).
         """
@@ -206,17 +206,17 @@ class Pricing:
         all_kinds = kinds(self.cluster)
         return all_kinds if len(all_kinds) == 1 else tuple(dict.fromkeys(kind_of(self.cluster, rank) for rank in ranks))
 
-    def of_ranks(self, task: Task) -> list[Basis]:
+    def rank_pricings(self, task: Task) -> list[ModulePricing]:
         """What prices the task's module on each device kind of its ranks."""
         return [self.basis(task.module, kind) for kind in self.kinds(task.ranks)]
 
-    def basis(self, module: str, kind: str) -> Basis:
+    def basis(self, module: str, kind: str) -> ModulePricing:
         """What prices a module on a device kind. Raises InputError where the plan has no prices for it."""
-        if (module, kind) not in self.bases:
-            self.bases[module, kind] = self.new_basis(module, kind)
-        return self.bases[module, kind]
+        if (module, kind) not in self.known_pricings:
+            self.known_pricings[module, kind] = self.new_module_pricing(module, kind)
+        return self.known_pricings[module, kind]
 
-    def new_basis(self, module: str, kind: str) -> Basis:
+    def new_module_pricing(self, module: str, kind: str) -> ModulePricing:
         """Prices by fits where the plan has them for the module, else by rates."""
         costs, machine = entry(self.prices.modules, module, kind), self.machine(kind)
         if costs:
@@ -247,7 +247,7 @@ class Pricing:
         return offloading(basis.layer_lines(), held, len(layers), self.devices[kind])
 
 
-def looked_at(task: Task) -> tuple[object, ...]:
+def price_key(task: Task) -> tuple[object, ...]:
     """All of a task that its price depends on."""
     once, reader = task.micro_batch is None, task.group.partition(">")[2]
     where = task.ranks, task.split, task.peers, task.share
@@ -264,7 +264,7 @@ def pricing_of(plan: Plan) -> Pricing:
         for kind in pricing.kinds(layout.ranks):
             basis, layers = pricing.basis(module, kind), range(uses.models[module].layers)
             if isinstance(basis, ByModule):
-                require_read_alone(basis.spec, module)
+                require_no_cross_attention(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
@@ -282,7 +282,7 @@ def mean_reads(plan: Plan) -> dict[str, float]:
     }
 
 
-def require_read_alone(spec: Module, module: str) -> None:
+def require_no_cross_attention(spec: Module, module: str) -> None:
     """Raises InputError where a module with fits has cross attention: fits do not depend on what it reads."""
     if spec.crossing:
         message = f"fits of `{module}` do not say what its cross attention reads"

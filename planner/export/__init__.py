@@ -34,16 +34,16 @@ class Exported(NamedTuple):
 
 def written_for(plan: Plan, to: str) -> Exported:
     """A plan in another program's format. Raises InputError where that format cannot express the plan."""
-    return Exported(*form_called(to).write(plan))
+    return Exported(*find_format(to).write(plan))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
     """A plan with the order of a file, scored anew. Raises InputError, and Infeasible."""
-    slots = form_called(form).read(files.read_text(path), plan, str(path))
+    slots = find_format(form).read(files.read_text(path), plan, str(path))
     return with_slots(plan, slots, form, str(path))
 
 
-def form_called(name: str) -> Form:
+def find_format(name: str) -> Form:
     """The format of this name. Raises InputError where there is none."""
     if name not in FORMS:
         raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(FORMS)}")

@@ -27,10 +27,10 @@ def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     problems = violations(ordered)
     if problems:
         raise InputError(f"the plan cannot run this order: {problems[0].message}", where=name, fix=problems[0].fix)
-    return in_objective(rescored(ordered), plan.outcome.objective)
+    return in_objective(rescored_plan(ordered), plan.outcome.objective)
 
 
-def rescored(plan: Plan) -> Plan:
+def rescored_plan(plan: Plan) -> Plan:
     """The plan with the outcomes and predictions that it has now, in seconds. Raises Infeasible."""
     scores = [score(plan, number) for number in range(len(plan.steps))]
     for each in scores:

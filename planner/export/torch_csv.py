@@ -55,12 +55,12 @@ def pipeline_of(plan: Plan, step: Step, where: str) -> Work:
         raise InputError(
             f"`{work.module}` is on one pipeline stage", where="layouts", fix="a plan with pp of 2 or more"
         )
-    for message, fix in uneven(plan, step, work):
+    for message, fix in uneven_micro_batches(plan, step, work):
         raise InputError(message, where=f"{where}.micro_batches", fix=fix)
     return work
 
 
-def uneven(plan: Plan, step: Step, work: Work) -> Iterator[tuple[str, str]]:
+def uneven_micro_batches(plan: Plan, step: Step, work: Work) -> Iterator[tuple[str, str]]:
     """Messages and fixes where micro-batches differ in groups or in tokens: torch infers shapes once."""
     tokens = [
         {
@@ -115,7 +115,7 @@ def read_csv(text: str, plan: Plan, name: str) -> Orders:
         message = f"the schedule is of {len(lines)} ranks, the plan's pipeline of {work.pipeline}"
         raise InputError(message, where=name, fix="a line for each rank of the pipeline, or another plan")
     orders = [
-        [action(each.strip(), rank, work, f"{name}:{rank + 1}") for each in line if each.strip()]
+        [parse_action(each.strip(), rank, work, f"{name}:{rank + 1}") for each in line if each.strip()]
         for rank, line in enumerate(lines)
     ]
     if not any(orders):
@@ -129,7 +129,7 @@ def read_csv(text: str, plan: Plan, name: str) -> Orders:
     return orders
 
 
-def action(text: str, rank: int, work: Work, where: str) -> Slot:
+def parse_action(text: str, rank: int, work: Work, where: str) -> Slot:
     """The pass that one entry of a rank's line names. Raises InputError."""
     match = ACTION.fullmatch(text)
     if not match:

@@ -20,7 +20,7 @@ def hold(path: Path, who: str) -> Iterator[None]:
     handle = open_lock(path)
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while not locked(handle, fcntl.LOCK_EX):
+        while not try_lock(handle, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise InputError(f"{who} already", where=str(path.parent), fix="end that one, or use another folder")
             time.sleep(PATIENCE_S / 100)
@@ -33,7 +33,7 @@ def held(path: Path) -> bool:
     """Whether a living process holds the lock."""
     handle = open_lock(path)
     try:
-        return not locked(handle, fcntl.LOCK_SH)
+        return not try_lock(handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
 
@@ -47,7 +47,7 @@ def open_lock(path: Path) -> int:
         raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
 
 
-def locked(handle: int, kind: int) -> bool:
+def try_lock(handle: int, kind: int) -> bool:
     """Whether the lock was free, and is now held in this mode."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)

@@ -20,20 +20,20 @@ def schema_of(kind: type) -> Schema:
 
 def keys_at(kind: type, route: tuple[str | int, ...]) -> list[str]:
     """Keys that a mapping at `route` may have, where the format lists them."""
-    return sorted({key for part in parts_at(kind, route) for key in part.get("properties", {})})
+    return sorted({key for part in schemas_at(kind, route) for key in part.get("properties", {})})
 
 
 def words_at(kind: type, route: tuple[str | int, ...]) -> list[str]:
     """Words of which one must be at `route`, where the format lists them."""
-    return sorted({str(word) for part in parts_at(kind, route) for word in part.get("enum", ())})
+    return sorted({str(word) for part in schemas_at(kind, route) for word in part.get("enum", ())})
 
 
-def parts_at(kind: type, route: tuple[str | int, ...]) -> list[Schema]:
+def schemas_at(kind: type, route: tuple[str | int, ...]) -> list[Schema]:
     """Every alternative in the schema for the value at `route`."""
     tops, named = msgspec.json.schema_components((kind,), schema_hook=schema_of)
     here = alternatives([*tops], named)
     for step in route:
-        here = alternatives([child for part in here for child in children(part, step)], named)
+        here = alternatives([child for part in here for child in child_schemas(part, step)], named)
     return here
 
 
@@ -50,7 +50,7 @@ def alternatives(parts: list[Schema], named: dict[str, Schema]) -> list[Schema]:
     return resolved
 
 
-def children(part: Schema, step: str | int) -> list[Schema]:
+def child_schemas(part: Schema, step: str | int) -> list[Schema]:
     """The schema of the key or index `step` in `part`; none where it has none."""
     child = part.get("properties", {}).get(step) or part.get("additionalProperties") or part.get("items")
     return [child] if isinstance(child, dict) else []

@@ -74,7 +74,7 @@ class Slots:
 
     def next(self, first: int) -> int:
         """The number after the last item taken; `first` where none was."""
-        return max((number + 1 for number in numbers(self.folder / TAKEN)), default=first)
+        return max((number + 1 for number in item_numbers(self.folder / TAKEN)), default=first)
 
     def rewind(self, first: int = 0) -> None:
         """Forgets what was taken; with `first`, item `first` − 1 counts as the last one taken, for a reader that
@@ -99,11 +99,11 @@ class Slots:
     def clear(self) -> None:
         """Forgets what was taken, and withdraws what is offered."""
         self.rewind()
-        for number in numbers(self.folder):
+        for number in item_numbers(self.folder):
             self.withdraw(number)
 
 
-def numbers(folder: Path) -> list[int]:
+def item_numbers(folder: Path) -> list[int]:
     """Numbers of the items in a folder, rising."""
     try:
         return sorted(int(name) for name in os.listdir(folder) if name.isdecimal())

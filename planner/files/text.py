@@ -21,11 +21,11 @@ except ImportError:  # pragma: no cover - depends on how PyYAML was built
 
 Step = str | int  # a key or an index
 Route = tuple[Step, ...]  # from the top of a file to a value
-Place = tuple[int, int]  # line and column, 1-based
-Places = dict[Route, Place]  # of every value; that of a key itself is under (*path, "<key>")
+FilePosition = tuple[int, int]  # line and column, 1-based
+Places = dict[Route, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
 
 DEEPEST = 50  # collections within each other; a plan has ten
-SPELLED = 12  # steps of a path that a message shows
+MAX_SHOWN_STEPS = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
@@ -39,7 +39,7 @@ def load(text: str, name: str) -> tuple[Any, Places]:
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         what = f"the control character U+{ord(control.group()):04X} is not allowed in YAML"
         raise InputError(what, where=f"{name}:{line}:{column}", fix="remove it")
-    builder = Builder(name)
+    builder = DocumentBuilder(name)
     try:
         return builder.build(yaml.parse(text, Loader=Loader)), builder.places
     except yaml.MarkedYAMLError as error:
@@ -51,28 +51,28 @@ def load(text: str, name: str) -> tuple[Any, Places]:
 
 def spell(route: Route) -> str:
     """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
-    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:SPELLED]]
-    more = "…" if len(route) > SPELLED else ""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:MAX_SHOWN_STEPS]]
+    more = "…" if len(route) > MAX_SHOWN_STEPS else ""
     return "".join([*steps, more]).removeprefix(".") or "the whole file"
 
 
-class Collection:
+class OpenCollection:
     """A mapping or a sequence whose end has not been parsed yet."""
 
     __slots__ = ("key", "route", "values")
 
     def __init__(self, values: dict[Any, Any] | list[Any], route: Route) -> None:
         self.values, self.route = values, route
-        self.key: tuple[Any, Place] | None = None  # in a mapping, the key whose value comes next
+        self.key: tuple[Any, FilePosition] | None = None  # in a mapping, the key whose value comes next
 
 
-class Builder:
+class DocumentBuilder:
     """Assembles parser events into one document."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: Places = {}
-        self.open: list[Collection] = []
+        self.open: list[OpenCollection] = []
         self.top: list[Any] = []  # the document, once it has begun; at most one
 
     def build(self, events: Iterable[yaml.Event]) -> Any:
@@ -94,16 +94,16 @@ class Builder:
                 raise self.refused("a second document begins here", place, "one document to a file")
         return self.top[0] if self.top else None
 
-    def begin(self, values: dict[Any, Any] | list[Any], place: Place) -> None:
+    def begin(self, values: dict[Any, Any] | list[Any], place: FilePosition) -> None:
         """Begins a collection, within the one that is open."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
             raise self.refused("a key must be a word or a number", place, "use a plain key")
         if len(self.open) == DEEPEST:
             raise self.refused("the file is nested too deeply", place, "flatten it")
-        self.open.append(Collection(values, self.put(values, place)))
+        self.open.append(OpenCollection(values, self.put(values, place)))
 
-    def scalar(self, value: Any, place: Place) -> None:
+    def scalar(self, value: Any, place: FilePosition) -> None:
         """Takes a scalar: a key, where one is due, or else a value."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
@@ -113,7 +113,7 @@ class Builder:
         else:
             self.put(value, place)
 
-    def put(self, value: Any, place: Place) -> Route:
+    def put(self, value: Any, place: FilePosition) -> Route:
         """Adds a value to the open collection; returns its path."""
         if not self.open:
             self.top.append(value)
@@ -132,7 +132,7 @@ class Builder:
         self.places[route] = place
         return route
 
-    def refused(self, what: str, place: Place, fix: str) -> InputError:
+    def refused(self, what: str, place: FilePosition, fix: str) -> InputError:
         """The error for what is not allowed at this place."""
         here = self.open[-1] if self.open else None
         route = (*here.route, here.key[0]) if here and here.key else here.route if here else ()

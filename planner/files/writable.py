@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 
-FIX = "name a file in a folder that can be written"
+FILE_FIX = "name a file in a folder that can be written"
 FOLDER_FIX = "name a folder that can be written"
 
 
@@ -17,10 +17,10 @@ def require_writable(path: Path, option: str) -> None:
     where = f"{option} {path}"
     exists = stands(path, where)
     if path.is_dir():
-        raise InputError("this is a folder, not a file", where=where, fix=FIX)
-    make_folder(path.parent, where, FIX)
+        raise InputError("this is a folder, not a file", where=where, fix=FILE_FIX)
+    make_folder(path.parent, where, FILE_FIX)
     if not os.access(path if exists else path.parent, os.W_OK):
-        raise InputError("cannot write the file: Permission denied", where=where, fix=FIX)
+        raise InputError("cannot write the file: Permission denied", where=where, fix=FILE_FIX)
 
 
 def require_folder(path: Path, where: str) -> None:

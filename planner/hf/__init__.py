@@ -70,10 +70,10 @@ def read(path: Path) -> Imported:
     Raises InputError naming the key whose value no spec can express.
     """
     config = configs.read(path)
-    modules = modules_of(config)
+    modules = read_modules(config)
     config.close()
-    origin = identity(config, path)
-    edges = tuple(edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
+    origin = model_identity(config, path)
+    edges = tuple(encoder_edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
     left_out = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
     source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
@@ -81,12 +81,12 @@ def read(path: Path) -> Imported:
     return Imported(model, tuple(config.notes))
 
 
-def edge(source: str, llm: Module) -> ModelEdge:
+def encoder_edge(source: str, llm: Module) -> ModelEdge:
     """The edge from an encoder to the decoder that reads its tokens, or attends to them."""
     return ModelEdge(source=source, target="llm", by="cross_attention" if llm.crossing else "tokens")
 
 
-def modules_of(config: Config) -> joined.Modules:
+def read_modules(config: Config) -> joined.Modules:
     """The modules of a config, read as its `model_type` says. Raises InputError where the family is not known."""
     family = config.word("model_type")
     if family in FAMILIES:
@@ -94,7 +94,7 @@ def modules_of(config: Config) -> joined.Modules:
     raise config.refused("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
 
 
-def identity(config: Config, path: Path) -> str:
+def model_identity(config: Config, path: Path) -> str:
     """The model's name: the one in its file, unless that is a path, or else its folder's or file's name."""
     stated = config.values.get("_name_or_path")
     if isinstance(stated, str) and re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", stated):

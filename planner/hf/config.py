@@ -12,7 +12,7 @@ from planner.errors import InputError
 MOST = 10**9  # as in a model's file
 LONGEST = 60  # characters of a value that a note quotes
 # Keys without effect on shapes or mathematics: names, tokens, files, initialisation, generation, caches.
-ASIDE = {
+IGNORED_KEYS = {
     "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
     "auto_map", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_proj_size",
     "decoder_start_token_id", "dtype", "eos_token_id", "ep_size", "forced_decoder_ids", "gradient_checkpointing",
@@ -154,7 +154,7 @@ class Config:
             defaults = ", ".join(f"{self.route}{key} {value}" for key, value in self.assumed.items())
             self.notes.append(Note("assumed", f"as usual for this kind: {defaults}"))
         for key, value in self.values.items():
-            if key not in self.asked and key not in ASIDE and value:
+            if key not in self.asked and key not in IGNORED_KEYS and value:
                 self.leave_out(f"{self.route}{key} {quoted(value)}")
         for part in self.parts:
             part.close()

@@ -12,7 +12,7 @@ from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
 SLIDING, FULL = "sliding_attention", "full_attention"
-USUAL: dict[str, Any] = {
+LLAMA_DEFAULTS: dict[str, Any] = {
     "head_dim": None,
     "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
@@ -52,14 +52,14 @@ def qwen2(config: Config) -> Decoder:
     on.
     """
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
-    return built(config, {**shape(config), "bias": "qkv", **sliding(config, from_a_layer_on(config))})
+    return built(config, {**shape(config), "bias": "qkv", **sliding(config, window_from_layer(config))})
 
 
 def qwen3(config: Config) -> Decoder:
     """Qwen3 (arXiv 2505.09388): Llama with norms of queries and keys; windows in later layers, where they are on."""
     config.assume(num_key_value_heads=32, head_dim=128).assume_within(**QWEN2)
     fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True}
-    return built(config, {**fields, **sliding(config, from_a_layer_on(config))})
+    return built(config, {**fields, **sliding(config, window_from_layer(config))})
 
 
 def gpt2(config: Config) -> Decoder:
@@ -88,7 +88,7 @@ def gpt2(config: Config) -> Decoder:
 
 def shape(config: Config) -> dict[str, Any]:
     """Fields that Llama and its descendants have in common."""
-    config.assume(**USUAL)
+    config.assume(**LLAMA_DEFAULTS)
     config.expect("hidden_act", ("silu", "swish"))
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
     kv_heads, head_dim = config.count_or_none("num_key_value_heads"), config.count_or_none("head_dim")
@@ -134,7 +134,7 @@ def attention_bias(config: Config) -> str:
     return "attention" if config.flag("attention_bias") else "none"
 
 
-def from_a_layer_on(config: Config) -> Callable[[int], bool]:
+def window_from_layer(config: Config) -> Callable[[int], bool]:
     """Qwen's rule where no list gives it: layers from max_window_layers on have windows."""
     return lambda layer: layer >= (config.count_or_none("max_window_layers") or 0)
 

@@ -15,7 +15,7 @@ def clip(config: Config, out: int | None = None) -> Vit:
     config.assume(hidden_act="quick_gelu", layer_norm_eps=1e-5)
     module = plain_vit(config, out, usual_patch=32)
     config.leave_out("a class token, and a norm before the first layer", 3 * module.hidden)
-    learned_positions(config, module, 1)
+    note_learned_positions(config, module, 1)
     return module
 
 
@@ -25,7 +25,7 @@ def siglip(config: Config, out: int | None = None) -> Vit:
     module = plain_vit(config, out, usual_patch=16)
     hidden, ffn = module.hidden, module.ffn
     config.leave_out("a bias of the patch embedding", hidden)
-    learned_positions(config, module, 0)
+    note_learned_positions(config, module, 0)
     if config.flag("vision_use_head"):
         attention, mlp = 4 * hidden**2 + 4 * hidden, 2 * hidden * ffn + ffn + hidden
         config.leave_out("the pooling head", hidden + attention + 2 * hidden + mlp)
@@ -42,7 +42,7 @@ def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
     module = Vit(
         layers=config.count("num_hidden_layers", MOST_LAYERS),
         hidden=config.count("hidden_size"),
-        heads=heads(config, "num_attention_heads", "hidden_size"),
+        heads=head_count(config, "num_attention_heads", "hidden_size"),
         ffn=config.count("intermediate_size"),
         patch=config.count("patch_size"),
         channels=config.count("num_channels"),
@@ -54,7 +54,7 @@ def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
     return module
 
 
-def learned_positions(config: Config, module: Vit, more: int) -> None:
+def note_learned_positions(config: Config, module: Vit, more: int) -> None:
     """Notes learned positions, which the spec replaces by rotary ones."""
     count = (config.count("image_size") // module.patch) ** 2 + more
     config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
@@ -75,10 +75,10 @@ def qwen2_vision(config: Config) -> Vit:
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=width,
-        heads=heads(config, "num_heads", "embed_dim"),
+        heads=head_count(config, "num_heads", "embed_dim"),
         ffn=int(width * ratio),
         out=config.count("hidden_size"),
-        **patches(config),
+        **patch_fields(config),
         norm_eps=QWEN_EPS,
     )
 
@@ -94,19 +94,19 @@ def qwen2_5_vision(config: Config) -> Vit:
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=config.count("hidden_size"),
-        heads=heads(config, "num_heads", "hidden_size"),
+        heads=head_count(config, "num_heads", "hidden_size"),
         ffn=config.count("intermediate_size"),
         gated=True,
         norm="rms",
         out=config.count("out_hidden_size"),
-        **patches(config),
+        **patch_fields(config),
         window=side**2,
         full_layers=tuple(sorted(config.numbers("fullatt_block_indexes"))),
         norm_eps=QWEN_EPS,
     )
 
 
-def patches(config: Config) -> dict[str, Any]:
+def patch_fields(config: Config) -> dict[str, Any]:
     """Fields of Qwen's patches."""
     channels = "in_chans" if "in_chans" in config.values else "in_channels"
     config.assume(in_channels=3)
@@ -118,7 +118,7 @@ def patches(config: Config) -> dict[str, Any]:
     }
 
 
-def heads(config: Config, key: str, width: str) -> int:
+def head_count(config: Config, key: str, width: str) -> int:
     """A number of heads. Raises InputError where it does not divide the width."""
     count = config.count(key)
     if config.count(width) % count:
@@ -148,7 +148,7 @@ def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
     return Audio(
         layers=config.count("encoder_layers", MOST_LAYERS),
         hidden=width,
-        heads=heads(config, "encoder_attention_heads", "d_model"),
+        heads=head_count(config, "encoder_attention_heads", "d_model"),
         ffn=config.count("encoder_ffn_dim"),
         mels=config.count("num_mel_bins"),
         pool=pool,

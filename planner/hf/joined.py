@@ -11,15 +11,23 @@ from planner.specs.layers import Decoder, Module, Vit
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")
-TEXTS: dict[str, Callable[[Config], Decoder]] = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3}
-TOWERS: dict[str, Callable[[Config, int | None], Vit]] = {"clip_vision_model": clip, "siglip_vision_model": siglip}
+TEXT_READERS: dict[str, Callable[[Config], Decoder]] = {
+    "llama": llama,
+    "mistral": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+}
+VISION_READERS: dict[str, Callable[[Config, int | None], Vit]] = {
+    "clip_vision_model": clip,
+    "siglip_vision_model": siglip,
+}
 
 
 def llava(config: Config) -> Modules:
     """LLaVA (arXiv 2304.08485): an image tower, two linears of the decoder's width, a decoder."""
     config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu")
     text, part = read_text(config), config.part("vision_config")
-    vision = chosen(part, TOWERS)(part, text.hidden)
+    vision = reader_for(part, VISION_READERS)(part, text.hidden)
     part.asked |= {"vocab_size"}  # of the tower's twin for text
     config.expect("projector_hidden_act", ("gelu",))
     config.asked |= {"image_token_index", "image_token_id", "image_seq_length"}
@@ -68,12 +76,12 @@ def read_text(config: Config, family: Callable[[Config], Decoder] | None = None)
     part = config.part("text_config")
     if family is not None:
         part.assume(rope_theta=1e6)
-    text = (family or chosen(part, TEXTS))(part)
+    text = (family or reader_for(part, TEXT_READERS))(part)
     tied = config.assume(tie_word_embeddings=text.tied).flag("tie_word_embeddings")
     return changed(text, tied=tied)
 
 
-def chosen(part: Config, families: dict[str, Family]) -> Family:
+def reader_for(part: Config, families: dict[str, Family]) -> Family:
     """The reader for the `model_type` of a part. Raises InputError where there is none."""
     kind = part.word("model_type")
     if kind not in families:

@@ -101,7 +101,7 @@ def deepseek_experts(config: Config) -> Experts | None:
         config,
         "n_routed_experts",
         width,
-        **rule(config, sparse, "first_k_dense_replace"),
+        **moe_layer_fields(config, sparse, "first_k_dense_replace"),
         shared_ffn=shared * width,
         router_bias=config.word("topk_method") == "noaux_tc",
         scores=scores,
@@ -122,13 +122,13 @@ def qwen_experts(config: Config, shared: int | None) -> Experts | None:
         config,
         key,
         config.count("moe_intermediate_size"),
-        **rule(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
+        **moe_layer_fields(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
         shared_ffn=shared or 0,
         normalised=config.flag("norm_topk_prob"),
     )
 
 
-def rule(config: Config, sparse: list[bool], key: str) -> dict[str, int]:
+def moe_layer_fields(config: Config, sparse: list[bool], key: str) -> dict[str, int]:
     """`dense_layers` and `every` for these MoE layers. Raises InputError naming `key` where no such rule gives them."""
     pattern = sparse_rule(sparse) if any(sparse) else None
     if pattern is None:

@@ -6,12 +6,12 @@ from planner.hf.config import Config
 from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Decoder, Module, TextEncoder
 
-HEADS = {  # (predicts, pooled, classes)
+BERT_HEADS = {  # (predicts, pooled, classes)
     "BertForMaskedLM": (True, False, 0),
     "BertForPreTraining": (True, True, 2),
     "BertModel": (False, True, 0),
 }
-FORWARD = {"relu": (False, "relu"), "gated-gelu": (True, "gelu_tanh")}  # (gated, activation)
+T5_ACTIVATIONS = {"relu": (False, "relu"), "gated-gelu": (True, "gelu_tanh")}  # (gated, activation)
 
 
 def bert(config: Config) -> TextEncoder:
@@ -23,9 +23,9 @@ def bert(config: Config) -> TextEncoder:
     if config.flag("is_decoder"):
         raise config.refused("is_decoder", "a causal BERT cannot be said", "give an encoder's config.json")
     kind = (config.value("architectures") or ["BertModel"])[0]
-    if kind not in HEADS:
-        raise config.refused("architectures", f"the heads of `{kind}` are not known", f"one of {', '.join(HEADS)}")
-    predicts, pooled, classes = HEADS[kind]
+    if kind not in BERT_HEADS:
+        raise config.refused("architectures", f"the heads of `{kind}` are not known", f"one of {', '.join(BERT_HEADS)}")
+    predicts, pooled, classes = BERT_HEADS[kind]
     return TextEncoder(
         layers=config.count("num_hidden_layers", MOST_LAYERS),
         hidden=config.count("hidden_size"),
@@ -51,9 +51,9 @@ def t5(config: Config) -> dict[str, Module]:
     config.expect("relative_attention_max_distance", (128,))
     config.asked |= {"dense_act_fn", "is_gated_act", "scale_decoder_outputs"}
     projection = config.word("feed_forward_proj")
-    if projection not in FORWARD:
-        raise config.refused("feed_forward_proj", f"`{projection}` is not known", f"one of {', '.join(FORWARD)}")
-    gated, activation = FORWARD[projection]
+    if projection not in T5_ACTIVATIONS:
+        raise config.refused("feed_forward_proj", f"`{projection}` is not known", f"one of {', '.join(T5_ACTIVATIONS)}")
+    gated, activation = T5_ACTIVATIONS[projection]
     hidden, layers = config.count("d_model"), config.count("num_layers", MOST_LAYERS)
     shape: dict[str, Any] = {
         "hidden": hidden, "heads": config.count("num_heads"), "head_dim": config.count("d_kv"),

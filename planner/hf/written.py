@@ -26,7 +26,7 @@ def to_config(module: Module) -> dict[str, Any]:
     """A module as a config.json that transformers reads. Raises InputError where no family written here has such
     layers.
     """
-    write = KINDS.get(type(module))
+    write = CONFIG_WRITERS.get(type(module))
     config = write(module) if write else None
     if config is None:
         fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
@@ -54,7 +54,7 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
     if kind in ("mistral", "mixtral"):
         config["sliding_window"] = module.window
     if kind in ("qwen2", "qwen3", "qwen3_moe"):
-        config |= windows(module)
+        config |= window_keys(module)
     return config | experts(module, kind)
 
 
@@ -62,14 +62,16 @@ def family(module: Decoder) -> str | None:
     """The family with such layers; None where there is none."""
     if module.pattern:
         return hybrid(module)
-    if module.latent or module.sinks or not says_how(module):
+    if module.latent or module.sinks or not plain_layers(module):
         return None
     if module.positions == "learned":
         return "gpt2" if module.moe is None and module.window is None else None
     if module.moe:
         if module.qk_norm and not module.full_every and module.bias in ("none", "attention"):
             return "qwen3_moe"
-        return "mixtral" if (module.bias, module.full_every, sparse(module).count(False)) == ("none", 0, 0) else None
+        return (
+            "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
+        )
     if module.qk_norm:
         return "qwen3" if module.bias in ("none", "attention") else None
     if module.bias == "qkv":
@@ -79,7 +81,7 @@ def family(module: Decoder) -> str | None:
     return "mistral" if module.bias == "none" and not module.full_every else None
 
 
-def says_how(module: Decoder) -> bool:
+def plain_layers(module: Decoder) -> bool:
     """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
     foreign = module.positions in ("none", "relative") or module.cross or module.scaled_head
     if foreign or module.activation or module.rotary_share < 1:
@@ -123,13 +125,13 @@ def gpt2(module: Decoder) -> dict[str, Any]:
     }
 
 
-def windows(module: Decoder) -> dict[str, Any]:
+def window_keys(module: Decoder) -> dict[str, Any]:
     """Qwen's keys of sliding windows."""
     kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
     return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
 
 
-def sparse(module: Decoder) -> list[bool]:
+def moe_layers(module: Decoder) -> list[bool]:
     """Whether each layer has experts."""
     return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
 
@@ -143,9 +145,9 @@ def experts(module: Decoder, kind: str) -> dict[str, Any]:
     config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
     if kind == "mixtral":
         return config | {"num_local_experts": moe.experts}
-    dense = [layer for layer, has in enumerate(sparse(module)) if not has]
+    dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]
     config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
     return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}
 
 
-KINDS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}
+CONFIG_WRITERS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}

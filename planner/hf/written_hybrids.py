@@ -32,10 +32,10 @@ def is_bamba(module: Decoder, space: StateSpace) -> bool:
 def is_nemotron(module: Decoder, space: StateSpace) -> bool:
     """Whether layers of one block each are Nemotron-H's."""
     style = module.positions, module.gated, module.bias, module.tied
-    return style == ("none", False, "none", False) and space.step_max is None and is_routed(module.moe)
+    return style == ("none", False, "none", False) and space.step_max is None and routes_like_deepseek(module.moe)
 
 
-def is_routed(moe: Experts | None) -> bool:
+def routes_like_deepseek(moe: Experts | None) -> bool:
     """Whether experts are routed as DeepSeek-V3's, beside shared experts; true without experts."""
     return moe is None or (
         moe.scores == "sigmoid" and moe.router_bias and moe.shared_ffn > 0 and not moe.capacity and not moe.balance

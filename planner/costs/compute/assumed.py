@@ -28,7 +28,7 @@ ASSUMED = Rates(  # the middle of what was fitted on A100, H100, H200 and B200
 )
 
 
-CPU = changed(  # no tiles to fill; the share of its peak that analytic models usually take
+ASSUMED_CPU_RATES = changed(  # no tiles to fill; the share of its peak that analytic models usually take
     ASSUMED,
     gemm={"bf16": GemmCurve(share=0.55)},
     attention={"any": AttentionCurve(share=0.45, backward_share=0.45)},
@@ -38,7 +38,7 @@ CPU = changed(  # no tiles to fill; the share of its peak that analytic models u
 
 def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
     """Rates with every gap filled from those assumed of the device kind; all assumed where there are none."""
-    assumed = CPU if kind == "cpu" else ASSUMED
+    assumed = ASSUMED_CPU_RATES if kind == "cpu" else ASSUMED
     if rates is None:
         return assumed
     return changed(

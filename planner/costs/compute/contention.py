@@ -39,18 +39,18 @@ class Use(NamedTuple):
     @property
     def alone(self) -> float:
         """Seconds on its share of the device with nothing concurrent."""
-        return self.compute / self.share + self.moved / reach(self.share)
+        return self.compute / self.share + self.moved / reachable_bandwidth(self.share)
 
     @property
     def demanded(self) -> float:
         """The share of memory bandwidth that the pass demands; where its traffic is not known, all that its SMs can
         use.
         """
-        limit = reach(self.share)
+        limit = reachable_bandwidth(self.share)
         return limit if self.streamed is None or not self.alone else min(limit, self.streamed / self.alone)
 
 
-def reach(share: float) -> float:
+def reachable_bandwidth(share: float) -> float:
     """The share of memory bandwidth that this share of the SMs can use."""
     return min(KAPPA * share, 1.0)
 

@@ -18,10 +18,10 @@ from planner.specs.timing import Timing
 from planner.units import GB, US
 
 TERA = 1e12
-MEGATRON = Accounting()
+MEGATRON_ACCOUNTING = Accounting()
 # The exposed share of the memory traffic of gradient accumulation; other tiles of the product hide the rest. Of 0, 0.3,
 # 0.5 and 1 it had the least error over published records.
-UNHIDDEN = 0.5
+EXPOSED_ACCUMULATION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Machine:
     rates: Rates
     network: Network
     timing: Timing
-    accounting: Accounting = MEGATRON
+    accounting: Accounting = MEGATRON_ACCOUNTING
 
     def matmul(self, product: Matmul, precision: Precision) -> Number:
         """Seconds of a matrix product: m, n and k each count a few more for filling the device, and one launch."""
@@ -121,7 +121,7 @@ class Machine:
         seconds: Number = 0.0
         for product in work.matmuls:
             if product.trained:
-                seconds = seconds + self.matmul(product, precision) + self.accumulated(product)
+                seconds = seconds + self.matmul(product, precision) + self.accumulation_seconds(product)
         return seconds
 
     def attended(self, core: Attention, forward: bool) -> Number:
@@ -130,9 +130,9 @@ class Machine:
         """
         return self.attention(core, forward) + (1.0 if forward else 2.0) * self.scores(core)
 
-    def accumulated(self, product: Matmul) -> Number:
+    def accumulation_seconds(self, product: Matmul) -> Number:
         """Seconds of adding weight gradients to those of earlier micro-batches, however few the tokens."""
-        return UNHIDDEN * 2.0 * self.timing.gradient_bytes * product.weights / self.bandwidth
+        return EXPOSED_ACCUMULATION * 2.0 * self.timing.gradient_bytes * product.weights / self.bandwidth
 
     def launches(self, work: Work) -> Number:
         """Seconds between kernels on the device."""
@@ -175,4 +175,4 @@ def machine_of(
 ) -> Machine:
     """The machine that ranks of one kind in a cluster form."""
     known = complete(rates, device.kind)
-    return Machine(device, known, network_of(cluster, known), timing, accounting or MEGATRON)
+    return Machine(device, known, network_of(cluster, known), timing, accounting or MEGATRON_ACCOUNTING)

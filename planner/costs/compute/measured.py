@@ -23,11 +23,11 @@ def weights_line(costs: ModuleCosts, layers: int, embedding_head: bool, degree: 
     small it is, have no weights (arXiv 2401.10241, table 2). `recomputes`: I recomputes the layers before it starts.
     """
     share, times = degree / costs.tp, layers / costs.layer.layers
-    line = spread(weights_fit(costs.layer, recomputes), times, share)
-    return line + spread(weights_fit(costs.ends, False), 1.0, share) if embedding_head and costs.ends else line
+    line = spread(weight_gradient_fit(costs.layer, recomputes), times, share)
+    return line + spread(weight_gradient_fit(costs.ends, False), 1.0, share) if embedding_head and costs.ends else line
 
 
-def weights_fit(passes: Passes, recomputes: bool) -> Fit:
+def weight_gradient_fit(passes: Passes, recomputes: bool) -> Fit:
     """Half of what is linear in tokens, and half of the constant, of a backward without recomputation."""
     backward, forward = pass_fit(passes, False), pass_fit(passes, True) if recomputes else Fit()
     return Fit(

@@ -21,7 +21,7 @@ from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import LayerKind, blocks
 from planner.units import MS
 
-FAR = float(2**20)  # tokens of an item, the second point of a straight line
+LINE_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
 
 
 def pass_line(module: Module, at: Columns, machine: Machine, places: Places, forward: bool, recompute: Mixed) -> Line:
@@ -44,16 +44,16 @@ def mean_line(module: Module, at: Columns, machine: Machine, places: Places, for
     line = Line()
     for (kind, window), count in sorted(kinds.items(), key=str):
         work = layer_work(module, kind, at, window)
-        device = device_line(module, kind, window, at, machine, forward) + waits_line(
+        device = layer_compute_line(module, kind, window, at, machine, forward) + tp_ep_line(
             module, kind, at, machine, places, forward
         )
         host = float(machine.host(work, at.tp))
         launched = replace(device, launches=(Launched(1.0, device, host),))
-        line += (launched + around_line(module, work, at, machine, places, forward)) * (count / module.layers)
+        line += (launched + cp_line(module, work, at, machine, places, forward)) * (count / module.layers)
     return line
 
 
-def device_line(
+def layer_compute_line(
     module: Module, kind: LayerKind, window: int | None, at: Columns, machine: Machine, forward: bool
 ) -> Line:
     """Compute of one layer, with what it recomputes in part."""
@@ -62,16 +62,16 @@ def device_line(
         own = machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
         return own if forward else own + remade(work, at, machine)
 
-    line = straight(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
-    for recomputes in (False, True) if again_attended(at, forward) else (False,):
+    line = linear_line(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
+    for recomputes in (False, True) if recomputes_attention(at, forward) else (False,):
         if "attention" in blocks(kind):
             line += attention_line(module, kind, window, at, machine, forward or recomputes)
         if "cross_attention" in blocks(kind):
-            line += crossed_line(module, kind, at, machine, forward or recomputes)
+            line += cross_attention_line(module, kind, at, machine, forward or recomputes)
     return line
 
 
-def again_attended(at: Columns, forward: bool) -> bool:
+def recomputes_attention(at: Columns, forward: bool) -> bool:
     """Whether this pass recomputes attention."""
     return not forward and "attention" in at.parts
 
@@ -94,7 +94,7 @@ def attention_line(
     return launch + Line(quad=(each + scores) * half, lin=each * half * fill * ring)
 
 
-def crossed_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, forward: bool) -> Line:
+def cross_attention_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, forward: bool) -> Line:
     """Cross attention of one layer: each token attends to as many as are read per token in the mean."""
     core = layer_work(module, kind, at).crossed
     assert core
@@ -104,7 +104,7 @@ def crossed_line(module: Module, kind: LayerKind, at: Columns, machine: Machine,
     return Line(quad=each + scores, lin=each * fill, const=machine.attention_launch(core))
 
 
-def waits_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
+def tp_ep_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
     """Exposed communication of one layer's tp and expert ranks."""
     which = 0 if forward else 1
 
@@ -115,7 +115,7 @@ def waits_line(module: Module, kind: LayerKind, at: Columns, machine: Machine, p
     return exchange(waited)
 
 
-def around_line(module: Module, work: Work, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
+def cp_line(module: Module, work: Work, at: Columns, machine: Machine, places: Places, forward: bool) -> Line:
     """Communication of the ranks that share an item: Ulysses' all-to-alls, and the ring of keys and values.
 
     None for a layer without attention.
@@ -137,7 +137,7 @@ def head_line(module: Module, at: Columns, machine: Machine, forward: bool) -> L
         work = head_work(module, replace(at, seq=tokens))
         return machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
 
-    return straight(seconds)
+    return linear_line(seconds)
 
 
 def gradient_line(module: Module, at: Columns, machine: Machine, layers: float, embedding_head: bool) -> Line:
@@ -148,8 +148,8 @@ def gradient_line(module: Module, at: Columns, machine: Machine, layers: float, 
 
     line = Line()
     for kind, count in sorted(Counter(layer_kinds(module)).items()):
-        line += straight(partial(gradients, kind)) * (layers * count / module.layers)
-    head = straight(lambda tokens: machine.weights(head_work(module, replace(at, seq=tokens)), at.dtype))
+        line += linear_line(partial(gradients, kind)) * (layers * count / module.layers)
+    head = linear_line(lambda tokens: machine.weights(head_work(module, replace(at, seq=tokens)), at.dtype))
     return line + head if embedding_head else line
 
 
@@ -164,8 +164,8 @@ def memory_line(module: Module, at: Columns, part: Part, seconds: Callable[[Work
     times = 1.0 if part.forward else 2.0
     layers, line = times * sum(count for _, count in part.again) + sent_again(part), Line()
     for kind, count in sorted(Counter(layer_kinds(module)).items()):
-        line += straight(partial(taken, kind)) * (layers * count / module.layers)
-    head = straight(lambda tokens: seconds(head_work(module, replace(at, seq=tokens))))
+        line += linear_line(partial(taken, kind)) * (layers * count / module.layers)
+    head = linear_line(lambda tokens: seconds(head_work(module, replace(at, seq=tokens))))
     return line + head * times if part.ends else line
 
 
@@ -174,13 +174,13 @@ def pause_line(at: Columns, machine: Machine) -> Line:
     return Line(const=machine.timing.micro_batch_ms * MS / float(at.vpp))
 
 
-def straight(seconds: Callable[[float], Number]) -> Line:
+def linear_line(seconds: Callable[[float], Number]) -> Line:
     """The line through two token counts."""
     once = float(seconds(0.0))
-    return Line(lin=(float(seconds(FAR)) - once) / FAR, const=once)
+    return Line(lin=(float(seconds(LINE_TOKENS)) - once) / LINE_TOKENS, const=once)
 
 
 def exchange(seconds: Callable[[float], Number]) -> Line:
     """The same of exposed communication."""
-    line = straight(seconds)
+    line = linear_line(seconds)
     return replace(line, comm_lin=line.lin, comm_const=line.const)

@@ -21,7 +21,7 @@ def costs_of_layers(costs: ModuleCosts, each: Mixed) -> ModuleCosts:
     if not any(how in costs.recomputing for how, _ in each):
         return costs
     parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
-    return changed(costs, layer=parts[0][0] if len(parts) == 1 else together(parts))
+    return changed(costs, layer=parts[0][0] if len(parts) == 1 else combined_passes(parts))
 
 
 def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
@@ -42,19 +42,19 @@ def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name
         raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
 
 
-def together(parts: Sequence[tuple[Passes, float]]) -> Passes:
+def combined_passes(parts: Sequence[tuple[Passes, float]]) -> Passes:
     """Fits of so many layers of each kind, one after another."""
     times = [(passes, count / passes.layers) for passes, count in parts]
     return Passes(
         layers=round(sum(count for _, count in parts)),
-        forward=added([(pass_fit(passes, True), each) for passes, each in times]),
-        backward=added([(pass_fit(passes, False), each) for passes, each in times]),
+        forward=combined_fit([(pass_fit(passes, True), each) for passes, each in times]),
+        backward=combined_fit([(pass_fit(passes, False), each) for passes, each in times]),
         activation_kib_per_token=sum(passes.activation_kib_per_token * each for passes, each in times),
         working_kib_per_token=max(passes.working_kib_per_token for passes, _ in parts),
     )
 
 
-def added(fits: Sequence[tuple[Fit, float]]) -> Fit:
+def combined_fit(fits: Sequence[tuple[Fit, float]]) -> Fit:
     """The sum of fits, each taken so many times."""
     return Fit(
         ms_per_token2=sum(fit.ms_per_token2 * times for fit, times in fits),

@@ -70,7 +70,7 @@ class Work:
     kernels: int  # launched by one pass
 
 
-class Block(NamedTuple):
+class BlockWork(NamedTuple):
     """Work of one block of a layer, without its norm and residual."""
 
     matmuls: tuple[Matmul, ...]
@@ -86,14 +86,14 @@ def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None 
     residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
     return Work(
         tuple(product for block in each for product in block.matmuls),
-        core(module, at, window) if "attention" in names else None,
-        cross_core(module, at) if "cross_attention" in names else None,
+        attention_core(module, at, window) if "attention" in names else None,
+        cross_attention_core(module, at) if "cross_attention" in names else None,
         sum((block.moved for block in each), residual),
         sum(block.kernels for block in each) + 3 * len(names),
     )
 
 
-def attention_block(module: Module, at: Columns) -> Block:
+def attention_block(module: Module, at: Columns) -> BlockWork:
     """The projections around attention, and the rotation of its heads."""
     tokens = at.tokens
     queries, keys = query_width(module), key_width(module)
@@ -103,7 +103,7 @@ def attention_block(module: Module, at: Columns) -> Block:
         qkv = Matmul(
             tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
         )
-        return Block((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
+        return BlockWork((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
     narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
     heads = module.heads / at.tp
     down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
@@ -114,7 +114,7 @@ def attention_block(module: Module, at: Columns) -> Block:
         Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
         Matmul(tokens, module.hidden, heads * latent.value_dim),
     ]
-    return Block((*down, *up), moved * 2.0, 10)
+    return BlockWork((*down, *up), moved * 2.0, 10)
 
 
 def keys_held(module: Module, at: Columns) -> Number:
@@ -122,7 +122,7 @@ def keys_held(module: Module, at: Columns) -> Number:
     return np.maximum(kv_heads(module) / (at.tp * at.ulysses), 1.0) * head_dim(module)
 
 
-def core(module: Module, at: Columns, window: int | None) -> Attention:
+def attention_core(module: Module, at: Columns, window: int | None) -> Attention:
     """Attention of one micro-batch: causal, half of all pairs; within a window, at most its width per query."""
     length = at.seq
     pairs = length * (length / 2.0 if module.causal else length)
@@ -137,7 +137,7 @@ def core(module: Module, at: Columns, window: int | None) -> Attention:
     return Attention(at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype)
 
 
-def cross_block(module: Module, at: Columns) -> Block:
+def cross_attention_block(module: Module, at: Columns) -> BlockWork:
     """Queries of the layer's own tokens, keys and values of what is read, and the output projection."""
     queries, keys = query_width(module) / at.tp, np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
     products = (
@@ -145,32 +145,32 @@ def cross_block(module: Module, at: Columns) -> Block:
         Matmul(at.tokens * at.reads, 2.0 * keys, module.crossing),
         Matmul(at.tokens, module.hidden, queries),
     )
-    return Block(products, at.element * at.tokens * 2.0 * queries, 4)
+    return BlockWork(products, at.element * at.tokens * 2.0 * queries, 4)
 
 
-def cross_core(module: Module, at: Columns) -> Attention:
+def cross_attention_core(module: Module, at: Columns) -> Attention:
     """Cross attention of one micro-batch: every token attends to all that is read."""
     heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
     pairs = at.micro_batch * at.seq * at.seq * at.reads
     return Attention(pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.wide else "bf16")
 
 
-def mlp_block(module: Module, at: Columns) -> Block:
+def dense_mlp_block(module: Module, at: Columns) -> BlockWork:
     """The dense MLP."""
-    return mlp_of(module, module.ffn, at)
+    return mlp_of_width(module, module.ffn, at)
 
 
-def mlp_of(module: Module, width: Number, at: Columns) -> Block:
+def mlp_of_width(module: Module, width: Number, at: Columns) -> BlockWork:
     """An MLP of this width: up (and gate), the activation, down."""
     inputs, tokens, own = 2 if module.gated else 1, at.tokens, width / at.tp
     products = (
         Matmul(tokens, inputs * own, module.hidden, part="mlp"),
         Matmul(tokens, module.hidden, own, part="mlp"),
     )
-    return Block(products, at.element * tokens * (inputs + 1.0) * own, 3)
+    return BlockWork(products, at.element * tokens * (inputs + 1.0) * own, 3)
 
 
-def expert_block(module: Module, at: Columns) -> Block:
+def expert_block(module: Module, at: Columns) -> BlockWork:
     """Router, permutation, the routed experts of this rank, and the shared ones.
 
     Each rank dispatches its own tokens, and receives as many in the mean, times etp, whose ranks shard each expert.
@@ -189,12 +189,12 @@ def expert_block(module: Module, at: Columns) -> Block:
     )
     moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
     if not moe.shared_ffn:
-        return Block(products, moved, 14)
-    shared = mlp_of(module, moe.shared_ffn, at)
-    return Block(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
+        return BlockWork(products, moved, 14)
+    shared = mlp_of_width(module, moe.shared_ffn, at)
+    return BlockWork(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
 
 
-def state_space_block(module: Module, at: Columns) -> Block:
+def state_space_block(module: Module, at: Columns) -> BlockWork:
     """The projections, a depthwise convolution, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): C·Bᵀ once
     for each chunk and group; per head the chunk's own output, the state it leaves, and the output from earlier states.
     """
@@ -211,13 +211,13 @@ def state_space_block(module: Module, at: Columns) -> Block:
     )
     products = (Matmul(tokens, projected, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
     moved = at.element * tokens * (3.0 * convolved + 5.0 * inner)  # convolved, scanned, gated and normed
-    return Block(products, moved, 10)
+    return BlockWork(products, moved, 10)
 
 
-BLOCKS: dict[Name, Callable[[Module, Columns], Block]] = {
+BLOCKS: dict[Name, Callable[[Module, Columns], BlockWork]] = {
     "attention": attention_block,
-    "cross_attention": cross_block,
-    "mlp": mlp_block,
+    "cross_attention": cross_attention_block,
+    "mlp": dense_mlp_block,
     "experts": expert_block,
     "state_space": state_space_block,
 }

@@ -16,18 +16,18 @@ from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
 from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 
-SINGLE = 4.0  # bytes of a float32
-MASK = 1.0  # bytes of an element's dropout mask
+FLOAT32_BYTES = 4.0  # bytes of a float32
+MASK_BYTES = 1.0  # bytes of an element's dropout mask
 
 
-class Kept(NamedTuple):
+class LayerActivations(NamedTuple):
     """Bytes per token that a layer keeps with the layout's selective recomputation, and without any."""
 
     partly: Number
     whole: Number
 
 
-class Split(NamedTuple):
+class ElementShares(NamedTuple):
     """Bytes of an element, and the shares of it that one tp rank has."""
 
     plain: float  # bytes
@@ -36,21 +36,21 @@ class Split(NamedTuple):
     outside: Number  # share of norms and residuals: 1/tp with sequence parallelism
 
 
-def split(at: Columns) -> Split:
+def split(at: Columns) -> ElementShares:
     """Bytes and shares of elements at this precision, tp and sequence parallelism."""
     plain = at.element
     inside = 1.0 / np.asarray(at.tp)
     outside = np.where(np.asarray(at.sequence_parallel, dtype=bool), inside, 1.0)
-    return Split(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
+    return ElementShares(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
 
 
-def layer_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> Kept:
+def layer_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> LayerActivations:
     """Bytes per token that one layer of a kind keeps, per token of `at.tokens`."""
     nothing: frozenset[str] = frozenset()
     everything = all_bytes(module, kind, at, accounting, nothing)
     if at.parts and accounting.selective == "ops":
-        return Kept(alternate_bytes(module, kind, split(at)), everything)
-    return Kept(all_bytes(module, kind, at, accounting, at.parts), everything)
+        return LayerActivations(alternate_bytes(module, kind, split(at)), everything)
+    return LayerActivations(all_bytes(module, kind, at, accounting, at.parts), everything)
 
 
 def all_bytes(
@@ -61,7 +61,7 @@ def all_bytes(
     """
     shares, total = split(at), 0.0
     normed = 0.0 if "norm" in recomputed else module.hidden * shares.product * shares.outside  # a product's input
-    mask = module.hidden * MASK * shares.outside if accounting.dropout else 0.0
+    mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
     for block in blocks(kind):
         total = total + input_bytes(module, at) + mask
         if not (block == "mlp" and "mlp" in recomputed):
@@ -94,7 +94,9 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, recompu
         total = total + values * shares.plain * shares.inside
     if "attention" in recomputed:
         return total
-    return total + module.heads * shares.inside * (SINGLE if accounting.flash else scores(module, at, accounting))
+    return total + module.heads * shares.inside * (
+        FLOAT32_BYTES if accounting.flash else scores(module, at, accounting)
+    )
 
 
 def cross_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
@@ -106,8 +108,8 @@ def cross_bytes(module: Module, at: Columns, accounting: Accounting, recomputed:
     kept = (2 * queries + keys) * shares.plain * shares.inside
     if "attention" in recomputed:
         return kept - queries * shares.plain * shares.inside
-    matrix = at.seq * at.reads * ((2 * shares.plain + MASK) if accounting.dropout else shares.plain)
-    return kept + module.heads * shares.inside * (SINGLE if accounting.flash else matrix)
+    matrix = at.seq * at.reads * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
+    return kept + module.heads * shares.inside * (FLOAT32_BYTES if accounting.flash else matrix)
 
 
 def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
@@ -115,16 +117,16 @@ def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
     plain = split(at).plain
     windows = {module.window_of(layer) for layer in range(module.layers)}
     keys = at.seq if None in windows else np.minimum(at.seq, max(filter(None, windows)))
-    return keys * ((2 * plain + MASK) if accounting.dropout else plain)
+    return keys * ((2 * plain + MASK_BYTES) if accounting.dropout else plain)
 
 
-def dense_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def dense_mlp_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
     """Bytes per token of the dense MLP."""
     return mlp_bytes(module, module.ffn, split(at), accounting)
 
 
 def mlp_bytes(
-    module: Module, width: int, shares: Split, accounting: Accounting, inside: Number | None = None
+    module: Module, width: int, shares: ElementShares, accounting: Accounting, inside: Number | None = None
 ) -> Number:
     """Bytes per token of an MLP of this width, less its input: what its activation function and its down projection
     keep.
@@ -141,7 +143,7 @@ def moe_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: f
     """
     shares, moe = split(at), module.routed
     assert moe is not None
-    total = 2 * moe.experts * SINGLE * shares.outside  # logits and probabilities
+    total = 2 * moe.experts * FLOAT32_BYTES * shares.outside  # logits and probabilities
     shared = (
         mlp_bytes(module, moe.shared_ffn, shares, accounting) if moe.shared_ffn and "mlp" not in recomputed else 0.0
     )
@@ -165,11 +167,11 @@ def state_space_bytes(module: Module, at: Columns, accounting: Accounting, recom
     projected = (
         space.inner + space.convolved + space.heads + space.inner
     ) * shares.plain + space.inner * shares.product
-    unfused = 0.0 if accounting.fused else 2 * space.convolved * shares.plain + 2 * space.inner * SINGLE
+    unfused = 0.0 if accounting.fused else 2 * space.convolved * shares.plain + 2 * space.inner * FLOAT32_BYTES
     return (projected + unfused) * shares.inside
 
 
-def alternate_bytes(module: Module, kind: LayerKind, shares: Split) -> Number:
+def alternate_bytes(module: Module, kind: LayerKind, shares: ElementShares) -> Number:
     """Bytes per token where every second product's output is kept, from the first on, and attention's: of q, k, v,
     output and the MLP's products, q, v, the gate and the MLP's output (selective recomputation by operator).
     """
@@ -178,47 +180,47 @@ def alternate_bytes(module: Module, kind: LayerKind, shares: Split) -> Number:
     )
 
 
-def alternate_attention(module: Module, shares: Split) -> Number:
+def alternate_attention(module: Module, shares: ElementShares) -> Number:
     """Elements per token: queries, values, attention's result and its output projection."""
     inside = module.heads * (head_dim(module) + value_dim(module)) + kv_heads(module) * value_dim(module)
     return inside * shares.inside + module.hidden * shares.outside
 
 
-def alternate_cross(module: Module, shares: Split) -> Number:
+def alternate_cross(module: Module, shares: ElementShares) -> Number:
     """Elements per token: queries, attention's result and its output projection."""
     return 2 * module.heads * head_dim(module) * shares.inside + module.hidden * shares.outside
 
 
-def alternate_mlp(module: Module, shares: Split) -> Number:
+def alternate_mlp(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the gate and the MLP's output."""
     return module.ffn * shares.inside + module.hidden * shares.outside
 
 
-def alternate_experts(module: Module, shares: Split) -> Number:
+def alternate_experts(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the gates and outputs of the routed and shared experts."""
     moe = module.routed
     assert moe is not None
     return (moe.topk * moe.ffn + moe.shared_ffn) * shares.inside + moe.topk * module.hidden * shares.outside
 
 
-Keeps = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
-BLOCKS: dict[Block, Keeps] = {
+BlockBytes = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
+BLOCKS: dict[Block, BlockBytes] = {
     "attention": attention_bytes,
     "cross_attention": cross_bytes,
-    "mlp": dense_bytes,
+    "mlp": dense_mlp_bytes,
     "experts": moe_bytes,
     "state_space": state_space_bytes,
 }
 
 
-def alternate_state_space(module: Module, shares: Split) -> Number:
+def alternate_state_space(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the input projection and the output."""
     space = module.recurrent
     assert space is not None
     return (space.inner + space.convolved + space.heads) * shares.inside + module.hidden * shares.outside
 
 
-ALTERNATE: dict[Block, Callable[[Module, Split], Number]] = {
+ALTERNATE: dict[Block, Callable[[Module, ElementShares], Number]] = {
     "attention": alternate_attention,
     "cross_attention": alternate_cross,
     "mlp": alternate_mlp,

@@ -83,10 +83,10 @@ def require_places(
         if item in fixed and fixed[item] not in degrees:
             message = f"item {item} is fixed to degree {fixed[item]}, and {', '.join(map(str, degrees))} are allowed"
             raise Infeasible(message, where="fix.items (what binds)", fix="allow that degree, or fix another")
-        raise too_long(item, sizes[item], fixed.get(item), pools)
+        raise too_long_error(item, sizes[item], fixed.get(item), pools)
 
 
-def too_long(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
+def too_long_error(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
     """The error for a sequence that is too long, with the largest group that it may have. A group lies within
     one pool.
     """

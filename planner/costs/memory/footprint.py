@@ -31,7 +31,7 @@ class Footprint:
     update: Number  # temporaries of the optimizer's step
     workspace: Number
     fragmentation: Number  # reserved by the allocator on top of what is allocated
-    buffers: Number  # of communicators, and all else outside of the allocator
+    communicator_bytes: Number  # of communicators, and all else outside of the allocator
     context: Number
 
     @property
@@ -56,7 +56,7 @@ class Footprint:
 
     def beside(self, other: "Footprint") -> "Footprint":
         """The footprint of two modules on one rank: what each takes, and what the process takes once."""
-        own = {name: getattr(self, name) + getattr(other, name) for name in OWN}
+        own = {name: getattr(self, name) + getattr(other, name) for name in MODULE_FIELDS}
         return replace(self, **own).fragmented(self.fragmentation / self.allocated)
 
     def fragmented(self, share: Number) -> "Footprint":
@@ -81,7 +81,7 @@ class Footprint:
 
 
 # Kinds of bytes that are a module's own; the rest are the process's.
-OWN = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
+MODULE_FIELDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
 
 
 def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Footprint:
@@ -97,7 +97,7 @@ def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number
         update=update_bytes(module, at, accounting, stage),
         workspace=accounting.workspace_gib * GIB,
         fragmentation=0.0,
-        buffers=accounting.buffers * buffers(at),
+        buffers=accounting.buffers * communicator_bytes(at),
         context=accounting.context_gib * GIB,
     )
     return parts.fragmented(accounting.fragmentation)
@@ -120,7 +120,7 @@ def layer_kept(module: Module, kind: LayerKind, at: Columns, accounting: Account
     each, input_only, full = layer_bytes(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full)
     kept = full * input_only + (1.0 - full) * each.partly
     recomputed = np.where(full > 0, each.whole - input_only, each.whole - each.partly)
-    return kept, recomputed + np.where(recomputed > 0, gathered_input(module, at), 0.0)
+    return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)
 
 
 def logit_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
@@ -137,11 +137,11 @@ def token_logit_bytes(module: Module, at: Columns, accounting: Accounting) -> Nu
         return 0.0
     shares = split(at)
     per_logit = accounting.logit_bytes * at.element / 2.0
-    norm = 2 * module.hidden * shares.plain * shares.outside + gathered_input(module, at)
+    norm = 2 * module.hidden * shares.plain * shares.outside + gathered_input_bytes(module, at)
     return module.vocabulary * per_logit * shares.inside + norm
 
 
-def gathered_input(module: Module, at: Columns) -> Number:
+def gathered_input_bytes(module: Module, at: Columns) -> Number:
     """Bytes per token of a product's input and its gradient, unsharded, where sequence parallelism shards the
     residual.
     """
@@ -149,7 +149,7 @@ def gathered_input(module: Module, at: Columns) -> Number:
     return np.where(shares.outside < 1.0, 2 * module.hidden * shares.plain, 0.0)
 
 
-def buffers(at: Columns) -> Number:
+def communicator_bytes(at: Columns) -> Number:
     """Bytes of communicators' buffers: none on a single rank."""
     return np.select([np.asarray(at.ranks) >= 4, np.asarray(at.ranks) >= 2], [GROUP_BUFFERS, PAIR_BUFFERS], 0.0)
 
@@ -163,11 +163,11 @@ def peak(module: Module, at: Columns, accounting: Accounting) -> Footprint:
     stages = [np.minimum(index, last) for index in candidates] + [last]
     fullest = footprint(module, at, accounting, stages[0])
     for stage in stages[1:]:
-        fullest = larger(fullest, footprint(module, at, accounting, stage))
+        fullest = larger_footprint(fullest, footprint(module, at, accounting, stage))
     return fullest
 
 
-def larger(one: Footprint, other: Footprint) -> Footprint:
+def larger_footprint(one: Footprint, other: Footprint) -> Footprint:
     """Of two footprints the one with the larger total, element by element."""
     second_larger = np.asarray(other.total > one.total)
     parts = {field.name: (getattr(one, field.name), getattr(other, field.name)) for field in fields(Footprint)}

@@ -28,7 +28,7 @@ from planner.units import GB
 STEPS = 10_000  # ratios are multiples of 1/STEPS: few digits in a plan
 
 
-class Placed(NamedTuple):
+class OffloadedPlacement(NamedTuple):
     """The fewest ranks that hold an item, and the offload ratio there."""
 
     ranks: int
@@ -64,14 +64,14 @@ class Offloading:
         whole = self.held_bytes(0.0) + self.remade_bytes
         return (self.held_bytes(ratio) + self.remade_bytes) / whole if whole else 1.0
 
-    def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> Placed | None:
+    def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> OffloadedPlacement | None:
         """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None where none
         do.
         """
         most = self.most(size)
         enough = (ranks for ranks in sorted(allowed) if self.kept(most) * size <= ranks * cap)
         ranks = next(enough, None)
-        return None if ranks is None else Placed(ranks, self.least(size, ranks * cap, most))
+        return None if ranks is None else OffloadedPlacement(ranks, self.least(size, ranks * cap, most))
 
     def least(self, size: int, room: int, most: float) -> float:
         """The least ratio with which an item's tokens fit into `room`; `most` is known to suffice."""

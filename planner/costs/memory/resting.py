@@ -15,19 +15,19 @@ from planner.plan.model import Layout
 from planner.specs.accounting import Accounting
 from planner.specs.layers import Module
 
-LARGEST = ("gathered",)
+LARGEST_FIELDS = ("gathered",)
 
 
 def resting(module: Module, layout: Layout, accounting: Accounting, stage: int) -> Footprint:
     """The footprint of a rank of a stage without activations. Stages count from 0 to pp − 1."""
     parts = [
         (share, footprint(module, replace(columns_of(at), seq=0.0), accounting, stage))
-        for at, share in placements(module, layout, stage)
+        for at, share in stage_placements(module, layout, stage)
     ]
-    return parts[0][1] if len(parts) == 1 else mean(parts).fragmented(accounting.fragmentation)
+    return parts[0][1] if len(parts) == 1 else mean_footprint(parts).fragmented(accounting.fragmentation)
 
 
-def placements(module: Module, layout: Layout, stage: int) -> list[tuple[Layout, float]]:
+def stage_placements(module: Module, layout: Layout, stage: int) -> list[tuple[Layout, float]]:
     """The placements of experts on a stage, each with its share of the MoE layers there."""
     if not layout.experts:
         return [(layout, 1.0)]
@@ -37,11 +37,11 @@ def placements(module: Module, layout: Layout, stage: int) -> list[tuple[Layout,
     return [(at, len(own) / total) for at, own in placed] or [(layout.placed(layout.placement), 1.0)]
 
 
-def mean(parts: Sequence[tuple[float, Footprint]]) -> Footprint:
+def mean_footprint(parts: Sequence[tuple[float, Footprint]]) -> Footprint:
     """Bytes of each kind, by their shares; the largest where one layer at a time is there."""
 
     def combined(name: str) -> float:
-        if name in LARGEST:
+        if name in LARGEST_FIELDS:
             return max(float(getattr(part, name)) for _, part in parts)
         return sum(share * float(getattr(part, name)) for share, part in parts)
 

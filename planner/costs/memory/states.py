@@ -19,10 +19,10 @@ from planner.specs.layers.ends import End
 from planner.specs.layers.heads import head_dim, norm_width
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
 
-CAST = 2.0  # bytes of a gathered weight
+CAST_BYTES = 2.0  # bytes of a gathered weight
 
 
-class Held(NamedTuple):
+class StageParameters(NamedTuple):
     """Parameters on one rank before ZeRO shards them."""
 
     layers: Number  # the layers' dense part
@@ -80,7 +80,7 @@ def replicated(module: Module, kind: LayerKind) -> int:
     return sum(said_of(block, WHOLE, "what each rank of tp has whole")(module) + norm for block in blocks(kind))
 
 
-def whole_attention(module: Module) -> int:
+def replicated_attention(module: Module) -> int:
     """Replicated parameters of attention: latent down projections and their norms, norms of heads, and the
     output bias.
     """
@@ -96,26 +96,26 @@ def output_bias(module: Module) -> int:
     return module.hidden if module.bias not in ("none", "qkv") else 0
 
 
-def whole_mlp(module: Module) -> int:
+def replicated_mlp(module: Module) -> int:
     """Replicated parameters of an MLP: the bias of its down projection."""
     return module.hidden if module.bias in ("all", "all_but_key") else 0
 
 
-def whole_state_space(module: Module) -> int:
+def replicated_state_space(module: Module) -> int:
     """Replicated parameters of a state space: the bias of its output projection."""
     return module.hidden if module.recurrent and module.recurrent.bias else 0
 
 
 WHOLE: dict[Block, Callable[[Module], int]] = {
-    "attention": whole_attention,
+    "attention": replicated_attention,
     "cross_attention": output_bias,
-    "mlp": whole_mlp,
+    "mlp": replicated_mlp,
     "experts": router_parameters,
-    "state_space": whole_state_space,
+    "state_space": replicated_state_space,
 }
 
 
-def layer_held(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
+def rank_layer_parameters(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
     """Parameters of one layer on one rank: of its dense part, and of its experts."""
     whole, experts = replicated(module, kind), layer_experts(module, kind)
     split = layer_parameters(module, kind) - experts - whole
@@ -136,24 +136,24 @@ def ends_held(module: Module, at: Columns, stage: Number) -> Number:
     """Parameters outside the layers on one rank: the embedding on the first stage, the head on the last, even where it
     is tied.
     """
-    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, end_held(end, at))) for end in module.ends]
+    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at))) for end in module.ends]
     first, last = (sum(size for front, size in own if front == side) for side in (True, False))
     return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
 
 
-def end_held(end: End, at: Columns) -> Number:
+def rank_end_parameters(end: End, at: Columns) -> Number:
     """Parameters of one matrix outside the layers on one tp rank; vocabularies are padded to a multiple of tp."""
     return end.parameters - end.shared_out + end.shared_out / at.tp
 
 
-def held(module: Module, at: Columns, stage: Number) -> Held:
+def held(module: Module, at: Columns, stage: Number) -> StageParameters:
     """Parameters on one rank of a stage."""
     layers: Number = 0.0
     experts: Number = 0.0
     for kind, count in held_layers(module, at, stage).items():
-        dense, sparse = layer_held(module, kind, at)
+        dense, sparse = rank_layer_parameters(module, kind, at)
         layers, experts = layers + count * dense, experts + count * sparse
-    return Held(layers, ends_held(module, at, stage), experts)
+    return StageParameters(layers, ends_held(module, at, stage), experts)
 
 
 def per_parameter(at: Columns, accounting: Accounting) -> States:
@@ -170,14 +170,14 @@ def per_parameter(at: Columns, accounting: Accounting) -> States:
     return States(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
 
 
-def shards(at: Columns, replicas: Number) -> Number:
+def zero_shards(at: Columns, replicas: Number) -> Number:
     """Ranks over which ZeRO shards what has so many replicas."""
     return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
 
 
-def sharded(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
+def zero_sharded_bytes(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
     """Bytes of `count` parameters on one of their replicas, under ZeRO."""
-    over, first = shards(at, replicas), 3 if accounting.holds_gradients else 2
+    over, first = zero_shards(at, replicas), 3 if accounting.holds_gradients else 2
     degrees = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
     return States(*(count * size / degree for size, degree in zip(each, degrees, strict=True)))
 
@@ -186,13 +186,13 @@ def states(module: Module, at: Columns, accounting: Accounting, stage: Number) -
     """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
     part, each = held(module, at, stage), per_parameter(at, accounting)
     ends = (
-        each if at.wide or accounting.own_master else each._replace(weights=CAST)
+        each if at.wide or accounting.own_master else each._replace(weights=CAST_BYTES)
     )  # embedding and head are never in fp8
     replicas = at.data_ranks
     parts = (
-        sharded(part.layers, each, at, accounting, replicas),
-        sharded(part.ends, ends, at, accounting, replicas),
-        sharded(part.experts, each, at, accounting, at.edp),
+        zero_sharded_bytes(part.layers, each, at, accounting, replicas),
+        zero_sharded_bytes(part.ends, ends, at, accounting, replicas),
+        zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
     )
     whole = States(*(sum(sizes) for sizes in zip(*parts, strict=True)))
     return States(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
@@ -203,8 +203,8 @@ def update_bytes(module: Module, at: Columns, accounting: Accounting, stage: Num
     if accounting.gradient_bytes >= 4.0 or at.wide or at.adapters:
         return 0.0
     part, copy = held(module, at, stage), States(0.0, 0.0, 4.0)
-    dense = sharded(part.layers + part.ends, copy, at, accounting, at.data_ranks)
-    return dense.optimizer + sharded(part.experts, copy, at, accounting, at.edp).optimizer
+    dense = zero_sharded_bytes(part.layers + part.ends, copy, at, accounting, at.data_ranks)
+    return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
 
 
 def gathered_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
@@ -212,7 +212,7 @@ def gathered_bytes(module: Module, at: Columns, accounting: Accounting, stage: N
     of these as computed and as reduced; or the whole stage, where it stays gathered.
     """
     part, cast = held(module, at, stage), at.element
-    layer = np.maximum.reduce([sum(layer_held(module, kind, at)) for kind in held_layers(module, at, stage)])
+    layer = np.maximum.reduce([sum(rank_layer_parameters(module, kind, at)) for kind in held_layers(module, at, stage)])
     end, gradient = np.minimum(part.ends, table(module) / at.tp), max(cast, accounting.gradient_bytes)
     once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
     if accounting.keeps_gathered:

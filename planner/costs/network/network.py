@@ -60,7 +60,7 @@ class Network:
         """Ranks of a node."""
         return self.levels[0].ranks
 
-    def crosses(self, ranks: Group) -> Number:
+    def crosses_nodes(self, ranks: Group) -> Number:
         """Whether a group reaches beyond one node."""
         return np.asarray(ranks.span) > self.per_node
 
@@ -77,12 +77,12 @@ class Network:
         """Bytes per second of rings through a group."""
         members = np.maximum(1.0, self.per_node / ranks.stride)
         near = self.levels[0].gb_per_s * GB
-        return np.where(self.crosses(ranks), np.minimum(near, self.far(ranks)[0] * members), near)
+        return np.where(self.crosses_nodes(ranks), np.minimum(near, self.far(ranks)[0] * members), near)
 
     def latency(self, ranks: Group) -> Number:
         """Seconds of latency of one collective: hops of a ring within a node, of a tree between nodes."""
         apart = np.minimum(1.0, ranks.stride / self.per_node)  # nodes per rank, at most one
-        nodes = np.where(self.crosses(ranks), np.maximum(1.0, ranks.size * apart), 1.0)
+        nodes = np.where(self.crosses_nodes(ranks), np.maximum(1.0, ranks.size * apart), 1.0)
         within = np.minimum(ranks.size, np.maximum(1.0, self.per_node / ranks.stride))
         return self.levels[0].us * US * (within - 1.0) + 2.0 * self.far(ranks)[1] * np.log2(nodes)
 
@@ -107,7 +107,7 @@ class Network:
         near = np.minimum(
             ranks.size, np.maximum(1.0, self.per_node / ranks.stride)
         )  # members in a node, itself included
-        near = np.where(self.crosses(ranks), near, ranks.size)
+        near = np.where(self.crosses_nodes(ranks), near, ranks.size)
         inside = size_bytes * (near - 1.0) / ranks.size / (self.levels[0].gb_per_s * GB)
         outside = far * size_bytes * (ranks.size - near) / ranks.size / self.far(ranks)[0]
         seconds = np.maximum(inside, outside) + calls * self.latency(ranks)
@@ -116,8 +116,8 @@ class Network:
     def p2p(self, size_bytes: Number, ranks: Group, calls: Number = 1.0) -> Number:
         """Seconds of a send to the next rank of a group, over its slowest link."""
         (speed, hop), near = self.far(ranks), self.levels[0]
-        over = np.where(self.crosses(ranks), speed, near.gb_per_s * GB)
-        wait = np.where(self.crosses(ranks), hop, near.us * US)
+        over = np.where(self.crosses_nodes(ranks), speed, near.gb_per_s * GB)
+        wait = np.where(self.crosses_nodes(ranks), hop, near.us * US)
         return self.told("p2p", size_bytes, ranks, calls, size_bytes / over + calls * wait)
 
     def told(self, kind: str, size_bytes: Number, ranks: Group, calls: Number, analytic: Number) -> Number:
@@ -125,7 +125,7 @@ class Network:
         rank.
         """
         seconds, table = analytic, self.tables.get(kind)
-        for nearer, within in self.bands(ranks) if table else ():
+        for nearer, within in self.level_masks(ranks) if table else ():
             points = sorted((p for p in table.points if p.ranks > nearer), key=lambda p: p.ranks) if table else []
             if points:
                 sizes = np.array([p.ranks for p in points])
@@ -134,7 +134,7 @@ class Network:
                 seconds = np.where(within, calls * us * US + size_bytes / (speed * GB), seconds)
         return np.where(np.asarray(ranks.size) > 1, seconds, 0.0)
 
-    def bands(self, ranks: Group) -> list[tuple[int, Number]]:
+    def level_masks(self, ranks: Group) -> list[tuple[int, Number]]:
         """For each level, how many ranks the level below joins, and whether a group is of this level."""
         nearer = [0, *(level.ranks for level in self.levels[:-1])]
         tops = [*(level.ranks for level in self.levels[:-1]), np.inf]
@@ -147,16 +147,16 @@ class Network:
         """
         key = kind, size_bytes, ranks, calls
         if key not in self.known:
-            self.known[key] = self.looked_up(kind, size_bytes, ranks, calls) if ranks.size > 1 else FREE
+            self.known[key] = self.new_collective_cost(kind, size_bytes, ranks, calls) if ranks.size > 1 else FREE
         return self.known[key]
 
-    def looked_up(self, kind: str, size_bytes: float, ranks: Group, calls: float) -> Cost:
+    def new_collective_cost(self, kind: str, size_bytes: float, ranks: Group, calls: float) -> Cost:
         """The same, computed anew."""
         formulas = {"all_to_all": self.all_to_all, "p2p": self.p2p, "all_reduce": self.all_reduce}
         formula = formulas.get(kind)
         seconds = float(formula(size_bytes, ranks, calls) if formula else self.gather(size_bytes, ranks, calls, kind))
         table = self.tables.get(kind)
-        nearer = next(low for low, within in reversed(self.bands(ranks)) if within)
+        nearer = next(low for low, within in reversed(self.level_masks(ranks)) if within)
         point = measured_point(table.points, int(ranks.size), nearer) if table else None
         if table is None or point is None:
             return Cost(seconds, "analytic", ANALYTIC_SPREAD, seconds)

@@ -20,7 +20,7 @@ def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tup
     """Parameters of a task on one rank with their groups: the dense part, then the experts by placement. Of all groups
     alike, the one that is spread farthest counts.
     """
-    outside = float(ends_of(task.layers, module, layout))
+    outside = float(embedding_head_parameters(task.layers, module, layout))
     sparse, tp = sparse_parameters(module, task.layers), layout.tp
     extra = 1 if outside else 0  # one more collective
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
@@ -29,7 +29,7 @@ def held_by(task: Task, module: Module, layout: Layout, cluster: Cluster) -> tup
     dense = Held(
         (of_layers(module, task.layers) - sparse) / tp + outside, outside, shard, copies, len(task.layers) + extra
     )
-    experts = (experts_held(task.ranks, own, module, at, cluster) for at, own in layout.by_experts(task.layers))
+    experts = (replicated_experts(task.ranks, own, module, at, cluster) for at, own in layout.by_experts(task.layers))
     return dense, *(each._replace(calls=each.calls + extra) for each in experts)
 
 
@@ -38,7 +38,7 @@ def sparse_parameters(module: Module, layers: Layers) -> int:
     return sum(layer_experts(module, kind) * count for kind, count in kind_counts(module, layers).items())
 
 
-def experts_held(ranks: Ranks, layers: Layers, module: Module, layout: Layout, cluster: Cluster) -> Held:
+def replicated_experts(ranks: Ranks, layers: Layers, module: Module, layout: Layout, cluster: Cluster) -> Held:
     """Parameters of the experts of layers with the same placement, on one rank, and their groups."""
     sparse = sparse_parameters(module, layers)
     if not sparse:
@@ -53,7 +53,7 @@ def experts_held(ranks: Ranks, layers: Layers, module: Module, layout: Layout, c
     return Held(sparse / degree, 0.0, shared, others, len(layers))
 
 
-def ends_of(layers: Layers, module: Module, layout: Layout) -> Number:
+def embedding_head_parameters(layers: Layers, module: Module, layout: Layout) -> Number:
     """Parameters outside the layers on one rank of the stage that has these layers; the embedding is on the first
     stage.
     """

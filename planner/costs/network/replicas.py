@@ -19,7 +19,7 @@ from planner.specs.parameters import end_parameters, layer_parameters
 from planner.specs.timing import Timing
 from planner.units import GB, MS
 
-BF16 = 2.0  # bytes of an element
+BF16_BYTES = 2.0  # bytes of an element
 # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights.
 UPDATE_BYTES = 30.0
 
@@ -66,12 +66,14 @@ def exchanged(part: Held, at: Columns, network: Network, timing: Timing) -> Exch
     width = at.element if at.wide else timing.gradient_bytes
     gradients, weights = part.count * width, part.count * at.element
     between = network.all_reduce(gradients / part.shard.size, part.copies, part.calls)
-    sharded = scatter(gradients, part, at, network, width) + between
+    sharded = scatter_gradients(gradients, part, at, network, width) + between
     everyone = Group(
         part.shard.size * part.copies.size, part.shard.stride, np.maximum(part.shard.span, part.copies.span)
     )
     unsharded = part._replace(shard=everyone)
-    whole = scatter(gradients, unsharded, at, network, width) + network.gather(gradients, everyone, part.calls)
+    whole = scatter_gradients(gradients, unsharded, at, network, width) + network.gather(
+        gradients, everyone, part.calls
+    )
     gather = network.gather(weights, part.shard, part.calls)
     again = network.gather(weights - part.kept * at.element, part.shard, part.calls)
     present = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
@@ -79,10 +81,10 @@ def exchanged(part: Held, at: Columns, network: Network, timing: Timing) -> Exch
     return Exchanged(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * again)
 
 
-def scatter(gradients: Number, part: Held, at: Columns, network: Network, width: float) -> Number:
+def scatter_gradients(gradients: Number, part: Held, at: Columns, network: Network, width: float) -> Number:
     """Seconds of a reduce-scatter of gradients: around a ring that sums on its way, or in bf16 by all-to-all."""
     if at.gradients == "bf16":
-        return network.all_to_all(gradients * BF16 / width, part.shard, part.calls)
+        return network.all_to_all(gradients * BF16_BYTES / width, part.shard, part.calls)
     return network.scatter(gradients, part.shard, part.calls)
 
 

@@ -22,7 +22,7 @@ from planner.specs.parameters import end_parameters, mlp_parameters
 from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES, key_width, mean
 
-WIDE = 4  # bytes of an element in losses and weight gradients, at least
+FLOAT32_BYTES = 4  # bytes of an element in losses and weight gradients, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ def of_one_rank(costs: ModuleCosts) -> bool:
 def tensor_line(part: Part, module: Module, dtype: Dtype, block: Group, network: Network) -> tuple[Line, Cost]:
     """The cost line of one pass's tp communication; and the cost of one token, for its source."""
     tp = int(block.size)
-    sent = layer_sent(module, tp).times(part.layers)
+    sent = layer_tensor_traffic(module, tp).times(part.layers)
     if not part.forward:
         sent = sent.back
         for how, count in part.again:
-            sent += again_sent(module, tp, how).times(count)
+            sent += recompute_traffic(module, tp, how).times(count)
     if part.ends:
-        sent += ends_sent(module, tp, dtype, part.forward)
+        sent += embedding_head_traffic(module, tp, dtype, part.forward)
     each = BYTES[dtype] / part.split.degree  # a tp group has its share of an item's tokens
     moved = both(network, block, (sent.gathered * each, sent.scattered * each), (0, 0))
     fixed = both(network, block, (0.0, 0.0), (round(sent.gathers), round(sent.scatters)))
@@ -81,19 +81,19 @@ def both(network: Network, block: Group, sizes: tuple[float, float], calls: tupl
     return summed(*(network.cost(kind, size_bytes, block, often) for kind, size_bytes, often in kinds))
 
 
-def layer_sent(module: Module, tp: int) -> Sent:
+def layer_tensor_traffic(module: Module, tp: int) -> Sent:
     """Communication of one layer's forward, in the mean over the module's."""
-    hidden, widths, mlps = module.hidden, gathered_widths(module), parted_mlps(module, tp)
-    attention = Sent(sum(widths), len(widths), hidden, 1).times(of_block(module, "attention"))
+    hidden, widths, mlps = module.hidden, gathered_widths(module), sharded_mlps(module, tp)
+    attention = Sent(sum(widths), len(widths), hidden, 1).times(blocks_per_layer(module, "attention"))
     return attention + Sent(hidden, 1, hidden, 1).times(mlps + others(module))
 
 
 def others(module: Module) -> float:
     """Blocks per layer, in the mean, that gather one hidden vector in front and reduce-scatter one behind."""
-    return of_block(module, "state_space") + of_block(module, "cross_attention")
+    return blocks_per_layer(module, "state_space") + blocks_per_layer(module, "cross_attention")
 
 
-def of_block(module: Module, block: Block) -> float:
+def blocks_per_layer(module: Module, block: Block) -> float:
     """Blocks of this kind per layer, in the mean."""
     return mean(module, None, lambda kind: blocks(kind).count(block))
 
@@ -109,7 +109,7 @@ def gathered_widths(module: Module) -> tuple[int, ...]:
     return (keys + latent.q_rank,) if latent.q_rank else (keys, module.hidden)
 
 
-def parted_mlps(module: Module, tp: int) -> float:
+def sharded_mlps(module: Module, tp: int) -> float:
     """MLPs per layer, in the mean, that tp shards: the dense one, or the shared experts."""
 
     def sharded(kind: LayerKind) -> int:
@@ -125,11 +125,11 @@ def mlp_width(module: Module, block: Block) -> int:
     return widths.get(block, 0)
 
 
-def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
+def recompute_traffic(module: Module, tp: int, how: Recompute) -> Sent:
     """Communication that one layer repeats in backward for recomputation. The sum behind the last recomputed product is
     not.
     """
-    hidden, mlps, attention = module.hidden, parted_mlps(module, tp), of_block(module, "attention")
+    hidden, mlps, attention = module.hidden, sharded_mlps(module, tp), blocks_per_layer(module, "attention")
     if how == "none":
         return Sent()
     mlp = Sent(gathered=hidden, gathers=1).times(mlps)
@@ -140,7 +140,7 @@ def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
     return mlp + rest + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
-def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
+def embedding_head_traffic(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
     """Communication outside the layers: an all-gather of the input in front of a matrix with sharded outputs, a
     reduce-scatter of the output behind one with sharded inputs, as behind the lookup in a sharded embedding.
 
@@ -148,7 +148,7 @@ def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
     loss; an all-reduce is priced as a reduce-scatter and an all-gather. Chunked logits are priced as one chunk.
     """
     matrices, losses = Sent(), Sent()
-    number = max(WIDE, BYTES[dtype]) / BYTES[dtype]
+    number = max(FLOAT32_BYTES, BYTES[dtype]) / BYTES[dtype]
     for end in module.ends:
         if not end.divides(tp):
             continue
@@ -168,19 +168,21 @@ def settled_cost(layers: Layers, module: Module, layout: Layout, block: Group, n
     """The cost, once a step, of all-reducing gradients of replicated parameters, which each tp rank has from its own
     tokens.
     """
-    own = whole_parameters(module, layers, layout.tp) / (layout.sharding if layout.zero else 1)
-    size = own * max(WIDE, BYTES[layout.dtype])
+    own = unsharded_parameters(module, layers, layout.tp) / (layout.sharding if layout.zero else 1)
+    size = own * max(FLOAT32_BYTES, BYTES[layout.dtype])
     return both(network, block, (size, size), (1, 1))
 
 
-def whole_parameters(module: Module, layers: Layers, tp: int) -> int:
+def unsharded_parameters(module: Module, layers: Layers, tp: int) -> int:
     """Parameters of these layers, and of what is outside of them behind the last, that each tp rank has in full."""
     counts = kind_counts(module, layers)
-    count = sum((replicated(module, kind) + unparted(module, kind, tp)) * each for kind, each in counts.items())
-    return count + whole_ends(module, tp) if layers[-1] == module.layers - 1 else count
+    count = sum(
+        (replicated(module, kind) + unsharded_matrices(module, kind, tp)) * each for kind, each in counts.items()
+    )
+    return count + unsharded_embedding_head(module, tp) if layers[-1] == module.layers - 1 else count
 
 
-def unparted(module: Module, kind: LayerKind, tp: int) -> int:
+def unsharded_matrices(module: Module, kind: LayerKind, tp: int) -> int:
     """Parameters of one layer's matrices whose heads or width tp does not divide, with their biases."""
     count, keys, names = 0, key_width(module), blocks(kind)
     if "attention" in names and kv_heads(module) % tp and module.compressed is None:
@@ -193,7 +195,7 @@ def unparted(module: Module, kind: LayerKind, tp: int) -> int:
     return count
 
 
-def whole_ends(module: Module, tp: int) -> int:
+def unsharded_embedding_head(module: Module, tp: int) -> int:
     """Parameters outside the layers that each tp rank has in full."""
     sharded = sum(end.shared_out for end in module.ends if end.divides(tp) and not end.tied)
     return end_parameters(module) - sharded

@@ -17,7 +17,7 @@ from planner.specs.shapes import exchange_elements
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class LayerTraffic:
     """Exposed seconds of communication of one layer, forward and backward."""
 
     tp: tuple[Number, Number]
@@ -38,18 +38,20 @@ def places(at: Columns) -> Places:
     return Places(group(at.tp), group(at.ulysses, at.tp), Group(at.ring, at.tp * at.ulysses, at.tp * at.cp))
 
 
-def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None) -> Traffic:
+def layer_traffic(
+    module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None
+) -> LayerTraffic:
     """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer
     has none.
     """
     groups = places(at)
     own = tensor(module, kind, at, machine, groups), experts(module, kind, at, machine)
     if core is None:
-        return Traffic(own[0], (0.0, 0.0), own[1])
+        return LayerTraffic(own[0], (0.0, 0.0), own[1])
     heads = ulysses(module, at, machine, groups)
     rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, groups).exposed(at), 0.0) for f in (True, False))
     forward, backward = (heads + each for each in rings)
-    return Traffic(own[0], (forward, backward), own[1])
+    return LayerTraffic(own[0], (forward, backward), own[1])
 
 
 def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, groups: Places) -> tuple[Number, Number]:
@@ -57,7 +59,7 @@ def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, group
     behind, or an all-reduce of the same volume. Backward does both, and gathers once more what sequence parallelism
     sharded.
     """
-    sharded = float(sum(map(partial(sends, module), blocks(kind))))
+    sharded = float(sum(map(partial(tensor_sharded, module), blocks(kind))))
     once = machine.network.gather(at.tokens * module.hidden * at.element, groups.tensor)
     gathered_again = np.where(at.sequence_parallel, 1.0, 0.0)
     timing = machine.timing
@@ -66,13 +68,13 @@ def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, group
     return 2.0 * sharded * once * forward, (2.0 + gathered_again) * sharded * once * backward
 
 
-def sends(module: Module, block: Block) -> bool:
+def tensor_sharded(module: Module, block: Block) -> bool:
     """Whether tp shards a block: of routed experts, only the shared ones."""
     return block != "experts" or module.routed is None or module.routed.shared_ffn > 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class RingTraffic:
     """Ring attention of one layer and pass: seconds of sending per token of an item, and once; and those of attention
     that hide it, per token and per token². Latencies are exposed in full: a late block delays all behind it.
     """
@@ -88,7 +90,7 @@ class Ring:
         return at.micro_batch * np.maximum(0.0, excess) + self.once
 
 
-def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, groups: Places) -> Ring:
+def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, groups: Places) -> RingTraffic:
     """Keys and values travel around while attention runs on those that are there; backward sends their gradients too.
     Windowed attention hides less.
     """
@@ -99,7 +101,7 @@ def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward
     once = machine.network.p2p(0.0, around, steps)
     per_pair, fill = machine.attention_terms(core, forward)
     squared = per_pair * core.heads * core.width * core.pairs / (at.micro_batch * at.seq * at.seq)
-    return Ring(moved, once, squared * fill * at.ring, squared)
+    return RingTraffic(moved, once, squared * fill * at.ring, squared)
 
 
 def ulysses(module: Module, at: Columns, machine: Machine, groups: Places) -> Number:

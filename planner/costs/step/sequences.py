@@ -59,12 +59,12 @@ class Sequences:
     fixed: dict[int, int] = field(hash=False)  # item → the degree it must have
     sync: Sync = "micro_batch"  # when all ranks synchronise
     offload: Offloading | None = None  # of activations to the host; None: not possible
-    row_typical: float = 0.0  # what a full micro-batch adds to its slowest group
+    full_micro_batch_seconds: float = 0.0  # what a full micro-batch adds to its slowest group
 
     @property
     def as_packed(self) -> "Sequences":
         """The problem with the cost of full micro-batches, which packing assumes."""
-        return replace(self, row_seconds=max(self.row_seconds, self.row_typical))
+        return replace(self, row_seconds=max(self.row_seconds, self.full_micro_batch_seconds))
 
     def choices(self, item: int) -> list[int]:
         """Indices of the shapes that can hold an item."""
@@ -124,15 +124,15 @@ def sequences(
     binds.
     """
     layout = pricing.layouts[module]
-    rank_pools = pools(uses.cluster, layout.ranks)
-    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in rank_pools]
+    cluster_pools = pools(uses.cluster, layout.ranks)
+    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in cluster_pools]
     problem = Sequences(
         sizes=dict(sorted(sizes.items())),
-        pools=rank_pools,
+        pools=cluster_pools,
         shapes=tuple(
-            Shape(degree, number, caps[number], degree_line(pricing, module, degree, pool.first))
+            Shape(degree, number, caps[number], group_line(pricing, module, degree, pool.first))
             for degree in sorted(set(uses.degrees))
-            for number, pool in enumerate(rank_pools)
+            for number, pool in enumerate(cluster_pools)
             if degree <= pool.ranks
         ),
         row_seconds=row_seconds(pricing, module, (ENDLESS, ENDLESS)),
@@ -141,13 +141,13 @@ def sequences(
         sync=sync,
         offload=host_offload(pricing, module, uses) if sync == "step" else None,
     )
-    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(rank_pools))]
+    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(cluster_pools))]
     allowed = [
         Allowed(kind_of(uses.cluster, pool.first), pool.ranks, pool_degrees, cap)
-        for pool, pool_degrees, cap in zip(rank_pools, degrees, caps, strict=True)
+        for pool, pool_degrees, cap in zip(cluster_pools, degrees, caps, strict=True)
     ]
     require_places(problem.sizes, problem.choices, problem.fixed, allowed)
-    return replace(problem, row_typical=typical_row(pricing, module, problem))
+    return replace(problem, full_micro_batch_seconds=full_micro_batch_zero3(pricing, module, problem))
 
 
 def pools(cluster: Cluster, ranks: Ranks) -> tuple[Pool, ...]:
@@ -196,7 +196,7 @@ def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None
     return pricing.offloading(module, min(kinds), Layers(range(pricing.models[module].layers)))
 
 
-def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
+def group_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
     """The cost line of a group of this degree, forward and backward."""
     forward, backward = pass_lines(pricing, module, degree, first)
     return forward + backward
@@ -229,7 +229,7 @@ def step_seconds(pricing: Pricing, module: str, compute: float) -> float:
     return update + sum(pricing.left(task, compute) for task in exchanges)
 
 
-def typical_row(pricing: Pricing, module: str, problem: Sequences) -> float:
+def full_micro_batch_zero3(pricing: Pricing, module: str, problem: Sequences) -> float:
     """Seconds that ZeRO-3 adds to a full micro-batch, which packing assumes."""
     layout = pricing.layouts[module]
     if layout.zero < 3 or not problem.shapes:

@@ -53,13 +53,13 @@ class Passes:
         return Passes(self.forward * times, self.backward * times)
 
 
-NOTHING = Passes(Pass(), Pass())
+NO_SECONDS = Passes(Pass(), Pass())
 
 
 def mean_layer(module: Module, at: Columns, machine: Machine) -> Passes:
     """Seconds of one layer in the mean of all: kinds and windows alternate over the stages."""
     kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
-    total = NOTHING
+    total = NO_SECONDS
     for (kind, window), count in sorted(kinds.items(), key=str):
         total += layer(module, kind, window, at, machine) * (count / module.layers)
     return total
@@ -72,12 +72,12 @@ def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, mach
     traffic = layer_traffic(module, kind, at, machine, core)
     if "experts" in blocks(kind) and not at.balanced:
         fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
-        work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
+        work = replace(work, matmuls=tuple(with_imbalance(p, fullest) for p in work.matmuls))
     cores = [each for each in (core, work.crossed) if each]
     attended, gradients = (sum(machine.attended(each, forward) for each in cores) for forward in (True, False))
     forward = Pass(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
     recomputed = (remade(work, at, machine) + (attended if "attention" in at.parts else 0.0)) * (1.0 - at.full)
-    compute = machine.backward(work, at.dtype, trained(at)) + gradients + recomputed
+    compute = machine.backward(work, at.dtype, backward_products(at)) + gradients + recomputed
     backward = Pass(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
     host = machine.host(work, at.tp)
     forward, backward = launched(forward, host), launched(backward, host)
@@ -92,7 +92,7 @@ def launched(layer_pass: Pass, host: Number) -> Pass:
     return replace(layer_pass, compute=layer_pass.compute + (rounded_max(device, host) - device))
 
 
-def trained(at: Columns) -> int:
+def backward_products(at: Columns) -> int:
     """Products that backward computes for each of forward's."""
     return 1 if at.adapters else 2
 
@@ -103,7 +103,7 @@ def local_experts(module: Module, at: Columns) -> Number:
     return np.maximum(1.0, moe.experts / at.ep) if moe else 1.0
 
 
-def unbalanced(product: Matmul, fullest: Number) -> Matmul:
+def with_imbalance(product: Matmul, fullest: Number) -> Matmul:
     """The product on the rank whose experts get most tokens."""
     return replace(product, m=product.m * fullest) if product.grouped else product
 
@@ -124,12 +124,12 @@ def head(module: Module, at: Columns, machine: Machine) -> Passes:
     work = head_work(module, at)
     return Passes(
         Pass(compute=machine.forward(work, at.dtype)),
-        Pass(compute=machine.backward(work, at.dtype, trained(at))),
+        Pass(compute=machine.backward(work, at.dtype, backward_products(at))),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class StageSeconds:
     """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, through all stages, and on a stage
     in the mean.
     """
@@ -139,17 +139,17 @@ class Stages:
     mean: Passes
 
 
-def stages(module: Module, at: Columns, machine: Machine) -> Stages:
+def stages(module: Module, at: Columns, machine: Machine) -> StageSeconds:
     """Seconds of one micro-batch by stage; layers are divided over the stages, and the last one has the head too."""
     per_layer, last_head = mean_layer(module, at, machine), head(module, at, machine)
     pause = machine.timing.micro_batch_ms * MS
     most, last = fullest_and_last(module.layers, at)
     each, head_pass = per_layer.forward + per_layer.backward, last_head.forward + last_head.backward
     constant = Pass(compute=2.0 * pause)
-    slowest = larger(each * most + constant, each * last + head_pass + constant)
+    slowest = larger_pass(each * most + constant, each * last + head_pass + constant)
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
     mean = per_layer * (module.layers / at.pp) + Passes(Pass(compute=pause), Pass(compute=pause))
-    return Stages(slowest, through, mean)
+    return StageSeconds(slowest, through, mean)
 
 
 def weights_share(module: Module, at: Columns, machine: Machine) -> Number:
@@ -173,7 +173,7 @@ def fullest_and_last(layers: int, at: Columns) -> tuple[Number, Number]:
     return np.where(at.pp > 1, most, 0.0), np.where(at.pp > 1, last, layers)
 
 
-def larger(one: Pass, other: Pass) -> Pass:
+def larger_pass(one: Pass, other: Pass) -> Pass:
     """Element by element."""
     which = one.seconds >= other.seconds
     return Pass(*(np.where(which, getattr(one, n), getattr(other, n)) for n in ("compute", "tp", "cp", "ep")))

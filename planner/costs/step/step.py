@@ -47,7 +47,7 @@ def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
     staged = stages(module, at, machine)
     slowest, through, count = staged.slowest, staged.through, at.micro_batches
     send = 2.0 * stage_send(module, at, machine)
-    sends = np.where(at.pp > 1, waited(at, send, slowest.seconds, through), 0.0)
+    sends = np.where(at.pp > 1, exposed_send_seconds(at, send, slowest.seconds, through), 0.0)
     kept = left(at, weights_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
     bubble = (through - slowest.seconds) / at.vpp * kept
     exposed = unhidden(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
@@ -68,7 +68,7 @@ def left(at: Columns, weights: Number) -> Number:
     return 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0))
 
 
-def waited(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
+def exposed_send_seconds(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
     """Exposed seconds of sends in a step. `send`: there and back; `slowest` and `through`: seconds of one micro-batch.
 
     Warm-up and drain of the pipeline wait for its sends: from the first chunk of layers to the last and back. Other
