@@ -31,7 +31,7 @@ class Footprint:
     update: Number  # temporaries of the optimizer's step
     workspace: Number
     fragmentation: Number  # reserved by the allocator on top of what is allocated
-    communicator_bytes: Number  # of communicators, and all else outside of the allocator
+    buffers: Number  # of communicators, and all else outside of the allocator
     context: Number
 
     @property
