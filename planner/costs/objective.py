@@ -95,9 +95,9 @@ def usd_per_hour(cluster: Cluster, devices: Mapping[str, Device]) -> float:
         price = kind.usd_per_hour if kind.usd_per_hour is not None else devices[kind.kind].usd_per_hour
         if price is None:
             raise InputError(
-                f"nobody says what an hour of a {kind.kind} costs",
+                f"the hourly price of a {kind.kind} is not known",
                 where=f"cluster.ranks[{number}]",
-                fix="say usd_per_hour of one rank there, in a cluster file of your own, and in `source` who asks that",
+                fix="give usd_per_hour of one rank there, in a cluster file of your own, and its origin in `source`",
             )
         total += kind.count * price
     return total

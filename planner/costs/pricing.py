@@ -2,7 +2,7 @@
 
 A task takes as long as on the device kind of its ranks; on ranks of several kinds, which share it equally and wait for
 each other, as long as on the slowest. Communication is priced by what is exposed of it next to concurrent compute, with
-the same formula as in the closed form (network/data_parallel.py). So is a pass with a share of its devices next to
+the same formula as in the closed form (network/replica_exchange.py). So is a pass with a share of its devices next to
 concurrent passes (compute/contention.py).
 """
 

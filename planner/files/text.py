@@ -46,7 +46,7 @@ def load(text: str, name: str) -> tuple[Any, Places]:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         what = f"this is not YAML: {error.problem or error.context}"
-        raise InputError(what, where=where, fix="mend the syntax there") from error
+        raise InputError(what, where=where, fix="fix the syntax there") from error
 
 
 def spell(route: Route) -> str:
@@ -109,7 +109,7 @@ class DocumentBuilder:
         if here and isinstance(here.values, dict) and here.key is None:
             here.key = value, place
             if value in here.values:
-                raise self.refused(f"the key `{value}` stands twice", place, "remove one of the two")
+                raise self.refused(f"the key `{value}` occurs twice", place, "remove one of the two")
         else:
             self.put(value, place)
 

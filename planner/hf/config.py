@@ -73,7 +73,7 @@ class Config:
         if key in self.values:
             return self.values[key]
         if key not in self.defaults:
-            raise self.refused(key, f"`{key}` is not said", "add it, or give the whole config.json")
+            raise self.refused(key, f"`{key}` is missing", "add it, or give the whole config.json")
         return self.defaults[key]
 
     def count(self, key: str, most: int = MOST) -> int:
@@ -174,7 +174,7 @@ def read(path: Path) -> Config:
         values = json.loads(text, object_pairs_hook=lambda pairs: once(pairs, str(path)))
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}:{error.colno}"
-        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="mend the syntax there") from error
+        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="fix the syntax there") from error
     except (ValueError, RecursionError) as error:
         fix = "give the config.json of a model"
         raise InputError(
@@ -192,6 +192,6 @@ def once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise InputError(f"the key `{key}` stands twice", where=f"{name} ({key})", fix="remove one of the two")
+            raise InputError(f"the key `{key}` occurs twice", where=f"{name} ({key})", fix="remove one of the two")
         mapping[key] = value
     return mapping

@@ -125,7 +125,7 @@ def llama_bias(config: Config) -> str:
     bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
     if mlp_bias and bias == "none":
         fix = "a spec has biases of attention, or of attention and MLP"
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", fix)
+        raise config.refused("mlp_bias", "biases of the MLP alone cannot be expressed", fix)
     return "all" if mlp_bias else bias
 
 
@@ -156,7 +156,7 @@ def sliding(config: Config, has_window: Callable[[int], bool], always: bool = Fa
     if every is None:
         key = "layer_types" if types else "max_window_layers"
         raise config.refused(
-            key, "these layers with a window cannot be said", "all, or all but every k-th, may have one"
+            key, "these layers with a window cannot be expressed", "all, or all but every k-th, may have one"
         )
     return {} if all(full) else {"window": config.count("sliding_window"), "full_every": every}
 

@@ -50,7 +50,7 @@ def nemotron_h(config: Config) -> Decoder:
     config.assume(rms_norm_eps=eps).expect("rms_norm_eps", (eps,))
     config.expect("attention_bias", (False,))
     if config.flag("mlp_bias"):
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", "a model without them")
+        raise config.refused("mlp_bias", "biases of the MLP alone cannot be expressed", "a model without them")
     heads, head_dim = config.count("num_attention_heads"), config.count(key_in_file(config, "head_dim"))
     hidden, kv_heads = config.count("hidden_size"), config.count_or_none("num_key_value_heads")
     fields: dict[str, Any] = {
@@ -101,7 +101,7 @@ def nemotron_pattern(config: Config) -> str:
     unknown = sorted({*letters} - {*LAYER_LETTERS.values()})
     if unknown:
         raise config.refused(
-            key, f"layers of the kind `{unknown[0]}` cannot be said", f"one of {', '.join(LAYER_LETTERS)}"
+            key, f"layers of the kind `{unknown[0]}` cannot be expressed", f"one of {', '.join(LAYER_LETTERS)}"
         )
     layers = config.assume(num_hidden_layers=len(letters)).count("num_hidden_layers", MOST_LAYERS)
     if layers != len(letters):
@@ -133,7 +133,7 @@ def nemotron_space(config: Config) -> StateSpace:
 def nemotron_experts(config: Config) -> Experts:
     """Experts with DeepSeek-V3's router; shared experts as one MLP."""
     if config.value("moe_latent_size") is not None:
-        what = "experts behind a projection to fewer numbers cannot be said"
+        what = "experts behind a projection to fewer numbers cannot be expressed"
         raise config.refused("moe_latent_size", what, "a model without it")
     config.expect("routed_scaling_factor", (1, 1.0))
     if config.count("n_group") > 1:

@@ -46,7 +46,9 @@ def gpt_oss(config: Config) -> Decoder:
     config.assume(rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, attention_bias=True)
     config.assume(num_key_value_heads=8)
     if not config.flag("attention_bias"):
-        raise config.refused("attention_bias", "experts with biases beside attention without cannot be said", "true")
+        raise config.refused(
+            "attention_bias", "experts with biases beside attention without cannot be expressed", "true"
+        )
     fields = {**shape(config), "bias": "all", "sinks": True}
     fields |= sliding(config, lambda layer: layer % 2 == 0, always=True)
     moe = experts(config, "num_local_experts", config.count("intermediate_size"), router_bias=True)
@@ -133,7 +135,7 @@ def moe_layer_fields(config: Config, sparse: list[bool], key: str) -> dict[str, 
     pattern = sparse_rule(sparse) if any(sparse) else None
     if pattern is None:
         fix = "a spec has experts in every k-th layer behind the first dense ones"
-        raise config.refused(key, "these layers with experts cannot be said", fix)
+        raise config.refused(key, "these layers with experts cannot be expressed", fix)
     return {"dense_layers": pattern[0], "every": pattern[1]}
 
 

@@ -21,7 +21,7 @@ def bert(config: Config) -> TextEncoder:
     config.assume(hidden_act="gelu", architectures=None, is_decoder=False)
     config.expect("hidden_act", ("gelu",))
     if config.flag("is_decoder"):
-        raise config.refused("is_decoder", "a causal BERT cannot be said", "give an encoder's config.json")
+        raise config.refused("is_decoder", "a causal BERT cannot be expressed", "give an encoder's config.json")
     kind = (config.value("architectures") or ["BertModel"])[0]
     if kind not in BERT_HEADS:
         raise config.refused("architectures", f"the heads of `{kind}` are not known", f"one of {', '.join(BERT_HEADS)}")

@@ -1,4 +1,4 @@
-"""One pricing: the closed form and simulated plans, mixed groups and static layouts, tasks and lines say the same."""
+"""Prices agree: closed form and simulated plans, mixed groups and static layouts, tasks and cost lines."""
 
 import random
 from dataclasses import replace
@@ -95,7 +95,7 @@ def grouped(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("split", ["cp: 1", "cp: 4", "cp: 4, ulysses: 4", "cp: 16, ulysses: 8", "cp: 4, ulysses: 2"])
-def test_groups_that_are_alike_cost_what_a_layout_of_them_does(tmp_path, split, zero):
+def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     fixed = f"{split}, tp: 1, pp: 1, zero: {zero}"
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [4096] * 32, fixed)
@@ -165,8 +165,8 @@ def beside(phase: str, sizes: list[int]) -> tuple:
     st.integers(1, 20_000),
     st.sampled_from([0.0, 0.3, 1.0]),
 )
-def test_more_compute_hides_more_of_an_exchange_and_never_what_stands_alone(of, sizes, more, window):
-    """Nor more than its window, and none on a CPU, whose cores do both."""
+def test_more_compute_hides_more_communication_but_not_the_uncovered_part(of, sizes, more, window):
+    """Nor more than its window, and none on a CPU, where both use the same cores."""
     zero, phase, row = of
     pricing, layout = priced(zero, "cuda", dp_window=window)
     task = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks)
@@ -180,8 +180,8 @@ def test_more_compute_hides_more_of_an_exchange_and_never_what_stands_alone(of, 
 
 
 @given(st.sampled_from(EXCHANGES), st.integers(1, 60_000))
-def test_what_is_left_beside_some_seconds_is_what_a_pass_of_so_many_leaves(of, size):
-    """Of its layers: what is behind them hides nothing."""
+def test_exposed_part_depends_on_seconds_of_compute_only(of, size):
+    """Only layers hide communication; what is outside of them does not."""
     zero, phase, row = of
     pricing, layout = priced(zero, "cuda", dp_window=0.5, jitter=0.01)
     task, row_ = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks), beside(phase, [size])
@@ -204,8 +204,8 @@ PARTS = [  # how a layout is spread over 16 ranks
 @pytest.mark.parametrize("software", ["megatron", "megatron-2021", "planner"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_a_line_takes_what_the_closed_forms_pass_does(name, recompute, software):
-    """At any number of tokens; of windows, experts and narrow vectors too. A ring's hiding windows are of 4096."""
+def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
+    """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")
     cluster = library.read("h100x64", Cluster)[0]
     kind, device = cluster.ranks[0].kind, library.read("h100-80gb", Profile)[0].device

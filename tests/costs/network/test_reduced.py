@@ -1,4 +1,4 @@
-"""Seconds of gathers and reductions among replicas: HSDP by its formula, and gradients in half the bytes."""
+"""Seconds of gathers and reductions among replicas: HSDP by its formula, and bf16 gradients in half the bytes."""
 
 from dataclasses import replace
 from math import prod
