@@ -62,7 +62,7 @@ class Pricing:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
         key = price_key(task)
         if concurrent:
-            key = (*key, tuple(tuple(tuple(map(price_key, passes)) for passes in row) for row in concurrent))
+            key = (*key, tuple(tuple(tuple(map(price_key, passes)) for passes in groups) for groups in concurrent))
         if key not in self.known:
             self.known[key] = self.priced(task, concurrent)
         return self.known[key]
@@ -99,7 +99,7 @@ class Pricing:
     def shared(self, task: Task, concurrent: tuple[Row, ...]) -> Cost:
         """A pass with a share of its devices: compute slows down, communication takes as long as on whole devices."""
         whole = self.compute(task)
-        densest = [max((self.use(each) for each in passes), key=density) for row in concurrent for passes in row]
+        densest = [max((self.use(each) for each in passes), key=density) for groups in concurrent for passes in groups]
         compute = (whole.value - whole.comm) * slower(self.use(task), densest)
         source = trust([whole.source, "analytic"])
         return Cost(compute + whole.comm, source, whole.spread + SPREAD, whole.comm)
@@ -153,7 +153,9 @@ class Pricing:
         if layout.zero == 3 and layout.pp > 1 and basis.machine.accounting.keeps_gathered and task.micro_batch:
             return FREE  # parameters stay gathered, and gradients whole, from the first micro-batch on
         pick, hiding = min if once else max, self.hiding_passes(task, basis, concurrent)
-        compute = [pick(sum(self.compute(each, False).value for each in passes) for passes in row) for row in hiding]
+        compute = [
+            pick(sum(self.compute(each, False).value for each in passes) for passes in groups) for groups in hiding
+        ]
         return self.behind(task, basis, compute or [0.0])
 
     def behind(self, task: Task, basis: ModulePricing, compute: Sequence[float]) -> Cost:
