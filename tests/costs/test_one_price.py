@@ -57,20 +57,20 @@ PIPES = [
 ]
 
 
-def off(tmp_path: Path, fixed: str, rows: int, cluster: str = "h100x64", seq: int = 8192) -> float:
+def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: int = 8192) -> float:
     """By how much a simulated plan of a layout takes longer than the closed form says, relatively."""
-    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * rows, fixed)
+    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed)
     problem, layout = problem_of(inputs), fixed_layout(inputs)
     return simulated(inputs, problem, layout).seconds / float(parts_of(problem, layout).seconds) - 1.0
 
 
-@pytest.mark.parametrize("rows", [64, 256])
+@pytest.mark.parametrize("count", [64, 256])
 @pytest.mark.parametrize("states", STATES)
 @pytest.mark.parametrize("spread", SPREAD)
-def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, rows):
+def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)
-    assert abs(off(tmp_path, fixed, rows)) < 0.003
+    assert abs(off(tmp_path, fixed, count)) < 0.003
 
 
 @pytest.mark.parametrize("fixed", PIPES)
@@ -167,9 +167,9 @@ def beside(phase: str, sizes: list[int]) -> tuple:
 )
 def test_more_compute_hides_more_communication_but_not_the_uncovered_part(of, sizes, more, window):
     """Nor more than its window, and none on a CPU, where both use the same cores."""
-    zero, phase, row = of
+    zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=window)
-    task = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks)
+    task = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks)
     whole, alone = pricing.price(task).value, pricing.left(task, ENDLESS)
     less, most = (pricing.price(task, beside(phase, [size + add for size in sizes])).value for add in (0, more))
     assert alone <= most <= less <= whole
@@ -182,11 +182,11 @@ def test_more_compute_hides_more_communication_but_not_the_uncovered_part(of, si
 @given(st.sampled_from(EXCHANGES), st.integers(1, 60_000))
 def test_exposed_part_depends_on_seconds_of_compute_only(of, size):
     """Only layers hide communication; what is outside of them does not."""
-    zero, phase, row = of
+    zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=0.5, jitter=0.01)
-    task, row_ = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks), beside(phase, [size])
-    seconds = pricing.compute(row_[0][0][0], ends=False).value
-    assert pricing.price(task, row_).value == pytest.approx(pricing.left(task, seconds), rel=1e-12)
+    task, concurrent = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks), beside(phase, [size])
+    seconds = pricing.compute(concurrent[0][0][0], ends=False).value
+    assert pricing.price(task, concurrent).value == pytest.approx(pricing.left(task, seconds), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------- lines and the closed form's passes

@@ -24,8 +24,10 @@ USES = st.builds(Use, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
 def whole(plan: Plan) -> Plan:
     """The same, in which everything has all of its devices."""
     (step,) = plan.steps
-    rows = ({module: unshared(groups) for module, groups in row.items()} for row in step.micro_batches)
-    return changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+    micro_batches = (
+        {module: unshared(groups) for module, groups in micro_batch.items()} for micro_batch in step.micro_batches
+    )
+    return changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
 
 
 def unshared(groups: dict) -> dict:
@@ -83,8 +85,11 @@ def test_fits_count_as_compute():
     """Nothing runs next to it: its fits take four times as long on a quarter of the device."""
     plan = files.read(Path(__file__).parents[2] / "golden/by_hand/mixed-groups/plan.yaml", Plan)
     (step,) = plan.steps
-    rows = ({"llm": {name: Shared(items=of, share=0.25) for name, of in row.items()}} for row in step.micro_batches)
-    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+    micro_batches = (
+        {"llm": {name: Shared(items=of, share=0.25) for name, of in micro_batch.items()}}
+        for micro_batch in step.micro_batches
+    )
+    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
     usual, price = pricing_of(plan), pricing_of(quarter)
     for task, same in zip(expand(quarter), expand(plan), strict=True):
         if task.group in ("g2", "g3"):
