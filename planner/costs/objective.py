@@ -95,7 +95,7 @@ def usd_per_hour(cluster: Cluster, devices: Mapping[str, Device]) -> float:
         price = kind.usd_per_hour if kind.usd_per_hour is not None else devices[kind.kind].usd_per_hour
         if price is None:
             raise InputError(
-                f"the hourly price of a {kind.kind} is not known",
+                f"it is not known what an hour of a {kind.kind} costs",
                 where=f"cluster.ranks[{number}]",
                 fix="give usd_per_hour of one rank there, in a cluster file of your own, and its origin in `source`",
             )
