@@ -1,8 +1,8 @@
-"""A job decided batch by batch by its strategy; or by every strategy that could, for the best of them.
+"""Solves a job batch by batch with its strategy, or with every strategy that applies, keeping the best plan.
 
-`strategy: best` leaves it open when ranks meet: in every micro-batch, which ZeRO-3's gathers make them, or once a step
-under a lower ZeRO stage, which leaves less memory for tokens. Every way is tried, and the plan says what the others
-give.
+`strategy: best` leaves open when ranks synchronise: in every micro-batch, as ZeRO-3's all-gathers force them to, or
+once a step under a lower ZeRO stage, which leaves less memory for tokens. Each alternative is solved, and the plan
+records what the others give.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,18 @@ from planner.strategies import refined, refining, strategy
 from planner.units import percent
 from planner.verify.worth import in_objective
 
-OnProgress = Callable[[int, int, str], None]  # done, of how many, what
+OnProgress = Callable[[int, int, str], None]  # batches done, batches in all, name of the phase
 BEST = "best"
-WAYS: tuple[tuple[str, int, Sync], ...] = (
+WAYS: tuple[tuple[str, int, Sync], ...] = (  # strategy, ZeRO stage, when ranks synchronise
     ("sequence_groups", 3, "micro_batch"),
     ("data_ranks", 2, "step"),
     ("data_ranks", 1, "step"),
-)  # strategy, ZeRO stage, and when ranks meet
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A plan, and how long solving alone took, step by step."""
+    """A plan, and the seconds that solving each of its steps took."""
 
     plan: Plan
     step_seconds: tuple[float, ...]
@@ -43,13 +43,15 @@ class Solved:
 
 
 def decide(inputs: Inputs, on_batch: OnProgress) -> Solved:
-    """The plan of all batches. Raises InputError when the strategy cannot decide this job, and Infeasible."""
+    """The plan of all batches of a job. Raises InputError where the strategy does not support the job, and
+    Infeasible.
+    """
     require_objective(inputs)
-    return best(inputs, on_batch) if inputs.job.strategy == BEST else by_strategy(inputs, on_batch)
+    return best(inputs, on_batch) if inputs.job.strategy == BEST else solve_by_strategy(inputs, on_batch)
 
 
 def require_objective(inputs: Inputs) -> None:
-    """Raises InputError where there is no such objective, or the cluster says too little for it."""
+    """Raises InputError where no such objective exists, or the cluster lacks what it needs (the price of a rank)."""
     objective = objective_called(inputs.job.objective, f"{inputs.sources.get('job', 'the job')} (objective)")
     try:
         objective.of(Work(1.0, inputs.cluster, inputs.devices, 1))
@@ -58,9 +60,9 @@ def require_objective(inputs: Inputs) -> None:
         raise InputError(error.message, where=where, fix=error.fix) from error
 
 
-def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
-    """Let the job's strategy decide batch by batch."""
-    chosen, reason = strategy(inputs.job.strategy), unsupported(inputs)
+def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
+    """Solves the job batch by batch with its own strategy."""
+    chosen, reason = strategy(inputs.job.strategy), unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
@@ -69,100 +71,108 @@ def by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        one = replace(inputs, batches=(batch,))
-        plan = chosen.plan(one, base_of(one))
-        plans.append(changed(plan, instead=(*plan.instead, *unrefined(one, plan))))
+        single = replace(inputs, batches=(batch,))
+        plan = chosen.plan(single, base_plan(single))
+        plans.append(changed(plan, instead=(*plan.instead, *unrefined_alternative(single, plan))))
         seconds.append(perf_counter() - start)
     return Solved(in_objective(join(plans), inputs.job.objective), tuple(seconds))
 
 
-def unsupported(inputs: Inputs) -> str | None:
-    """Why the job's strategy cannot decide it, or the one that it starts from; None when they can."""
+def unsupported_reason(inputs: Inputs) -> str | None:
+    """Why the job's strategy, or the one that it refines, does not support the job; None where both do."""
     reason = strategy(inputs.job.strategy).supports(inputs)
-    return reason or (unsupported(earlier(inputs)) if refined(inputs.job.strategy) else None)
+    return reason or (unsupported_reason(base_inputs_of(inputs)) if refined(inputs.job.strategy) else None)
 
 
-def earlier(inputs: Inputs) -> Inputs:
-    """The job for the strategy that its own starts from."""
-    wanted = refining(inputs.job.strategy).before(inputs)
-    return replace(wanted, job=changed(wanted.job, strategy=refined(inputs.job.strategy)))
+def base_inputs_of(inputs: Inputs) -> Inputs:
+    """The job as given to the strategy that its own strategy refines."""
+    base = refining(inputs.job.strategy).before(inputs)
+    return replace(base, job=changed(base.job, strategy=refined(inputs.job.strategy)))
 
 
-def base_of(inputs: Inputs) -> Plan | None:
-    """What the job's strategy starts from, if it refines another one's plan; under its own name. Raises Infeasible."""
+def base_plan(inputs: Inputs) -> Plan | None:
+    """The plan that the job's strategy refines, recorded under the job's strategy name; None where it refines none.
+
+    Raises Infeasible.
+    """
     if not refined(inputs.job.strategy):
         return None
-    before = earlier(inputs)
-    base = strategy(before.job.strategy).plan(before, base_of(before))
+    refined_inputs = base_inputs_of(inputs)
+    base = strategy(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
     return changed(base, made=changed(base.made, strategy=inputs.job.strategy))
 
 
-def unrefined(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
-    """What the strategy that the job's own starts from gives alone: it may do what a refinement cannot start from."""
+def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
+    """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
+    start from.
+    """
     if not refined(inputs.job.strategy):
         return ()
     name = refined(inputs.job.strategy)
-    alone = strategy(name)
-    whole = replace(inputs, job=changed(inputs.job, strategy=name))
-    if alone.supports(whole):
+    base = strategy(name)
+    base_inputs = replace(inputs, job=changed(inputs.job, strategy=name))
+    if base.supports(base_inputs):
         return ()
     try:
-        plan = alone.plan(whole, base_of(whole))
+        plan = base.plan(base_inputs, base_plan(base_inputs))
     except Infeasible:
         return ()
     ((module, layout),) = plan.layouts.items()
-    more = plan.outcome.value / chosen.outcome.value - 1.0
+    slowdown = plan.outcome.value / chosen.outcome.value - 1.0
     return (
         Instead(
             strategy=name,
             zero=layout.zero,
             sync=plan.steps[0].sync,
             value=plan.outcome.value,
-            because=f"what {name} gives alone, {percent(abs(more))} {'slower' if more >= 0 else 'quicker'}",
+            because=f"what {name} gives alone, {percent(abs(slowdown))} {'slower' if slowdown >= 0 else 'quicker'}",
             layouts={module: spoken(layout)},
         ),
     )
 
 
 def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
-    """Every way to synchronise that the job leaves open, and the plan of the fastest.
+    """Solves every (strategy, ZeRO stage, synchronisation) that the job leaves open; the fastest plan wins.
 
-    Raises the first way's Infeasible when there is none, and InputError where no way can have what the job says.
+    Raises the first alternative's Infeasible when none is feasible, and InputError where none has the job's ZeRO stage.
     """
     solved: dict[int, Solved] = {}
     refused: dict[int, Infeasible] = {}
-    ways = ways_of(inputs)
-    for number in ways:
+    candidates = open_alternatives(inputs)
+    for number in candidates:
         name, zero, sync = WAYS[number]
         layout = changed(inputs.job.layout, zero=zero)
         job = changed(inputs.job, strategy=name, sync=sync, layout=layout)
         try:
-            solved[number] = by_strategy(replace(inputs, job=job), on_batch)
+            solved[number] = solve_by_strategy(replace(inputs, job=job), on_batch)
         except Infeasible as error:
             refused[number] = error
     if not solved:
-        raise refused[ways[0]]
+        raise refused[candidates[0]]
     loss = objective_called(inputs.job.objective).loss
     chosen = min(solved, key=lambda number: (loss(solved[number].plan.outcome.value), number))
-    others = [number for number in ways if number != chosen]
-    instead = tuple(otherwise(number, solved.get(number), refused.get(number)) for number in others)
+    others = [number for number in candidates if number != chosen]
+    instead = tuple(lost_alternative(number, solved.get(number), refused.get(number)) for number in others)
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
     return Solved(changed(solved[chosen].plan, instead=instead), seconds)
 
 
-def ways_of(inputs: Inputs) -> list[int]:
-    """Those with the ZeRO stage that the job says; all where it says none. Raises InputError when no way has it."""
-    said = inputs.job.layout.zero
-    ways = [number for number, (_, zero, _) in enumerate(WAYS) if said in (None, zero)]
-    if not ways:
-        message = f"best tries ZeRO stages 1 to 3, and the job says zero: {said}"
+def open_alternatives(inputs: Inputs) -> list[int]:
+    """Indices of the alternatives with the job's ZeRO stage, or of all where it gives none.
+
+    Raises InputError where none has that stage.
+    """
+    stage = inputs.job.layout.zero
+    candidates = [number for number, (_, zero, _) in enumerate(WAYS) if stage in (None, zero)]
+    if not candidates:
+        message = f"best tries ZeRO stages 1 to 3, and the job says zero: {stage}"
         fix = "leave zero out, or say strategy: data_ranks and sync: step"
         raise InputError(message, where=f"{inputs.sources['job']} (layout.zero)", fix=fix)
-    return ways
+    return candidates
 
 
-def otherwise(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
-    """What a way that was not taken would have given."""
+def lost_alternative(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
+    """The plan file's entry for an alternative that was not chosen."""
     name, zero, sync = WAYS[number]
     because = refused.message if refused else ""
     if solved is None:

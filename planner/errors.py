@@ -1,16 +1,16 @@
-"""Everything that can go wrong for a reason the user can act on, and the exit code of each.
+"""Errors that a user can act on, and the exit code of each.
 
     PlannerError
     ├── InputError    2   a file or an argument is wrong: where, and how to fix it
-    ├── Infeasible    3   the job is well formed, nothing satisfies it: what binds, what would free it
+    ├── Infeasible    3   the job is well formed, nothing satisfies it: which limit binds, and what would relax it
     └── RunFailed     5   a launched job failed: which rank, in which task
 
-Anything else that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
+Any other exception that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
 """
 
 
 class PlannerError(Exception):
-    """Three lines for a person: what is wrong, where, and what would fix it."""
+    """An error as three lines: what is wrong, where, and what would fix it."""
 
     exit_code = 70
 

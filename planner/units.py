@@ -1,4 +1,4 @@
-"""Units: SI inside (seconds, bytes, bytes per second), GiB and ms for people and in files."""
+"""Units and their texts: SI inside (seconds, bytes, bytes per second), GiB and ms on screens and in files."""
 
 import re
 
@@ -8,12 +8,12 @@ MS, US = 1e-3, 1e-6
 
 
 def gib(count_bytes: float) -> float:
-    """Bytes as GiB, rounded for a file or a table."""
+    """A number of bytes in GiB, rounded to four digits for a file or a table."""
     return round(count_bytes / GIB, 4)
 
 
 def duration(seconds: float) -> str:
-    """A time as a person says it: `3.10 s`, `45.2 ms`, `12 µs`."""
+    """Seconds as text: `3.10 s`, `45.2 ms`, `12 µs`."""
     if abs(seconds) >= 1:
         return f"{seconds:.2f} s"
     if abs(seconds) >= 1e-3:
@@ -22,9 +22,9 @@ def duration(seconds: float) -> str:
 
 
 def seconds_in(text: str) -> float:
-    """The other way round, as a person says it: `90s`, `10m`, `1h30m`, `2d`; a number alone is seconds.
+    """Seconds of a duration given as text: `90s`, `10m`, `1h30m`, `2d`; a number alone is seconds.
 
-    Raises ValueError.
+    Raises ValueError where the text is no duration.
     """
     units = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
     number = r"\d+(?:\.\d+)?"
@@ -37,14 +37,14 @@ def seconds_in(text: str) -> float:
 
 
 def signed(seconds: float, least: float = 1e-9) -> str:
-    """A difference as a person says it: `+3.10 s`, `−12 µs`; `0` below `least`."""
+    """A difference of two times as text: `+3.10 s`, `−12 µs`; `0` where it is smaller than `least` seconds."""
     if abs(seconds) < least:
         return "0"
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
 def size(count_bytes: float) -> str:
-    """A size as a person says it: `1.5 GiB`, `20.0 MiB`."""
+    """A number of bytes as text: `1.5 GiB`, `20.0 MiB`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(count_bytes) >= unit:
             return f"{count_bytes / unit:.1f} {name}"
@@ -52,10 +52,10 @@ def size(count_bytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a person says it: `3.5 %`."""
+    """A share from 0 to 1 as text: `3.5 %`."""
     return f"{share * 100:.1f} %"
 
 
 def plural(count: int, word: str) -> str:
-    """`1 step`, `2 steps`, `2 batches`."""
+    """A count with its noun: `1 step`, `2 steps`, `2 batches`."""
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"

@@ -1,4 +1,4 @@
-"""`strategy: best` is the best of its ways, and says what the others give."""
+"""`strategy: best` gives the best of its alternatives, and records what the others give."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
     return pipeline.solve(str(path), Options(batches=batches)).plan
 
 
-def test_the_best_way_is_taken_and_the_others_are_told(tmp_path):
+def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     best = solve(tmp_path, batches=2)
     values = {way: solve(tmp_path, way, batches=2).outcome.value for way in WAYS}
     assert best.outcome.value == min(values.values())
@@ -42,7 +42,7 @@ def test_the_best_way_is_taken_and_the_others_are_told(tmp_path):
     }
 
 
-def test_a_way_that_is_impossible_says_what_binds(tmp_path):
+def test_an_infeasible_alternative_names_what_binds(tmp_path):
     """On little memory ZeRO-1 leaves no room."""
     states = "{memory_margin: 0.7440}"  # of 2 GiB, half a GiB of which is the context: leaves 12.3 MiB
     with pytest.raises(Infeasible, match="buffers take"):
@@ -52,14 +52,14 @@ def test_a_way_that_is_impossible_says_what_binds(tmp_path):
 
 
 @pytest.mark.parametrize("zero", [1, 3])
-def test_a_stage_that_the_job_says_is_kept(tmp_path, zero):
+def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
     (way,) = [way for way in WAYS if way[1] == zero]
     best = solve(tmp_path, ("best", zero, "micro_batch"))
     assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.instead
     assert best.outcome == solve(tmp_path, way).outcome
 
 
-def test_a_stage_that_no_way_has_is_refused(tmp_path):
+def test_a_zero_stage_that_no_alternative_has_is_refused(tmp_path):
     with pytest.raises(InputError, match="the job says zero: 0") as refused:
         solve(tmp_path, ("best", 0, "micro_batch"))
     assert "layout.zero" in refused.value.where and "data_ranks" in refused.value.fix
@@ -75,11 +75,11 @@ def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
     assert "under `layout`" in refused.value.fix and "parallel_search" in refused.value.fix
 
 
-def test_when_no_way_is_possible_the_first_one_says_why(tmp_path):
+def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
     with pytest.raises(Infeasible, match="buffers take"):
         solve(tmp_path, limits="{memory_margin: 0.749}")
 
 
-def test_a_plan_of_the_best_way_is_made_again_by_its_job(tmp_path):
+def test_a_plan_of_the_best_alternative_is_reproduced_by_its_job(tmp_path):
     plan = solve(tmp_path)
     assert pipeline.solve_again(tmp_path / "job.yaml", plan) == plan

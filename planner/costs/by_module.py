@@ -1,4 +1,6 @@
-"""Prices of a module that was measured, or that somebody published: its fits, and what its ranks send each other."""
+"""Prices of a module with fits, measured or published: compute from the fits, and communication from the
+network model.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ NANO = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ByModule:
-    """On ranks of one kind."""
+    """Prices a module by its fits, on ranks of one device kind."""
 
     spec: Module
     layout: Layout
@@ -40,67 +42,74 @@ class ByModule:
 
     @property
     def slower(self) -> float:
-        """Of a measurement, what many ranks wait for the slowest of them is not known."""
+        """The straggler factor: 1, as measured seconds do not tell how long many ranks wait for the slowest of them."""
         return 1.0
 
     def worked(self, seconds: float) -> Cost:
+        """Seconds of compute with the source and spread of the fits."""
         return Cost(seconds, self.costs.source, self.costs.spread)
 
     def line(self, part: Part) -> tuple[Line, Cost]:
-        """Compute, shared out; then what a group has to exchange for it, and the source of that."""
+        """The cost line of a pass, sharded over its group, communication included; and one token's communication, for
+        its source.
+        """
         costs, layout, network = costs_of_layers(self.costs, part.again), self.layout, self.machine.network
-        ways = part.split.degree * layout.tp
-        line = compute_line(costs, part.layers, part.ends, part.forward, ways)
+        degree = part.split.degree * layout.tp
+        line = compute_line(costs, part.layers, part.ends, part.forward, degree)
         line += units_line(costs, layout, part.layers, part.ends, part.forward)
-        there, found = places_of(part, layout, self.cluster), list[tuple[Line, Cost]]()
+        groups, exchanges = places_of(part, layout, self.cluster), list[tuple[Line, Cost]]()
         if part.split.ulysses > 1:
-            found.append(exchange_line(part, self.spec, costs, layout.dtype, there.heads, network))
+            exchanges.append(exchange_line(part, self.spec, costs, layout.dtype, groups.heads, network))
         if part.split.ring > 1:
-            attention = compute_line(costs, part.layers, False, part.forward, ways).quad
-            found.append(ring_line(part, self.spec, layout.dtype, there.ring, network, attention))
+            attention = compute_line(costs, part.layers, False, part.forward, degree).quad
+            exchanges.append(ring_line(part, self.spec, layout.dtype, groups.ring, network, attention))
         if layout.tp > 1 and of_one_rank(costs):
-            found.append(tensor_line(part, self.spec, layout.dtype, there.tensor, network))
-        for each, _ in found:
+            exchanges.append(tensor_line(part, self.spec, layout.dtype, groups.tensor, network))
+        for each, _ in exchanges:
             line += each
-        return line, summed(*(source for _, source in found)) if found else FREE
+        return line, summed(*(source for _, source in exchanges)) if exchanges else FREE
 
     def weights(self, part: Part) -> Line:
-        """Of a backward, what makes gradients of weights; no task is measured that makes only these.
+        """The cost line of a backward's weight gradients (W), which no profile measures by itself.
 
-        `layer` makes nothing again where costs of layers that do stand beside it.
+        `layer` includes recomputation only where no fits of recomputing layers stand beside it.
         """
-        again = part.again == (("full", part.layers),) and "full" not in self.costs.recomputing
-        return weights_line(self.costs, part.layers, part.ends, part.split.degree * self.layout.tp, again)
+        recomputes = part.again == (("full", part.layers),) and "full" not in self.costs.recomputing
+        return weights_line(self.costs, part.layers, part.ends, part.split.degree * self.layout.tp, recomputes)
 
     def memory(self, part: Part) -> None:
-        """Fits do not say what of a pass is bound by memory: all of it is taken for compute (compute/contention.py)."""
+        """None: fits do not tell how much of a pass is bound by memory, so all of it counts as compute
+        (compute/contention.py).
+        """
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
-        """Bytes of a micro-batch's items on each rank of a group, in these layers."""
+        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
         costs = costs_of_layers(self.costs, mixed(self.layout, layers))
         tokens = sum(sizes) * costs.tp / (split.degree * self.layout.tp)
-        kept = costs.layer.activation_kib_per_token * len(layers) / costs.layer.layers
-        behind = costs.ends.activation_kib_per_token if ends and costs.ends else 0.0
-        return Held(*(each * KIB * tokens for each in (kept, behind, costs.layer.working_kib_per_token)))
+        layer_kib = costs.layer.activation_kib_per_token * len(layers) / costs.layer.layers
+        head_kib = costs.ends.activation_kib_per_token if ends and costs.ends else 0.0
+        return Held(*(each * KIB * tokens for each in (layer_kib, head_kib, costs.layer.working_kib_per_token)))
 
     def layer_lines(self) -> list[Line]:
-        """Of one layer on a rank alone, forward and backward, in the mean."""
+        """Cost lines of one layer on one rank, forward and backward, in the mean of all layers."""
         costs = costs_of_layers(self.costs, mixed(self.layout, range(self.spec.layers)))
         return [compute_line(costs, 1, False, forward, 1) for forward in (True, False)]
 
     def exchanged(self, task: Task) -> tuple[Exchanged, Cost]:
-        """What replicas owe each other of the task's parameters, and on whose word."""
+        """Seconds in which replicas exchange the task's gradients and parameters; and a cost with their source."""
         if self.costs.sharding == "included":
             return Exchanged(), FREE
         at, network = columns_of(self.layout), self.machine.network
         parts = held_by(task, self.spec, self.layout, self.cluster)
         each = [exchanged(part, at, network, self.machine.timing) for part in parts]
         kind = "all_gather" if task.phase == "gather" else "reduce_scatter"
-        told = network.cost(kind, 1.0, parts[0].shard)
-        return Exchanged(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), told
+        source = network.cost(kind, 1.0, parts[0].shard)
+        return Exchanged(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), source
 
     def update(self, task: Task) -> Cost:
-        """The optimizer's pass over the parameters that a rank updates, behind what tp's ranks settle for it."""
+        """The optimizer's step over the parameters that a rank updates, and the all-reduce over tp of replicated
+        gradients.
+        """
         parts = held_by(task, self.spec, self.layout, self.cluster)
         seconds = updated(parts, columns_of(self.layout), self.costs.update_ns_per_parameter * NANO)
         own = self.worked(float(seconds))
@@ -110,5 +119,5 @@ class ByModule:
         return summed(own, settled_cost(task.layers, self.spec, self.layout, block, self.machine.network))
 
     def sent(self, size_bytes: float, ranks: Group) -> Cost:
-        """From rank to rank."""
+        """A point-to-point send."""
         return self.machine.network.cost("p2p", size_bytes, ranks)

@@ -1,4 +1,4 @@
-"""Prices of a module that nobody measured: what its shape takes at its device's rates, under its framework's traits."""
+"""Prices of a module without fits: its shape at the rates of its device, with the coefficients of its framework."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,119 +30,125 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class ByRates:
-    """On ranks of one kind."""
+    """Prices a module by rates, on ranks of one device kind."""
 
     spec: Module
     layout: Layout
     cluster: Cluster
     machine: Machine
     spread: float  # of a step's seconds
-    reads: float = 0.0  # tokens that cross attention reads, for each token of a sequence, in the mean of all items
-    found: dict[Key, Line] = field(default_factory=dict)  # lines of parts whose ranks lie alike
-    tokens: dict[Key, Held] = field(default_factory=dict)  # what one token leaves
+    reads: float = 0.0  # tokens that cross attention reads per token of a sequence, in the mean of all items
+    found: dict[Key, Line] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
+    tokens: dict[Key, Held] = field(default_factory=dict)  # bytes of activations that one token leaves
 
     @property
     def slower(self) -> float:
-        """What everything takes of many ranks, of which the slowest sets the pace."""
+        """The straggler factor: how much longer everything takes on many ranks, of which the slowest is critical."""
         return 1.0 + float(self.machine.jitter(len(self.layout.ranks)))
 
     def worked(self, seconds: float, comm: float = 0.0) -> Cost:
+        """Seconds with the source of the rates and the spread of a step."""
         return Cost(seconds, self.machine.rates.source, self.spread, comm)
 
     def line(self, part: Part) -> tuple[Line, Cost]:
-        """Compute, and what a group has to exchange for it."""
-        there = places_of(part, self.layout, self.cluster)
-        key = (part._replace(module="", ranks=Ranks()), there)
+        """The cost line of a pass, communication of its group included; and a cost with their source."""
+        groups = places_of(part, self.layout, self.cluster)
+        key = (part._replace(module="", ranks=Ranks()), groups)
         if key not in self.found:
             at, line = self.columns(part), Line()
-            for each, again in self.by_experts(part):
-                line += pass_line(self.spec, each, self.machine, there, part.forward, again)
+            for each, recompute in self.by_experts(part):
+                line += pass_line(self.spec, each, self.machine, groups, part.forward, recompute)
             line += pause_line(at, self.machine)
             line += head_line(self.spec, at, self.machine, part.forward) if part.ends else Line()
             self.found[key] = line * self.slower
         return self.found[key], self.worked(0.0)
 
     def weights(self, part: Part) -> Line:
-        """Of a backward, what makes gradients of weights."""
+        """The cost line of a backward's weight gradients (W)."""
         line = Line()
-        for number, (at, again) in enumerate(self.by_experts(part)):
-            layers = sum(count for _, count in again)
+        for number, (at, recompute) in enumerate(self.by_experts(part)):
+            layers = sum(count for _, count in recompute)
             line += gradient_line(self.spec, at, self.machine, layers, part.ends and not number)
         return line * self.slower
 
     def memory(self, part: Part) -> tuple[Line, Line]:
-        """What kernels take that are bound by memory; and what all bytes would take, at the memory's bandwidth."""
-        moved = streamed = Line()
-        for number, (at, again) in enumerate(self.by_experts(part)):
-            own = part._replace(again=again, ends=part.ends and not number)
-            moved += memory_line(self.spec, at, own, self.machine.moved)
+        """Cost lines of the kernels that are bound by memory, and of streaming all bytes of the pass at memory
+        bandwidth.
+        """
+        memory_bound = streamed = Line()
+        for number, (at, recompute) in enumerate(self.by_experts(part)):
+            own = part._replace(again=recompute, ends=part.ends and not number)
+            memory_bound += memory_line(self.spec, at, own, self.machine.moved)
             streamed += memory_line(self.spec, at, own, self.streamed)
-        return moved * self.slower, streamed * self.slower
+        return memory_bound * self.slower, streamed * self.slower
 
     def streamed(self, work: Work) -> Number:
+        """Seconds in which memory bandwidth moves all bytes of some work, operands of its matrix products included."""
         return self.machine.moved(work) + self.machine.operands(work, self.plain.element)
 
     def by_experts(self, part: Part) -> list[tuple[Columns, Mixed]]:
-        """A pass by how experts lie: with columns for each way what its layers make again."""
-        at, spread = self.columns(part), part.spread or ((self.layout.placement, part.again),)
-        return [(replace(at, **placement._asdict()), again) for placement, again in spread]
+        """The pass by placement of experts: the columns of each, and how many of its layers use which recomputation."""
+        at, placements = self.columns(part), part.spread or ((self.layout.placement, part.again),)
+        return [(replace(at, **placement._asdict()), recompute) for placement, recompute in placements]
 
     @property
     def plain(self) -> Columns:
-        """The layout as it is for layers that no range of `experts` names."""
+        """Columns of the layout for layers that no range of `experts` names."""
         return replace(columns_of(self.layout.placed(self.layout.placement)), reads=self.reads)
 
     def columns(self, part: Part) -> Columns:
-        """The same as a group has it that shares out its items so."""
+        """The same with the degrees of the pass's group for cp, and without recomputation."""
         at = self.plain
         return replace(at, cp=part.split.degree, ulysses=part.split.ulysses, full=0.0, parts=frozenset())
 
     def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
-        """Bytes of a micro-batch's items on each rank of a group, in these layers."""
+        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
         tokens = sum(sizes)
         if not tokens:
             return Held(0.0, 0.0, 0.0)
-        typical = sum(size * size for size in sizes) / tokens  # of the sequence that the mean token is in
+        typical = sum(size * size for size in sizes) / tokens  # length of the sequence that the mean token is in
         key = (layers, ends, 0.0 if self.machine.accounting.flash else typical)
         if key not in self.tokens:
-            self.tokens[key] = self.token_held(layers, ends, typical)
+            self.tokens[key] = self.token_activation_bytes(layers, ends, typical)
         return Held(*(each * tokens / split.degree for each in self.tokens[key]))
 
-    def token_held(self, layers: Layers, ends: bool, seq: float) -> Held:
-        """Of one token of a sequence, on a rank of tp alone."""
+    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float) -> Held:
+        """Bytes of activations of one token, from a sequence of `seq` tokens, on one rank of tp without cp."""
         at = replace(self.plain, seq=seq)
         accounting = accounting_on(self.machine.device, self.machine.accounting)
-        kept, remade = 0.0, 0.0
-        alike = Counter(
-            (self.spec.layer_kind(layer), self.layout.recompute_of(layer), one.placement)
-            for one, own in self.layout.by_experts(layers)
-            for layer in own
+        kept, peak_recomputed = 0.0, 0.0
+        counts = Counter(
+            (self.spec.layer_kind(layer), self.layout.recompute_of(layer), placed.placement)
+            for placed, placed_layers in self.layout.by_experts(layers)
+            for layer in placed_layers
         )
-        for (kind, how, placement), count in alike.items():
+        for (kind, how, placement), count in counts.items():
             full, parts = recomputed(how)
             each = replace(at, full=full, parts=parts, **placement._asdict())
-            own, again = layer_kept(self.spec, kind, each, accounting)
-            kept, remade = kept + count * float(own), max(remade, float(again))
-        return Held(kept, float(token_logit_bytes(self.spec, at, accounting)) if ends else 0.0, remade)
+            own, recomputed_bytes = layer_kept(self.spec, kind, each, accounting)
+            kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
+        return Held(kept, float(token_logit_bytes(self.spec, at, accounting)) if ends else 0.0, peak_recomputed)
 
     def layer_lines(self) -> list[Line]:
-        """Of one layer on a rank alone, forward and backward, as most layers are."""
+        """Cost lines of one layer on one rank, forward and backward, with the placement and recomputation of most
+        layers.
+        """
         most, _ = max(self.layout.by_experts(range(self.spec.layers)), key=lambda each: len(each[1]))
         at = replace(columns_of(most), reads=self.reads, cp=1, ulysses=1, full=0.0, parts=frozenset())
         layers = mixed(self.layout, range(self.spec.layers))
         how = max(layers, key=lambda each: each[1])[0]
-        there = Places(group(self.layout.tp), group(1), group(1))
-        return [pass_line(self.spec, at, self.machine, there, forward, ((how, 1),)) for forward in (True, False)]
+        groups = Places(group(self.layout.tp), group(1), group(1))
+        return [pass_line(self.spec, at, self.machine, groups, forward, ((how, 1),)) for forward in (True, False)]
 
     def exchanged(self, task: Task) -> tuple[Exchanged, Cost]:
-        """What replicas owe each other of the task's parameters, and on whose word."""
+        """Seconds in which replicas exchange the task's gradients and parameters; and a cost with their source."""
         at, machine = self.plain, self.machine
         parts = held_by(task, self.spec, self.layout, self.cluster)
         each = [exchanged(part, at, machine.network, machine.timing) for part in parts]
         return Exchanged(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), self.worked(0.0)
 
     def update(self, task: Task) -> Cost:
-        """The optimizer's pass over the parameters that a rank updates, and what the framework does once a step."""
+        """The optimizer's step over the parameters that a rank updates, and the framework's constant per step."""
         at, machine = self.plain, self.machine
         parts = held_by(task, self.spec, self.layout, self.cluster)
         own = updated(parts, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB))
@@ -150,6 +156,6 @@ class ByRates:
         return self.worked(float(own) * self.slower + machine.timing.step_ms * MS)
 
     def sent(self, size_bytes: float, ranks: Group) -> Cost:
-        """From rank to rank, as far as it is waited for."""
+        """A point-to-point send, as far as it is exposed."""
         seconds = float(self.machine.network.p2p(size_bytes, ranks)) * self.machine.sent * self.slower
         return self.worked(seconds, seconds)

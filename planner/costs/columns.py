@@ -1,7 +1,8 @@
-"""Parallelisms as columns: one layout or a million of them, and what their step trains.
+"""Layouts as columns: one layout, or a million as arrays, together with the batch that a step trains on.
 
-Every number may be an array of many layouts at once: what prices them is arithmetic that broadcasts, so that one layout
-is priced from Python as a million of them are. Names and words are those of specs/parallelism.py.
+Every number may be an array over many layouts: the closed form is arithmetic that broadcasts, so that the same code
+prices one layout and a million. Field names are those of specs/parallelism.py. Functions of this package take such
+layouts as a parameter called `at`: prices at these degrees, batch and precision.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -16,14 +17,16 @@ from planner.specs.parallelism import Dispatch, Gradients, Overlapped, Recompute
 
 Number = Any  # int, float or an array of these; all arrays of one Columns have one shape
 Precision = Literal["bf16", "fp8", "fp16", "float32", "float64"]
-# What recomputation of parts makes again in backward: attention's matrix, norms, the MLP's inner activations, experts.
+# What selective recomputation recomputes in backward: the attention matrix, norms, the MLP's activations, the experts.
 Part = Literal["attention", "norm", "mlp", "moe"]
-SELECTIVE: frozenset[Part] = frozenset({"norm", "mlp"})  # what is cheap to make again and large to keep
+SELECTIVE: frozenset[Part] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Ranks are numbered with tp fastest, then cp (and ep over dp·cp), then dp and replica, then pp slowest."""
+    """A layout and its batch; ranks are numbered with tp fastest, then cp (and ep over dp·cp), dp, replica, and pp
+    slowest.
+    """
 
     ranks: Number
     seq: Number  # tokens of one sequence
@@ -31,33 +34,33 @@ class Columns:
     micro_batch: Number = 1  # sequences that one replica works on at once
     tp: Number = 1
     cp: Number = 1
-    ulysses: Number = 1  # of cp's ranks, those that share out heads
+    ulysses: Number = 1  # ranks of cp that shard heads (all-to-all); the other factor of cp is the ring
     pp: Number = 1
     vpp: Number = 1
     ep: Number = 1
     etp: Number = 1
-    replica: Number = 1  # whole copies of what ZeRO shards
+    replica: Number = 1  # replicas of each ZeRO shard (HSDP)
     zero: Number = 0
-    reads: Number = 0.0  # tokens that cross attention reads, for each token of a sequence
+    reads: Number = 0.0  # tokens that cross attention reads per token of a sequence
     sequence_parallel: Number = True  # of no effect without tp
-    full: Number = 0.0  # share of the layers that are recomputed whole
-    parts: frozenset[Part] = frozenset()  # made again of the others
+    full: Number = 0.0  # share of the layers that are recomputed in full
+    parts: frozenset[Part] = frozenset()  # what the other layers recompute
     dtype: Precision = "bf16"
     schedule: Schedule = "1f1b"
     dispatch: Dispatch = "all_to_all"
     gradients: Gradients = "float32"
     overlap: frozenset[Overlapped] = frozenset()
-    balanced: bool = True  # every expert has as many tokens as any other
+    balanced: bool = True  # every expert gets equally many tokens
     adapters: bool = False  # only low-rank adapters are trained: no gradients of the other weights
 
     @property
     def sharding(self) -> Number:
-        """Ranks that share states among each other: dp·cp."""
+        """Ranks over which ZeRO shards model states: dp·cp."""
         return self.ranks / (self.tp * self.pp * self.replica)
 
     @property
     def data_ranks(self) -> Number:
-        """Ranks that have the same part of the dense parameters: dp·cp·replica."""
+        """Ranks that hold the same dense parameters before ZeRO shards them: dp·cp·replica."""
         return self.ranks / (self.tp * self.pp)
 
     @property
@@ -67,77 +70,70 @@ class Columns:
 
     @property
     def edp(self) -> Number:
-        """Copies of the experts, on the ranks of one pipeline stage."""
+        """Replicas of the experts among the ranks of one pipeline stage."""
         return self.ranks / (self.pp * self.ep * self.etp)
 
     @property
     def ring(self) -> Number:
-        """Ranks of cp around which keys and values go."""
+        """Ranks of cp around which keys and values travel (ring attention)."""
         return self.cp / self.ulysses
 
     @property
     def micro_batches(self) -> Number:
-        """In one step of one pipeline."""
+        """Micro-batches of one pipeline in one step."""
         return self.batch / (self.pipelines * self.micro_batch)
 
     @property
     def element(self) -> float:
-        """Bytes of an element of activations and of gathered weights."""
+        """Bytes of one element of activations and of gathered weights."""
         return {"float32": 4.0, "float64": 8.0}.get(self.dtype, 2.0)
 
     @property
     def wide(self) -> bool:
-        """Whether weights are computed with as they are updated."""
+        """Whether weights are float32 or float64 in compute as in the update, without a narrower copy."""
         return self.dtype in ("float32", "float64")
 
     @property
     def tokens(self) -> Number:
-        """Of one micro-batch, on one rank, where only cp splits the sequence."""
+        """Tokens of one micro-batch on one rank, where only cp shards the sequence."""
         return self.micro_batch * self.seq / self.cp
 
 
-WORDS = (
-    "parts",
-    "dtype",
-    "schedule",
-    "dispatch",
-    "gradients",
-    "overlap",
-    "balanced",
-    "adapters",
-)  # what no array holds
+WORDS = tuple(field.name for field in fields(Columns) if field.type is not Number)  # fields that are no numbers
 
 
-def stacked(rows: list[Columns]) -> Columns:
-    """Many layouts as one Columns. They agree in what is no number."""
+def stacked(layouts: list[Columns]) -> Columns:
+    """Many layouts as one Columns of arrays. They must agree in the fields that are no numbers."""
     names = [field.name for field in fields(Columns) if field.name not in WORDS]
-    numbers: dict[str, Any] = {name: column(rows, name) for name in names}
-    return replace(rows[0], **numbers)
+    numbers: dict[str, Any] = {name: field_column(layouts, name) for name in names}
+    return replace(layouts[0], **numbers)
 
 
-def column(rows: list[Columns], name: str) -> NDArray[np.float64]:
-    return np.array([getattr(row, name) for row in rows], dtype=np.float64)
+def field_column(layouts: list[Columns], name: str) -> NDArray[np.float64]:
+    """One field of many layouts as an array (layouts,)."""
+    return np.array([getattr(layout, name) for layout in layouts], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a pipeline works on: sequences of about `seq` tokens, `micro_batch` at a time, `batch` in a step."""
+    """The batch of a pipeline: sequences of about `seq` tokens, `micro_batch` at a time, `batch` in a step."""
 
     seq: float
     batch: float = 1.0
     micro_batch: float = 1.0
 
 
-ONE = Batch(seq=4096.0)  # where only states are asked for, or costs per token
+ONE = Batch(seq=4096.0)  # for model states and costs per token, which the batch does not change
 
 
 def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
-    """A plan's layout. Where layers differ in what they recompute, it is of those that recompute nothing.
+    """The columns of a plan's layout. Where layers differ in recomputation, those of layers without any.
 
-    Raises InputError where experts of some layers lie otherwise: whoever can price that asks for each way by itself.
+    Raises InputError where some layers place their experts differently: callers that can price those ask for each
+    placement by itself.
     """
     if layout.experts:
-        message = "experts of some layers lie otherwise, which has no closed form"
+        message = "some layers place their experts differently, which has no closed form"
         raise InputError(message, where="layouts", fix="leave `experts` out of the layout, or simulate the plan")
     full, parts = recomputed("none" if isinstance(layout.recompute, dict) else layout.recompute)
     return Columns(
@@ -145,7 +141,7 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
         seq=batch.seq,
         batch=batch.batch,
         micro_batch=batch.micro_batch,
-        **{name: getattr(layout, name) for name in DEGREES},
+        **{name: getattr(layout, name) for name in LAYOUT_FIELDS},
         full=full,
         parts=parts,
         dtype=layout.dtype,
@@ -156,9 +152,9 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
     )
 
 
-DEGREES = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
+LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
 
 
 def recomputed(how: Recompute) -> tuple[float, frozenset[Part]]:
-    """The share of layers that are made again whole, and what is made again of the others."""
+    """The share of layers that are recomputed in full, and the parts that the other layers recompute."""
     return (1.0 if how == "full" else 0.0), (SELECTIVE if how == "selective" else frozenset())

@@ -1,4 +1,4 @@
-"""A number with where it comes from and how far off it may be."""
+"""Seconds of a piece of work, with their source and their uncertainty."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,26 +13,28 @@ class Cost:
     value: float  # seconds
     source: Source
     spread: float  # half-width of the 80 % interval over the value
-    comm: float = 0.0  # the part of `value` in which the device waits for communication
+    comm: float = 0.0  # seconds of `value` that are exposed communication
 
 
 FREE = Cost(0.0, "measured", 0.0)
 
 
 def trust(sources: list[Source]) -> Source:
-    """The least trustworthy of several sources: a sum is only as good as its worst part."""
+    """The least trustworthy of several sources: a sum is only as good as its worst term."""
     order: list[Source] = ["measured", "fitted", "published", "analytic"]
     return max(sources, key=order.index, default="measured")
 
 
 def summed(*costs: Cost) -> Cost:
-    """Several costs one after another; their spreads add up as if they erred together."""
-    total = sum(cost.value for cost in costs)
-    spread = sum(cost.value * cost.spread for cost in costs) / total if total else 0.0
+    """The cost of several pieces of work one after another; their spreads add up as if their errors were fully
+    correlated.
+    """
+    seconds = sum(cost.value for cost in costs)
+    spread = sum(cost.value * cost.spread for cost in costs) / seconds if seconds else 0.0
     sources = [cost.source for cost in costs if cost.value > 0]
-    return Cost(total, trust(sources), spread, sum(cost.comm for cost in costs))
+    return Cost(seconds, trust(sources), spread, sum(cost.comm for cost in costs))
 
 
 def slowest(costs: Iterable[Cost]) -> Cost:
-    """Of ranks that wait for each other."""
+    """The cost of the slowest of several ranks that wait for each other."""
     return max(costs, key=lambda cost: cost.value)

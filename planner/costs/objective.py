@@ -1,8 +1,8 @@
-"""What a plan is best by, as a table: what follows from the seconds of its steps, what ranks cost, and tokens.
+"""The objectives that plans are compared by: step seconds, dollars, tokens per dollar.
 
-On ranks that are given each is proportional to the seconds, or to one over them. So strategies make seconds least
-whatever the objective is, and a plan is put in its unit once it is decided (verify/worth.py). A gap is a ratio of
-losses, and the same number in all of them.
+On given ranks each objective is proportional to the seconds of a step, or to one over them. So every strategy minimises
+seconds, and a plan is put in the unit of its objective once it is solved (verify/worth.py). A gap is a ratio of losses,
+and is the same number in every objective.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """So many tokens in so many seconds, on all ranks of a cluster."""
+    """Seconds that all ranks of a cluster take, and the tokens that they train on in them."""
 
     seconds: float
     cluster: Cluster
@@ -29,17 +29,20 @@ class Work:
 
     @property
     def dollars(self) -> float:
-        """Raises InputError where nobody says what a rank costs."""
+        """Dollars at the hourly price of the ranks. Raises InputError where the price of a rank is not known."""
         return self.seconds / HOUR * usd_per_hour(self.cluster, self.devices)
 
     @property
     def tokens_per_dollar(self) -> float:
+        """Tokens trained per dollar; 0 where no time was taken. Raises InputError where the price of a rank is not
+        known.
+        """
         dollars = self.dollars
         return self.tokens / dollars if dollars else 0.0
 
 
 class Objective(NamedTuple):
-    """How one is counted and said; `more`: of it is better. 0 stands for nothing known, as it does of seconds."""
+    """How an objective is computed and shown; `more`: larger is better. 0 means unknown, as it does for seconds."""
 
     unit: str
     of: Callable[[Work], float]
@@ -48,27 +51,27 @@ class Objective(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """What a plan does with its value."""
+        """The verb for texts: a plan takes seconds or dollars, and gives tokens per dollar."""
         return "gives" if self.more else "takes"
 
     def loss(self, value: float) -> float:
-        """What is least in the best plan, proportional to its seconds: the value, or one over it."""
+        """The loss to minimise, proportional to seconds: the objective value, or one over it where larger is better."""
         return value if not self.more else 1.0 / value if value else 0.0
 
     def gap(self, value: float, bound: float) -> float:
-        """How far the value is from the bound, as a share of the bound's loss."""
-        loss, least = self.loss(value), self.loss(bound)
-        return (loss - least) / least if least > 0 else 0.0
+        """The relative gap between an objective value and its bound, as a share of the bound's loss."""
+        loss, bound_loss = self.loss(value), self.loss(bound)
+        return (loss - bound_loss) / bound_loss if bound_loss > 0 else 0.0
 
 
-def money(dollars: float) -> str:
-    """`$12.34`; below a dollar with three digits that count."""
+def dollar_text(dollars: float) -> str:
+    """Dollars as text: `$12.34`, or three significant digits below one dollar."""
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3g}"
 
 
 OBJECTIVES: dict[str, Objective] = {
     STEP_SECONDS: Objective("s", lambda work: work.seconds, duration),
-    "dollars": Objective("$", lambda work: work.dollars, money),
+    "dollars": Objective("$", lambda work: work.dollars, dollar_text),
     "tokens_per_dollar": Objective(
         "tokens/$", lambda work: work.tokens_per_dollar, "{:,.0f} tokens/$".format, more=True
     ),
@@ -76,22 +79,25 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective_called(name: str, where: str = "objective") -> Objective:
-    """Raises InputError listing those there are."""
+    """The objective of this name. Raises InputError, listing those there are."""
     if name not in OBJECTIVES:
         raise InputError(f"no objective is called `{name}`", where=where, fix=f"one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]
 
 
 def usd_per_hour(cluster: Cluster, devices: Mapping[str, Device]) -> float:
-    """Of all ranks: what the cluster says of a kind, else its device's price. Raises InputError where there is none."""
+    """Dollars per hour of all ranks, by the cluster's price of a rank or else its device's.
+
+    Raises InputError where neither gives a price.
+    """
     total = 0.0
     for number, kind in enumerate(cluster.ranks):
         price = kind.usd_per_hour if kind.usd_per_hour is not None else devices[kind.kind].usd_per_hour
         if price is None:
             raise InputError(
-                f"nobody says what an hour of a {kind.kind} costs",
+                f"it is not known what an hour of a {kind.kind} costs",
                 where=f"cluster.ranks[{number}]",
-                fix="say usd_per_hour of one rank there, in a cluster file of your own, and in `source` who asks that",
+                fix="give usd_per_hour of one rank there, in a cluster file of your own, and its origin in `source`",
             )
         total += kind.count * price
     return total

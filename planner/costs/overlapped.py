@@ -1,7 +1,7 @@
-"""A plan as it would be priced if other exchanges ran beside its compute (specs/overlap.py).
+"""Re-prices a plan with the overlap of communication and compute switched on or off by kind (specs/overlap.py).
 
-What rates price is priced with the switched traits of the framework. Measured fits cannot be parted: a switch of what
-is inside them is refused.
+Modules priced by rates get the switched coefficients of the framework. Measured fits cannot be taken apart, so a switch
+of communication that is inside them is refused.
 """
 
 from planner.errors import InputError
@@ -13,7 +13,7 @@ from planner.specs.profile import ModuleCosts
 
 
 def overlapped(plan: Plan, overlap: Overlap) -> Plan:
-    """The plan with its prices as the switches have it. Raises InputError where its prices cannot say."""
+    """The plan with prices as the switches have it. Raises InputError where its prices cannot tell."""
     if not overlap.said:
         return plan
     prices = plan.uses.prices
@@ -21,12 +21,14 @@ def overlapped(plan: Plan, overlap: Overlap) -> Plan:
         for kind in kinds(plan.uses.cluster):
             costs = entry(prices.modules, name, kind)
             if costs:
-                refuse(name, layout, costs, overlap)
+                refuse_switches(name, layout, costs, overlap)
     return changed(plan, uses=changed(plan.uses, prices=changed(prices, timing=overlap.traits(prices.timing))))
 
 
-def refuse(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
-    """Raises InputError when a switch is about what fits of a module have inside, or what is priced on top of them."""
+def refuse_switches(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
+    """Raises InputError where a switch concerns communication that the fits of a module include, or that is priced on
+    top of them.
+    """
     inside = {
         "tp": layout.tp > 1,
         "ep": layout.ep * layout.etp > 1 or bool(layout.experts),

@@ -1,4 +1,4 @@
-"""One pass over some layers of a module on a group: what tasks of forwards and backwards are priced as."""
+"""One forward or backward pass over some layers of a module on a group of ranks: what compute tasks are priced as."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,12 +9,14 @@ from planner.specs.base import Ranks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
 
-Mixed = tuple[tuple[Recompute, float], ...]  # how many layers make what again
-Spread = tuple[tuple[Placement, Mixed], ...]  # and of them, by how experts lie
+Mixed = tuple[tuple[Recompute, float], ...]  # kind of recomputation, and how many layers use it
+PlacementCounts = tuple[tuple[Placement, Mixed], ...]  # the same for each placement of experts
 
 
 class Part(NamedTuple):
-    """Layers are counted; `ends`: with what stands behind the last."""
+    """A pass over `layers` layers; `embedding_head`: with all that is outside the layers, which is counted behind the
+    last.
+    """
 
     module: str
     layers: int
@@ -23,32 +25,35 @@ class Part(NamedTuple):
     split: Split
     forward: bool
     again: Mixed = ()
-    spread: Spread = ()  # empty: experts lie as the layout has it for all layers
+    spread: PlacementCounts = ()  # empty: all layers have the layout's placement of experts
 
 
 def mixed(layout: Layout, layers: Iterable[int]) -> Mixed:
-    """What some layers of a module make again."""
+    """How many of these layers use each kind of recomputation."""
     return tuple(sorted(layout.recomputes(layers).items()))
 
 
-def spread_over(layout: Layout, module: Module, layers: Sequence[int]) -> Spread:
-    """How many of these layers make what again, by how experts lie. Each is priced as the mean of the module's: layers
-    without experts count as those with some do, of the same recomputation if there are any.
+def spread_over(layout: Layout, module: Module, layers: Sequence[int]) -> PlacementCounts:
+    """How many of these layers use each kind of recomputation, by the placement of their experts; empty where all
+    layers have the layout's placement.
+
+    Each is priced as the mean of the module's layers: layers without experts are counted with MoE layers, of the same
+    recomputation where there are any.
     """
     if not layout.experts:
         return ()
-    found: dict[Placement, dict[Recompute, float]] = {}
+    counts: dict[Placement, dict[Recompute, float]] = {}
     for how, count in mixed(layout, layers):
         own = [layer for layer in layers if layout.recompute_of(layer) == how]
-        for some in (own, layers, range(module.layers)):
-            with_experts = [layer for layer in some if is_moe(module, layer)]
+        for candidates in (own, layers, range(module.layers)):
+            with_experts = [layer for layer in candidates if is_moe(module, layer)]
             if with_experts:
                 break
-        for at, those in layout.by_experts(with_experts):
-            found.setdefault(at.placement, {})[how] = count * len(those) / len(with_experts)
-    return tuple((placement, tuple(sorted(counts.items()))) for placement, counts in found.items())
+        for placed, placed_layers in layout.by_experts(with_experts):
+            counts.setdefault(placed.placement, {})[how] = count * len(placed_layers) / len(with_experts)
+    return tuple((placement, tuple(sorted(kinds.items()))) for placement, kinds in counts.items())
 
 
 def sent_again(part: Part) -> float:
-    """Layers whose forward is made again in this pass, attention with all that its ranks send each other."""
+    """Layers that this pass recomputes in full, attention and all its communication included."""
     return 0.0 if part.forward else dict(part.again).get("full", 0.0)

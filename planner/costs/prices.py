@@ -1,4 +1,6 @@
-"""The price table a plan carries: what was measured or published for its modules, and rates that price the rest."""
+"""The price table that a plan carries: fits that were measured or published for its modules, and rates for the
+others.
+"""
 
 from planner.costs.compute.assumed import complete
 from planner.costs.compute.recomputing import require_told
@@ -13,16 +15,16 @@ from planner.specs.rates import Rates
 
 
 def price_table(inputs: Inputs, layouts: dict[str, Layout]) -> Prices:
-    """Prices of every module that has a layout, on every kind of rank."""
-    among = kinds(inputs.cluster)
-    found = {(name, kind): measured(inputs, name, layouts[name], kind) for name in layouts for kind in among}
+    """Prices of every module that has a layout, on every kind of device in the cluster."""
+    device_kinds = kinds(inputs.cluster)
+    found = {(name, kind): measured(inputs, name, layouts[name], kind) for name in layouts for kind in device_kinds}
     specs = [inputs.model.modules[name] for name in layouts]
-    unknown = [kind for kind in among if any(found[name, kind] is None for name in layouts)]
+    unknown = [kind for kind in device_kinds if any(found[name, kind] is None for name in layouts)]
     return Prices(
         profile=inputs.profile.name,
-        modules={on_kind(name, kind, among): costs for (name, kind), costs in found.items() if costs},
+        modules={on_kind(name, kind, device_kinds): costs for (name, kind), costs in found.items() if costs},
         collectives=inputs.profile.collectives,
-        rates={kind: needed(rates_of(inputs, kind), specs, layouts) for kind in unknown},
+        rates={kind: needed(device_rates(inputs, kind), specs, layouts) for kind in unknown},
         timing=inputs.timing,
         accounting=inputs.accounting,
         spread=inputs.software_spread,
@@ -30,9 +32,9 @@ def price_table(inputs: Inputs, layouts: dict[str, Layout]) -> Prices:
 
 
 def measured(inputs: Inputs, module: str, layout: Layout, kind: str) -> ModuleCosts | None:
-    """The profile's entry for MODEL/MODULE; None where nobody measured it.
+    """The profile's entry for MODEL/MODULE on a kind of device; None where it was not measured.
 
-    Raises InputError when the entry was measured of layers that make nothing again, and the layout's do.
+    Raises InputError where the entry was measured without the recomputation that the layout asks for.
     """
     name = f"{inputs.model.name}/{module}"
     known = entry(inputs.profile.modules, name, kind)
@@ -43,13 +45,13 @@ def measured(inputs: Inputs, module: str, layout: Layout, kind: str) -> ModuleCo
     return known
 
 
-def rates_of(inputs: Inputs, kind: str) -> Rates:
-    """Of a device, or what is assumed of one like it."""
+def device_rates(inputs: Inputs, kind: str) -> Rates:
+    """Rates of a device kind, or those assumed of a device like it."""
     return inputs.rates.get(kind) or complete(None, inputs.devices[kind].kind)
 
 
 def needed(rates: Rates, modules: list[Module], layouts: dict[str, Layout]) -> Rates:
-    """Of a device's rates, those that these modules are computed with; where they come from stays in its profile."""
+    """The rates that these modules use, of all that a device has; `source` stays, what they were fitted on does not."""
     dtypes = {"bf16", *(layout.dtype for layout in layouts.values())}
     widths = {"any", *(str(head_dim(module)) for module in modules)}
     return changed(

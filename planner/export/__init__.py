@@ -1,4 +1,4 @@
-"""Plans, or what they decide, in the forms that other programs read; and back where that is possible."""
+"""Plans, or the pipeline orders in them, in the formats of other programs; and back where that is possible."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,8 @@ TORCH_CSV = "torch-csv"
 
 
 class Form(NamedTuple):
-    """Another program's form. `write`: a plan as its text, and which micro-batch of the plan each of its micro-batches
-    is. `read`: the order that a text says, for a plan, in the words of the file's name. Both raise InputError.
+    """Another program's format. `write`: a plan as text, and the plan's micro-batch behind each of the text's. `read`:
+    the order in a text, for a plan; errors call the file by the given name. Both raise InputError.
     """
 
     write: Callable[[Plan], tuple[str, tuple[int, ...]]]
@@ -26,25 +26,25 @@ FORMS: dict[str, Form] = {TORCH_CSV: Form(to_csv, read_csv)}  # what `export` wr
 
 
 class Exported(NamedTuple):
-    """A file's text, and which micro-batch of the plan each of its micro-batches is."""
+    """A file's text, and the plan's micro-batch behind each of the file's."""
 
     text: str
     micro_batches: tuple[int, ...]
 
 
 def written_for(plan: Plan, to: str) -> Exported:
-    """A plan in another form. Raises InputError when that form cannot say what the plan does."""
-    return Exported(*form_called(to).write(plan))
+    """A plan in another program's format. Raises InputError where that format cannot express the plan."""
+    return Exported(*find_format(to).write(plan))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
-    """A plan with the order that a file says, worth what it is then. Raises InputError, and Infeasible."""
-    slots = form_called(form).read(files.read_text(path), plan, str(path))
+    """A plan with the order of a file, scored anew. Raises InputError, and Infeasible."""
+    slots = find_format(form).read(files.read_text(path), plan, str(path))
     return with_slots(plan, slots, form, str(path))
 
 
-def form_called(name: str) -> Form:
-    """Raises InputError where there is none."""
+def find_format(name: str) -> Form:
+    """The format of this name. Raises InputError where there is none."""
     if name not in FORMS:
         raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(FORMS)}")
     return FORMS[name]

@@ -1,4 +1,4 @@
-"""A plan with another order of its passes, and worth what it is with that."""
+"""A plan with another order of its pipeline passes, scored anew."""
 
 from planner.errors import InputError
 from planner.plan.join import total_outcome, total_prediction
@@ -12,10 +12,10 @@ from planner.verify.worth import in_objective
 
 
 def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) -> Plan:
-    """Every step of a plan of one module in this order, of which `strategy` says where it is from.
+    """A plan of one module with every step in this order; `strategy` names where the order is from.
 
-    Raises InputError in the words of `name`, the file of the order, where the plan is not legal with it; Infeasible
-    where it does not fit into memory.
+    Raises InputError, calling the order's file `name`, where the plan is not legal with it; Infeasible where it does
+    not fit into memory.
     """
     (module,) = plan.layouts
     layout = plan.layouts[module]
@@ -24,20 +24,20 @@ def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     made = Made(by=plan.made.by, strategy=strategy, seed=plan.made.seed, effort=plan.made.effort)
     made = changed(made, batches=plan.made.batches, first_row=plan.made.first_row)
     ordered = changed(plan, made=made, instead=(), steps=tuple(steps))
-    found = violations(ordered)
-    if found:
-        raise InputError(f"the plan cannot run this order: {found[0].message}", where=name, fix=found[0].fix)
-    return in_objective(rescored(ordered), plan.outcome.objective)
+    problems = violations(ordered)
+    if problems:
+        raise InputError(f"the plan cannot run this order: {problems[0].message}", where=name, fix=problems[0].fix)
+    return in_objective(rescored_plan(ordered), plan.outcome.objective)
 
 
-def rescored(plan: Plan) -> Plan:
-    """With the outcomes and predictions of the plan as it is, in seconds. Raises Infeasible."""
+def rescored_plan(plan: Plan) -> Plan:
+    """The plan with the outcomes and predictions that it has now, in seconds. Raises Infeasible."""
     scores = [score(plan, number) for number in range(len(plan.steps))]
     for each in scores:
         require_memory(plan, each)
-    worth = [(outcome(each, ""), prediction(each)) for each in scores]
-    if len(worth) == 1:
-        return changed(plan, outcome=worth[0][0], prediction=worth[0][1])
-    steps = [changed(step, outcome=o, prediction=p) for step, (o, p) in zip(plan.steps, worth, strict=True)]
-    total, predicted = total_outcome([o for o, _ in worth]), total_prediction([p for _, p in worth])
+    results = [(outcome(each, ""), prediction(each)) for each in scores]
+    if len(results) == 1:
+        return changed(plan, outcome=results[0][0], prediction=results[0][1])
+    steps = [changed(step, outcome=o, prediction=p) for step, (o, p) in zip(plan.steps, results, strict=True)]
+    total, predicted = total_outcome([o for o, _ in results]), total_prediction([p for _, p in results])
     return changed(plan, outcome=total, prediction=predicted, steps=tuple(steps))

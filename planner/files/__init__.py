@@ -1,4 +1,6 @@
-"""The YAML files of planner, read and written: strict, located, atomic, the same bytes for the same data."""
+"""The YAML files of planner, read and written: strict, with located errors, atomic, the same bytes for the same
+data.
+"""
 
 from planner.files.read import format_of, parse, read, read_text
 from planner.files.schema import json_schema

@@ -1,4 +1,4 @@
-"""Where in a file an error is, and what would mend it: msgspec's messages made useful to a person."""
+"""Turns msgspec's validation errors into errors with file, line, column, key path, and a fix."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ from planner.files.text import Places, Route, Step, spell
 COMPLAINT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
 )
-NAMES = {
+TYPE_NAMES = {
     "int": "a whole number",
     "float": "a number",
     "str": "text",
@@ -25,8 +25,8 @@ NAMES = {
 LONGEST = 40  # characters of a value that a message quotes
 
 
-class Finding(NamedTuple):
-    """An error as a person needs it."""
+class FileError(NamedTuple):
+    """An error in a file: what is wrong, the fix, and the path of the value or key."""
 
     message: str
     fix: str
@@ -35,85 +35,87 @@ class Finding(NamedTuple):
 
 
 def from_file(kind: type, value: Any) -> Any:
-    """msgspec's hook: types that know how they stand in a file (`Ranks`) read themselves."""
+    """msgspec's decoding hook: types with a form of their own in files (`Ranks`) parse themselves."""
     return kind.from_file(value)  # type: ignore[attr-defined]
 
 
 def located(error: msgspec.ValidationError, data: Any, kind: type, name: str, places: Places) -> InputError:
-    """msgspec's message with the place in the file that it speaks of."""
+    """msgspec's error as an InputError with its place in the file."""
     complaint = COMPLAINT.fullmatch(str(error))
     what, path = (complaint["what"], complaint["path"] or "") if complaint else (str(error), "")
-    route = find_route(path, data, kind, str(error))
+    route = find_key_path(path, data, kind, str(error))
     if complaint and complaint["of_key"]:
-        key = culprit(route, value_at(data, route), data, kind, str(error))
-        found = explained(what, key, kind, (*route, key))._replace(key=True)
+        key = offending_key(route, value_at(data, route), data, kind, str(error))
+        finding = explained_error(what, key, kind, (*route, key))._replace(key=True)
     else:
-        found = explained(what, value_at(data, route), kind, route)
-    place = places.get((*found.route, "<key>")) if found.key else None
-    line, column = place or places.get(found.route) or places.get(route) or (1, 1)
-    return InputError(found.message, where=f"{name}:{line}:{column} ({spell(found.route)})", fix=found.fix)
+        finding = explained_error(what, value_at(data, route), kind, route)
+    place = places.get((*finding.route, "<key>")) if finding.key else None
+    line, column = place or places.get(finding.route) or places.get(route) or (1, 1)
+    return InputError(finding.message, where=f"{name}:{line}:{column} ({spell(finding.route)})", fix=finding.fix)
 
 
-def explained(what: str, value: Any, kind: type, route: Route) -> Finding:
-    """What msgspec says of `value`, in words, with a fix."""
+def explained_error(what: str, value: Any, kind: type, route: Route) -> FileError:
+    """msgspec's message about `value`, reworded, with a fix."""
     field = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL)
     if field:
         known = keys_at(kind, route)
-        fix = nearest(field[1], known) or f"remove it, or use one of {', '.join(known)}"
-        return Finding(f"unknown key `{shortened(field[1])}`", fix, (*route, field[1]), key=True)
+        fix = nearest_word(field[1], known) or f"remove it, or use one of {', '.join(known)}"
+        return FileError(f"unknown key `{shortened(field[1])}`", fix, (*route, field[1]), key=True)
     missing = re.fullmatch(r"Object missing required field `(.+)`", what)
     if missing:
-        return Finding(f"the key `{missing[1]}` is missing", f"add `{missing[1]}:` here", route)
+        return FileError(f"the key `{missing[1]}` is missing", f"add `{missing[1]}:` here", route)
     expected = re.match(r"Expected `([^`]+)`([^,]*)", what)
     if expected:
-        wanted = " or ".join(NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
+        wanted = " or ".join(TYPE_NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
         if "matching regex" in wanted:
             wanted = "a name of letters, digits and any of _ . + -"
-        return Finding(f"expected {wanted}, this is {shown(value)}", f"write {wanted} here", route)
+        return FileError(f"expected {wanted}, this is {value_text(value)}", f"write {wanted} here", route)
     if " | " in what:  # specs say `what is wrong | what to do`
         message, _, fix = what.rpartition(" | ")
-        return Finding(message, fix, route)
-    return Finding(f"{shown(value)} is not possible here", instead(str(value), words_at(kind, route)), route)
+        return FileError(message, fix, route)
+    return FileError(f"{value_text(value)} is not possible here", instead(str(value), words_at(kind, route)), route)
 
 
 def instead(word: str, known: list[str]) -> str:
-    """What to write for a word that is none of those known."""
+    """The fix for a word that is none of those known."""
     if not known:
         return "`planner schema` shows what may stand here"
-    return nearest(word, known) or f"one of {', '.join(known)}"
+    return nearest_word(word, known) or f"one of {', '.join(known)}"
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """The known word that was probably meant."""
+def nearest_word(word: str, known: list[str]) -> str:
+    """A suggestion of the known word that was probably meant; empty where none is close."""
     close = difflib.get_close_matches(word[:LONGEST], [each for each in known if each != word], n=1)
     return f"did you mean `{close[0]}`?" if close else ""
 
 
-def shown(value: Any) -> str:
-    """A value in a message: short, and said as a file would say it."""
+def value_text(value: Any) -> str:
+    """A value as text for a message: short, and as a file writes it."""
     if isinstance(value, (dict, list)):
-        return NAMES["object" if isinstance(value, dict) else "array"]
+        return TYPE_NAMES["object" if isinstance(value, dict) else "array"]
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
     return f"`{shortened(str(value))}`"
 
 
 def shortened(text: str) -> str:
+    """A text, cut to a length that a message can quote."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def value_at(data: Any, route: Route) -> Any:
+    """The value at a path in plain data."""
     for step in route:
         data = data[step]
     return data
 
 
-def find_route(path: str, data: Any, kind: type, complaint: str) -> Route:
-    """msgspec's `.groups[...].ranks[2]` as keys and indices; `[...]` hides a key."""
+def find_key_path(path: str, data: Any, kind: type, complaint: str) -> Route:
+    """msgspec's `.groups[...].ranks[2]` as a path of keys and indices; `[...]` hides a key."""
     route: Route = ()
     here = data
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
-        key: Step = name or (int(index) if index != "..." else culprit(route, here, data, kind, complaint))
+        key: Step = name or (int(index) if index != "..." else offending_key(route, here, data, kind, complaint))
         try:
             here = here[key]
         except (KeyError, IndexError, TypeError):
@@ -122,21 +124,22 @@ def find_route(path: str, data: Any, kind: type, complaint: str) -> Route:
     return route
 
 
-def culprit(route: Route, here: Any, data: Any, kind: type, complaint: str) -> Step:
-    """The key of the mapping `here` that draws the complaint: the last of the fewest first keys that do."""
+def offending_key(route: Route, here: Any, data: Any, kind: type, complaint: str) -> Step:
+    """The key of the mapping `here` that causes the error, by bisection over its first keys."""
     keys = list(here) if isinstance(here, dict) else [0]
-    fewer, enough = 0, len(keys)
-    while enough - fewer > 1:
-        middle = (fewer + enough) // 2
+    too_few, enough = 0, len(keys)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
         kept = {key: here[key] for key in keys[:middle]}
-        if complains(replaced(data, route, kept), kind, complaint):
+        if raises_same_error(with_value(data, route, kept), kind, complaint):
             enough = middle
         else:
-            fewer = middle
+            too_few = middle
     return keys[enough - 1]
 
 
-def complains(data: Any, kind: type, complaint: str) -> bool:
+def raises_same_error(data: Any, kind: type, complaint: str) -> bool:
+    """Whether converting the data raises just this error."""
     try:
         msgspec.convert(data, kind, strict=True, dec_hook=from_file)
     except msgspec.ValidationError as error:
@@ -144,11 +147,11 @@ def complains(data: Any, kind: type, complaint: str) -> bool:
     return False
 
 
-def replaced(data: Any, route: Route, value: Any) -> Any:
+def with_value(data: Any, route: Route, value: Any) -> Any:
     """A copy of `data` with `value` at `route`."""
     if not route:
         return value
-    changed = replaced(data[route[0]], route[1:], value)
+    changed = with_value(data[route[0]], route[1:], value)
     if isinstance(data, dict):
         return {**data, route[0]: changed}
     return [changed if index == route[0] else item for index, item in enumerate(data)]

@@ -1,4 +1,4 @@
-"""A file as a frozen struct: strict, and every error says `file:line:column`, the path inside, and the fix."""
+"""Reads a file as a frozen struct, strictly: every error has `file:line:column`, the key path, and the fix."""
 
 import re
 from pathlib import Path
@@ -32,13 +32,13 @@ def read_text(path: str | Path) -> str:
 
 
 def format_of(path: str | Path) -> str:
-    """What a file says that it is; empty where it does not say it. Raises InputError."""
+    """The `format` of a file; empty where it has none. Raises InputError."""
     found = re.search(r"^[\"']?format[\"']?:\s*[\"']?([^\s\"']+)", read_text(path), re.MULTILINE)
     return found[1] if found else ""
 
 
 def parse(text: str, kind: type[T], name: str) -> T:
-    """`text` as a `kind`; `name` is what errors call the file."""
+    """A text as a `kind`; errors call the file `name`. Raises InputError."""
     data, places = load(text, name)
     check_format(data, kind, name, places)
     try:
@@ -48,7 +48,7 @@ def parse(text: str, kind: type[T], name: str) -> T:
 
 
 def check_format(data: Any, kind: type, name: str, places: Places) -> None:
-    """The first key says what the file is: refuse another kind or a newer major version."""
+    """Raises InputError where the `format` of the data is of another kind of file, or of another major version."""
     expected: str = kind.FORMAT  # type: ignore[attr-defined]
     if not isinstance(data, dict):
         what = "the file is empty" if data is None else "this is not a planner file"

@@ -1,4 +1,4 @@
-"""What a file format looks like: as JSON Schema for editors, and place by place for errors."""
+"""Schemas of file formats: as JSON Schema for editors, and by key path for error messages."""
 
 from typing import Any
 
@@ -14,43 +14,43 @@ def json_schema(kind: type, description: str) -> Schema:
 
 
 def schema_of(kind: type) -> Schema:
-    """msgspec's hook for JSON Schema: what a custom type looks like in a file."""
+    """msgspec's hook for JSON Schema: the schema of a custom type in a file."""
     return kind.schema()  # type: ignore[attr-defined, no-any-return]
 
 
 def keys_at(kind: type, route: tuple[str | int, ...]) -> list[str]:
-    """The keys that a mapping at `route` may have, where the format names them."""
-    return sorted({key for part in parts_at(kind, route) for key in part.get("properties", {})})
+    """Keys that a mapping at `route` may have, where the format lists them."""
+    return sorted({key for part in schemas_at(kind, route) for key in part.get("properties", {})})
 
 
 def words_at(kind: type, route: tuple[str | int, ...]) -> list[str]:
-    """The words of which one must stand at `route`, where the format lists them."""
-    return sorted({str(word) for part in parts_at(kind, route) for word in part.get("enum", ())})
+    """Words of which one must be at `route`, where the format lists them."""
+    return sorted({str(word) for part in schemas_at(kind, route) for word in part.get("enum", ())})
 
 
-def parts_at(kind: type, route: tuple[str | int, ...]) -> list[Schema]:
-    """Every alternative of the schema for what stands at `route`."""
+def schemas_at(kind: type, route: tuple[str | int, ...]) -> list[Schema]:
+    """Every alternative in the schema for the value at `route`."""
     tops, named = msgspec.json.schema_components((kind,), schema_hook=schema_of)
     here = alternatives([*tops], named)
     for step in route:
-        here = alternatives([child for part in here for child in children(part, step)], named)
+        here = alternatives([child for part in here for child in child_schemas(part, step)], named)
     return here
 
 
 def alternatives(parts: list[Schema], named: dict[str, Schema]) -> list[Schema]:
-    """The parts, with references followed and choices laid open."""
-    found: list[Schema] = []
+    """The schemas, with references and choices resolved."""
+    resolved: list[Schema] = []
     for part in parts:
         if "$ref" in part:
-            found += alternatives([named[part["$ref"].rpartition("/")[2]]], named)
+            resolved += alternatives([named[part["$ref"].rpartition("/")[2]]], named)
         elif "anyOf" in part:
-            found += alternatives(part["anyOf"], named)
+            resolved += alternatives(part["anyOf"], named)
         else:
-            found.append(part)
-    return found
+            resolved.append(part)
+    return resolved
 
 
-def children(part: Schema, step: str | int) -> list[Schema]:
-    """What `part` says of its key or index `step`."""
+def child_schemas(part: Schema, step: str | int) -> list[Schema]:
+    """The schema of the key or index `step` in `part`; none where it has none."""
     child = part.get("properties", {}).get(step) or part.get("additionalProperties") or part.get("items")
     return [child] if isinstance(child, dict) else []

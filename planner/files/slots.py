@@ -1,10 +1,10 @@
-"""A folder through which one process hands numbered pieces of work to another; neither waits for the other.
+"""A queue in a folder, through which one process hands numbered items of work to another without blocking either.
 
     FOLDER/7/…         offered: its files may still be replaced by better ones
     FOLDER/taken/7/…   taken
 
-A piece appears by one rename and is taken by one rename, so it is there whole or not at all. To replace a file of it is
-a rename onto a path inside its folder, which taking removes: what was taken is not offered a second time.
+An item appears by one rename and is taken by one rename, so it is complete or absent. Replacing one of its files is a
+rename onto a path inside the item's folder, which fails once it is taken: what was taken is not offered a second time.
 """
 
 import os
@@ -22,18 +22,22 @@ TAKEN = "taken"
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """One side offers and replaces, the other takes; only these two touch the folder."""
+    """A queue between one process that offers and replaces items, and one that takes them; nobody else touches the
+    folder.
+    """
 
     folder: Path
 
     def offered(self, number: int) -> bool:
+        """Whether the item can be taken."""
         return (self.folder / str(number)).is_dir()
 
     def taken(self, number: int) -> bool:
+        """Whether the item has been taken."""
         return (self.folder / TAKEN / str(number)).is_dir()
 
     def offer(self, number: int, texts: Mapping[str, str]) -> None:
-        """A new piece: files by name."""
+        """Offers a new item: its files by name."""
         hidden = self.folder / f".{number}"
         shutil.rmtree(hidden, ignore_errors=True)  # left by one that was killed here
         for name, text in texts.items():
@@ -41,7 +45,7 @@ class Slots:
         hidden.rename(self.folder / str(number))
 
     def replace(self, number: int, name: str, text: str) -> bool:
-        """A better file in an offered piece; False, and nothing happens, when it has been taken."""
+        """Replaces a file of an offered item; False, without effect, where it has been taken."""
         new = self.folder / f".{name}"
         write_text(new, text)
         try:
@@ -52,7 +56,7 @@ class Slots:
         return True
 
     def withdraw(self, number: int) -> None:
-        """Remove an offered piece, if it is still there."""
+        """Removes an offered item, if it is still there."""
         hidden = self.folder / f".{number}"
         shutil.rmtree(hidden, ignore_errors=True)
         with suppress(FileNotFoundError):
@@ -60,26 +64,30 @@ class Slots:
         shutil.rmtree(hidden, ignore_errors=True)
 
     def take(self, number: int) -> Path | None:
-        """The folder of a piece that is now the caller's; None when it is not offered."""
-        mine = self.folder / TAKEN / str(number)
+        """Takes an item: its folder, now the caller's; None where it is not offered."""
+        taken = self.folder / TAKEN / str(number)
         try:
-            os.rename(self.folder / str(number), mine)
+            os.rename(self.folder / str(number), taken)
         except FileNotFoundError:
             return None
-        return mine
+        return taken
 
     def next(self, first: int) -> int:
-        """The number after the last one taken; `first` when none was."""
-        return max((number + 1 for number in numbers(self.folder / TAKEN)), default=first)
+        """The number after the last item taken; `first` where none was."""
+        return max((number + 1 for number in item_numbers(self.folder / TAKEN)), default=first)
 
     def rewind(self, first: int = 0) -> None:
-        """From here on nothing has been taken; `first`: but the one before this, for one that goes on from there."""
-        before = self.folder / f".{TAKEN}"
+        """Forgets what was taken; with `first`, item `first` − 1 counts as the last one taken, for a reader that
+        resumes there.
+
+        Raises InputError where the folder cannot be made.
+        """
+        removed = self.folder / f".{TAKEN}"
         try:
-            shutil.rmtree(before, ignore_errors=True)
+            shutil.rmtree(removed, ignore_errors=True)
             with suppress(FileNotFoundError):
-                (self.folder / TAKEN).rename(before)
-            shutil.rmtree(before, ignore_errors=True)
+                (self.folder / TAKEN).rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
             (self.folder / TAKEN).mkdir(parents=True)
             if first:
                 (self.folder / TAKEN / str(first - 1)).mkdir()
@@ -89,14 +97,14 @@ class Slots:
             ) from error
 
     def clear(self) -> None:
-        """Nothing has been taken, and nothing is offered."""
+        """Forgets what was taken, and withdraws what is offered."""
         self.rewind()
-        for number in numbers(self.folder):
+        for number in item_numbers(self.folder):
             self.withdraw(number)
 
 
-def numbers(folder: Path) -> list[int]:
-    """Of the pieces in a folder."""
+def item_numbers(folder: Path) -> list[int]:
+    """Numbers of the items in a folder, rising."""
     try:
         return sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
     except FileNotFoundError:

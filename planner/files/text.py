@@ -1,8 +1,8 @@
-"""YAML text to plain data, with the line and column of every value.
+"""Parses YAML text to plain data, with the line and column of every value.
 
-Only YAML 1.2's scalars are understood (`1e9` is a number, `on` is a word), duplicate keys and aliases are refused, and
-nothing is ever executed. The parser's events are put together here, on a stack of our own: no depth of nesting can
-exhaust the interpreter's, and nothing is read beyond what is refused.
+Only YAML 1.2's scalars are recognised (`1e9` is a number, `on` is a word), duplicate keys and aliases are refused, and
+nothing is ever executed. The parser's events are assembled here, on a stack of our own: no depth of nesting exhausts
+the interpreter's, and parsing ends at the first event that is refused.
 """
 
 import re
@@ -19,64 +19,64 @@ try:  # libyaml when present: about ten times faster
 except ImportError:  # pragma: no cover - depends on how PyYAML was built
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-Step = str | int  # a key or an index on the way from the top of a file to a value
-Route = tuple[Step, ...]
-Place = tuple[int, int]  # line and column, 1-based
-Places = dict[Route, Place]  # of every value; a key's own place is at (*route, "<key>")
+Step = str | int  # a key or an index
+Route = tuple[Step, ...]  # from the top of a file to a value
+FilePosition = tuple[int, int]  # line and column, 1-based
+Places = dict[Route, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
 
 DEEPEST = 50  # collections within each other; a plan has ten
-SPELLED = 12  # steps of a route that a message shows
+MAX_SHOWN_STEPS = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 
 
 def load(text: str, name: str) -> tuple[Any, Places]:
-    """Plain data, and the line and column of every value in it."""
+    """Plain data, and the line and column of every value in it. Raises InputError."""
     control = Reader.NON_PRINTABLE.search(text)
     if control:
         before = text[: control.start()]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         what = f"the control character U+{ord(control.group()):04X} is not allowed in YAML"
         raise InputError(what, where=f"{name}:{line}:{column}", fix="remove it")
-    builder = Builder(name)
+    builder = DocumentBuilder(name)
     try:
         return builder.build(yaml.parse(text, Loader=Loader)), builder.places
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         what = f"this is not YAML: {error.problem or error.context}"
-        raise InputError(what, where=where, fix="mend the syntax there") from error
+        raise InputError(what, where=where, fix="fix the syntax there") from error
 
 
 def spell(route: Route) -> str:
-    """('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
-    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:SPELLED]]
-    more = "…" if len(route) > SPELLED else ""
+    """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:MAX_SHOWN_STEPS]]
+    more = "…" if len(route) > MAX_SHOWN_STEPS else ""
     return "".join([*steps, more]).removeprefix(".") or "the whole file"
 
 
-class Collection:
-    """A mapping or a sequence whose end has not been read yet."""
+class OpenCollection:
+    """A mapping or a sequence whose end has not been parsed yet."""
 
     __slots__ = ("key", "route", "values")
 
     def __init__(self, values: dict[Any, Any] | list[Any], route: Route) -> None:
         self.values, self.route = values, route
-        self.key: tuple[Any, Place] | None = None  # of a mapping: the key that waits for its value
+        self.key: tuple[Any, FilePosition] | None = None  # in a mapping, the key whose value comes next
 
 
-class Builder:
-    """Events into one document."""
+class DocumentBuilder:
+    """Assembles parser events into one document."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: Places = {}
-        self.open: list[Collection] = []
-        self.top: list[Any] = []  # the document, once it has begun
+        self.open: list[OpenCollection] = []
+        self.top: list[Any] = []  # the document, once it has begun; at most one
 
     def build(self, events: Iterable[yaml.Event]) -> Any:
-        """The document's data; None when the text is empty."""
+        """The document's data; None where the text is empty."""
         for event in events:
             mark = event.start_mark
             place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -94,27 +94,27 @@ class Builder:
                 raise self.refused("a second document begins here", place, "one document to a file")
         return self.top[0] if self.top else None
 
-    def begin(self, values: dict[Any, Any] | list[Any], place: Place) -> None:
-        """A collection, within the one that is open."""
+    def begin(self, values: dict[Any, Any] | list[Any], place: FilePosition) -> None:
+        """Begins a collection, within the one that is open."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
             raise self.refused("a key must be a word or a number", place, "use a plain key")
         if len(self.open) == DEEPEST:
             raise self.refused("the file is nested too deeply", place, "flatten it")
-        self.open.append(Collection(values, self.put(values, place)))
+        self.open.append(OpenCollection(values, self.put(values, place)))
 
-    def scalar(self, value: Any, place: Place) -> None:
-        """A key, where one is due, or a value."""
+    def scalar(self, value: Any, place: FilePosition) -> None:
+        """Takes a scalar: a key, where one is due, or else a value."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
             here.key = value, place
             if value in here.values:
-                raise self.refused(f"the key `{value}` stands twice", place, "remove one of the two")
+                raise self.refused(f"the key `{value}` occurs twice", place, "remove one of the two")
         else:
             self.put(value, place)
 
-    def put(self, value: Any, place: Place) -> Route:
-        """A value to where it belongs; returns the way there."""
+    def put(self, value: Any, place: FilePosition) -> Route:
+        """Adds a value to the open collection; returns its path."""
         if not self.open:
             self.top.append(value)
             self.places[()] = place
@@ -132,14 +132,15 @@ class Builder:
         self.places[route] = place
         return route
 
-    def refused(self, what: str, place: Place, fix: str) -> InputError:
+    def refused(self, what: str, place: FilePosition, fix: str) -> InputError:
+        """The error for what is not allowed at this place."""
         here = self.open[-1] if self.open else None
         route = (*here.route, here.key[0]) if here and here.key else here.route if here else ()
         return InputError(what, where=f"{self.name}:{place[0]}:{place[1]} ({spell(route)})", fix=fix)
 
 
 def scalar(event: yaml.ScalarEvent) -> Any:
-    """A plain scalar by YAML 1.2's core rules; anything quoted is text."""
+    """The value of a plain scalar by YAML 1.2's core rules; anything quoted is text."""
     text: str = event.value
     if event.style:  # quoted, or a block
         return text

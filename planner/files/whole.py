@@ -1,4 +1,4 @@
-"""A file written bit by bit: whole or not at all."""
+"""Atomic writes: a file appears complete or not at all."""
 
 import errno
 import os
@@ -10,15 +10,16 @@ from typing import BinaryIO
 
 from planner.errors import InputError
 
-NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # from file systems that keep the names in a folder in a way of their own
+NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # raised by file systems that cannot sync a folder
 
 
 @contextmanager
 def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
-    """Bytes for `path`, through a temporary file beside it, so that no reader ever sees half of it. Raises InputError.
+    """Opens `path` for writing through a temporary file beside it, which replaces it at the end of the block. Raises
+    InputError.
 
-    Where a link leads, the file is written; a device or a pipe is written to, never replaced. `lasting`: behind the
-    block it is on the disk under its name, whatever fails then.
+    A link is followed; a device or a pipe is written to, never replaced. `lasting`: after the block the file and its
+    name are synced to disk, and survive a crash.
     """
     target = Path(os.path.realpath(path))
     temporary = ""
@@ -47,7 +48,7 @@ def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
 
 
 def keep_names(folder: Path) -> None:
-    """What the folder's files are called is on the disk. Raises OSError."""
+    """Syncs the names of a folder's files to disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Whether a file could be written, asked before the work whose result it is to take."""
+"""Checks that a file can be written, before the work whose result goes there."""
 
 import os
 import tempfile
@@ -6,32 +6,34 @@ from pathlib import Path
 
 from planner.errors import InputError
 
-FIX = "name a file in a folder that can be written"
+FILE_FIX = "name a file in a folder that can be written"
 FOLDER_FIX = "name a folder that can be written"
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raises InputError when not. Folders that are missing are made; the file is left as it is, or not there."""
+    """Raises InputError where the file cannot be written. Missing folders are made; the file is neither made nor
+    changed.
+    """
     where = f"{option} {path}"
-    there = stands(path, where)
+    exists = stands(path, where)
     if path.is_dir():
-        raise InputError("this is a folder, not a file", where=where, fix=FIX)
-    make_folder(path.parent, where, FIX)
-    if not os.access(path if there else path.parent, os.W_OK):
-        raise InputError("cannot write the file: Permission denied", where=where, fix=FIX)
+        raise InputError("this is a folder, not a file", where=where, fix=FILE_FIX)
+    make_folder(path.parent, where, FILE_FIX)
+    if not os.access(path if exists else path.parent, os.W_OK):
+        raise InputError("cannot write the file: Permission denied", where=where, fix=FILE_FIX)
 
 
 def require_folder(path: Path, where: str) -> None:
-    """Raises InputError when it is not there and cannot be made, or takes no file."""
+    """Raises InputError where the folder is not there and cannot be made, or files cannot be created in it."""
     make_folder(path, where, FOLDER_FIX)
     try:
-        tempfile.TemporaryFile(dir=path).close()  # rights alone do not tell: some folders take nothing from anybody
+        tempfile.TemporaryFile(dir=path).close()  # permissions alone do not tell: some file systems are read-only
     except OSError as error:
         raise InputError(f"cannot write in the folder: {error.strerror}", where=where, fix=FOLDER_FIX) from error
 
 
 def make_folder(path: Path, where: str, fix: str) -> None:
-    """Raises InputError when it is not there and cannot be made."""
+    """Raises InputError where the folder is not there and cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -39,8 +41,8 @@ def make_folder(path: Path, where: str, fix: str) -> None:
 
 
 def stands(path: Path, where: str) -> bool:
-    """Whether something is there. Raises InputError where that cannot be told: of names that are too long, in folders
-    that may not be read.
+    """Whether there is something at `path`. Raises InputError where that cannot be told: names that are too long,
+    folders that may not be read.
     """
     try:
         path.stat()

@@ -1,4 +1,4 @@
-"""Structs and plain data as YAML: atomic, and the same bytes for the same data."""
+"""Writes structs and plain data as YAML: atomically, and the same bytes for the same data."""
 
 import hashlib
 import json
@@ -22,30 +22,32 @@ RESOLVE = yaml.resolver.Resolver().resolve
 
 
 def write(path: str | Path, value: Any, lasting: bool = False) -> None:
-    """`value` (a Struct or plain data) as YAML at `path`: whole or not at all; `lasting`: on the disk behind it."""
+    """Writes `value` (a Struct or plain data) as YAML at `path`, atomically; `lasting`: synced to disk. Raises
+    InputError.
+    """
     write_text(path, dump(value), lasting)
 
 
 def write_text(path: str | Path, text: str, lasting: bool = False) -> None:
-    """`text` at `path`, in UTF-8: whole or not at all; `lasting`: on the disk behind it."""
+    """Writes `text` in UTF-8 at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
     write_bytes(path, text.encode("utf-8"), lasting)
 
 
 def write_bytes(path: str | Path, raw: bytes, lasting: bool = False) -> None:
-    """`raw` at `path`: whole or not at all; `lasting`: on the disk behind it."""
+    """Writes `raw` at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
     with whole(path, lasting) as out:
         out.write(raw)
 
 
 def dump(value: Any) -> str:
-    """YAML text: what fits on a line stands on one line, the rest is a block. Same data, same bytes."""
+    """YAML text: a collection that fits on a line is in flow style, others in block style. Same data, same bytes."""
     return str(yaml.serialize(represent(plain(value), 0), Dumper=Dumper, width=WIDTH, allow_unicode=True))
 
 
 def plain(value: Any) -> Any:
-    """Mappings, lists and scalars, in the order and under the names of a file; what is as by default is left out.
+    """Mappings, lists and scalars with a file's keys, in its order; fields with their default are left out.
 
-    Not msgspec's own: it takes `Ranks`, a tuple, for a list and never asks how it stands in a file.
+    msgspec's own conversion takes `Ranks`, a tuple, for a list, and never asks for its form in a file.
     """
     if hasattr(value, "to_file"):
         return value.to_file()
@@ -63,13 +65,14 @@ def plain(value: Any) -> Any:
 
 
 def is_default(item: Any, field: msgspec.structs.FieldInfo) -> bool:
+    """Whether a field has its default."""
     if field.default is not msgspec.NODEFAULT:
         return bool(item == field.default)
     return field.default_factory is not msgspec.NODEFAULT and item == field.default_factory()
 
 
 def represent(value: Any, indent: int) -> yaml.Node:
-    """A YAML node with the layout chosen: flow style for what is flat or short, block style otherwise."""
+    """A YAML node: flow style for what is flat or short, block style otherwise."""
     if isinstance(value, dict):
         pairs = [(represent(key, 0), represent(item, indent + 2)) for key, item in value.items()]
         return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=fits(value, indent))
@@ -80,7 +83,7 @@ def represent(value: Any, indent: int) -> yaml.Node:
 
 
 def fits(value: Any, indent: int) -> bool:
-    """Whether a collection stands on one line. Lists of numbers are always flow: they wrap, they never stack."""
+    """Whether a collection is written on one line. Lists of numbers always are in flow style, and wrap."""
     children = value.values() if isinstance(value, dict) else value
     if indent and not any(isinstance(child, (dict, list, tuple, str)) for child in children):
         return True
@@ -98,7 +101,9 @@ def represent_scalar(value: Any) -> yaml.ScalarNode:
 
 
 def digest(path: str | Path) -> str:
-    """The SHA-256 of a file, shortened to 16 hex digits: enough to tell a stale input from a fresh one."""
+    """The SHA-256 of a file, the first 16 hex digits: enough to tell a stale input from a current one. Raises
+    InputError.
+    """
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
     except OSError as error:
@@ -106,5 +111,5 @@ def digest(path: str | Path) -> str:
 
 
 def json_text(value: Any) -> str:
-    """One JSON object, keys in their own order."""
+    """One JSON object, keys in their given order."""
     return json.dumps(plain(value), indent=2, ensure_ascii=False)

@@ -1,4 +1,6 @@
-"""Models of Hugging Face: a config.json as a spec, and back. Nothing is fetched, and transformers is not needed."""
+"""Imports the config.json of Hugging Face models as planner models, and writes it back. Nothing is downloaded, and
+transformers is not needed.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,11 +21,11 @@ Family = Callable[[Config], joined.Modules]
 
 
 def alone(name: str, read: Callable[[Config], Module]) -> Family:
-    """A family of models of one module, which is called so."""
+    """A family of models with one module, under this name."""
     return lambda config: {name: read(config)}
 
 
-FAMILIES: dict[str, Family] = {  # by values of `model_type`
+FAMILIES: dict[str, Family] = {  # by `model_type`
     "bamba": alone("llm", hybrids.bamba),
     "deepseek_v2": alone("llm", mixtures.deepseek_v2),
     "deepseek_v3": alone("llm", mixtures.deepseek_v3),
@@ -51,51 +53,52 @@ FAMILIES: dict[str, Family] = {  # by values of `model_type`
 
 
 class Imported(NamedTuple):
-    """A spec, and how it differs from its source."""
+    """An imported model, and its differences from the source."""
 
     model: Model
     notes: tuple[Note, ...]
 
     @property
     def source_parameters(self) -> int:
-        """Of the source, by what the spec counts and what differs."""
+        """Parameters of the source: those of the spec, corrected by the notes."""
         return model_parameters(self.model) + sum(note.parameters for note in self.notes)
 
 
 def read(path: Path) -> Imported:
     """The model that a config.json, or a folder with one, describes.
 
-    Raises InputError naming the key that says what no spec can.
+    Raises InputError naming the key whose value no spec can express.
     """
     config = configs.read(path)
-    modules = modules_of(config)
+    modules = read_modules(config)
     config.close()
-    known = identity(config, path)
-    edges = tuple(edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
-    left = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
-    source = f"config.json of {known}" + (f"; left out: {left}" if left else "")
-    name = re.sub(r"[^a-z0-9_.+-]+", "-", known.rpartition("/")[2].lower()) or "model"
+    origin = model_identity(config, path)
+    edges = tuple(encoder_edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
+    left_out = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
+    source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
+    name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
     model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
     return Imported(model, tuple(config.notes))
 
 
-def edge(source: str, llm: Module) -> ModelEdge:
+def encoder_edge(source: str, llm: Module) -> ModelEdge:
+    """The edge from an encoder to the decoder that reads its tokens, or attends to them."""
     return ModelEdge(source=source, target="llm", by="cross_attention" if llm.crossing else "tokens")
 
 
-def modules_of(config: Config) -> joined.Modules:
-    """By the name of the family."""
+def read_modules(config: Config) -> joined.Modules:
+    """The modules of a config, read as its `model_type` says. Raises InputError where the family is not known."""
     family = config.word("model_type")
     if family in FAMILIES:
         return FAMILIES[family](config)
     raise config.refused("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
 
 
-def identity(config: Config, path: Path) -> str:
-    """What the model is called: in its file, unless that is a path, or by the folder's or the file's name."""
-    said = config.values.get("_name_or_path")
-    if isinstance(said, str) and re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", said):
-        return said
+def model_identity(config: Config, path: Path) -> str:
+    """The model's name: the one in its file, unless that is a path, or else its folder's or file's name."""
+    stated = config.values.get("_name_or_path")
+    if isinstance(stated, str) and re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", stated):
+        return stated
     file = Path(config.name).absolute()
     name = file.parent.name if file.name == "config.json" else file.stem
     return "".join(letter if letter.isprintable() else "-" for letter in name)

@@ -1,4 +1,4 @@
-"""A config.json with its values asked for by name and kind: whatever nobody asked for is said at the end."""
+"""A config.json whose values are read by key and type; keys that no reader asks for are reported as notes."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -11,8 +11,8 @@ from planner.errors import InputError
 
 MOST = 10**9  # as in a model's file
 LONGEST = 60  # characters of a value that a note quotes
-# Keys that say nothing of shapes or mathematics: names, tokens, files, first weights, and what generates or caches.
-ASIDE = {
+# Keys without effect on shapes or mathematics: names, tokens, files, initialisation, generation, caches.
+IGNORED_KEYS = {
     "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
     "auto_map", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_proj_size",
     "decoder_start_token_id", "dtype", "eos_token_id", "ep_size", "forced_decoder_ids", "gradient_checkpointing",
@@ -32,16 +32,16 @@ class Note(NamedTuple):
 
     kind: Literal["left out", "added", "assumed"]
     what: str
-    parameters: int = 0  # that the source has more than the spec because of it
+    parameters: int = 0  # parameters of the source minus those of the spec
 
 
 @dataclass(slots=True)
 class Config:
-    """One mapping of a config.json, with what its kind of model assumes of absent keys."""
+    """One mapping of a config.json, with the defaults that its model family has for absent keys."""
 
     values: Mapping[str, Any]
     name: str  # of the file
-    route: str = ""  # to this mapping: `text_config.`
+    route: str = ""  # path of this mapping in the file: `text_config.`
     defaults: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)  # shared by all mappings of a file
     asked: set[str] = field(default_factory=set)
@@ -57,25 +57,27 @@ class Config:
         return self.parts[-1]
 
     def assume(self, **values: Any) -> "Config":
-        """Itself, with these for absent keys; earlier ones stand."""
+        """Adds defaults for absent keys, which earlier defaults override; returns itself."""
         self.defaults = values | self.defaults
         return self
 
     def assume_within(self, **values: Any) -> "Config":
-        """The same for a part of a file: those say of their shape what is unusual, whole files say all of it."""
+        """The same, for a mapping within a file only: those state of their shape what is unusual, whole files state all
+        of it.
+        """
         return self.assume(**values) if self.route else self
 
     def value(self, key: str) -> Any:
-        """As it stands there, or as is assumed."""
+        """The value of a key, or its default. Raises InputError where there is neither."""
         self.asked.add(key)
         if key in self.values:
             return self.values[key]
         if key not in self.defaults:
-            raise self.refused(key, f"`{key}` is not said", "add it, or give the whole config.json")
+            raise self.refused(key, f"`{key}` is missing", "add it, or give the whole config.json")
         return self.defaults[key]
 
     def count(self, key: str, most: int = MOST) -> int:
-        """A whole number of at least 1."""
+        """A whole number from 1 to `most`."""
         value = self.value(key)
         if type(value) is not int or not 1 <= value <= most:
             raise self.wrong(key, f"a whole number from 1 to {most:,}")
@@ -84,19 +86,21 @@ class Config:
         return value
 
     def count_or_none(self, key: str) -> int | None:
-        """None where there is none: null, 0, or an absent key."""
+        """A whole number from 1 on; None for null, 0, or an absent key."""
         if key not in self.values and key not in self.defaults:
             self.asked.add(key)
             return None
         return self.count(key) if self.value(key) not in (None, 0) else None
 
     def number(self, key: str) -> float:
+        """A number from 0 to 1e15."""
         value = self.value(key)
         if type(value) not in (int, float) or not 0 <= value <= 1e15:
             raise self.wrong(key, "a number from 0 to 1e15")
         return float(value)
 
     def flag(self, key: str) -> bool:
+        """True or false; null is false."""
         value = self.value(key)
         if value is None:
             return False
@@ -105,6 +109,7 @@ class Config:
         return value
 
     def word(self, key: str) -> str:
+        """A text."""
         value = self.value(key)
         if not isinstance(value, str):
             raise self.wrong(key, "a word")
@@ -117,40 +122,46 @@ class Config:
             raise self.wrong(key, "a list of whole numbers")
         return value
 
-    def expect(self, key: str, fine: Collection[Any]) -> None:
-        """Note a value other than these."""
+    def expect(self, key: str, accepted: Collection[Any]) -> None:
+        """Notes a value that is none of these."""
         value = self.value(key)
-        if not any(value == each and type(value) is type(each) for each in fine):
+        if not any(value == each and type(value) is type(each) for each in accepted):
             self.leave_out(f"{self.route}{key} {quoted(value)}")
 
     def leave_out(self, what: str, parameters: int = 0) -> None:
+        """Notes what the spec does not have, and how many parameters that is."""
         self.notes.append(Note("left out", what, parameters))
 
     def add(self, what: str, parameters: int) -> None:
-        """`parameters`: that the spec has more."""
+        """Notes what only the spec has, and how many parameters that is."""
         self.notes.append(Note("added", what, -parameters))
 
     def wrong(self, key: str, wanted: str) -> InputError:
+        """The error for a value of the wrong type or range."""
         return self.refused(
             key, f"{quoted(self.values.get(key, self.defaults.get(key)))} is not {wanted}", f"give {wanted}"
         )
 
     def refused(self, key: str, message: str, fix: str) -> InputError:
+        """The error for a key, with its place in the file."""
         return InputError(message, where=f"{self.name} ({self.route}{key})", fix=fix)
 
     def close(self) -> None:
-        """Note what was assumed, and what has a meaning and was not asked for: nothing is dropped without a word."""
+        """Notes defaults that were used, and keys with a meaning that no reader asked for: nothing is dropped
+        silently.
+        """
         if self.assumed:
-            said = ", ".join(f"{self.route}{key} {value}" for key, value in self.assumed.items())
-            self.notes.append(Note("assumed", f"as usual for this kind: {said}"))
+            defaults = ", ".join(f"{self.route}{key} {value}" for key, value in self.assumed.items())
+            self.notes.append(Note("assumed", f"as usual for this kind: {defaults}"))
         for key, value in self.values.items():
-            if key not in self.asked and key not in ASIDE and value:
+            if key not in self.asked and key not in IGNORED_KEYS and value:
                 self.leave_out(f"{self.route}{key} {quoted(value)}")
         for part in self.parts:
             part.close()
 
 
 def quoted(value: Any) -> str:
+    """A value as JSON, shortened for a note."""
     text = json.dumps(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
@@ -163,7 +174,7 @@ def read(path: Path) -> Config:
         values = json.loads(text, object_pairs_hook=lambda pairs: once(pairs, str(path)))
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}:{error.colno}"
-        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="mend the syntax there") from error
+        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="fix the syntax there") from error
     except (ValueError, RecursionError) as error:
         fix = "give the config.json of a model"
         raise InputError(
@@ -177,10 +188,10 @@ def read(path: Path) -> Config:
 
 
 def once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
-    """A mapping whose keys differ."""
-    found: dict[str, Any] = {}
+    """A mapping from pairs. Raises InputError where a key occurs twice."""
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise InputError(f"the key `{key}` stands twice", where=f"{name} ({key})", fix="remove one of the two")
-        found[key] = value
-    return found
+        if key in mapping:
+            raise InputError(f"the key `{key}` occurs twice", where=f"{name} ({key})", fix="remove one of the two")
+        mapping[key] = value
+    return mapping

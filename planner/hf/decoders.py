@@ -1,6 +1,6 @@
-"""Decoders without experts: which keys of each family's config say what of a spec.
+"""Decoders without experts: what each family's config keys mean for a spec.
 
-Defaults are those that transformers takes for absent keys.
+Defaults are those of transformers for absent keys.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
 SLIDING, FULL = "sliding_attention", "full_attention"
-USUAL: dict[str, Any] = {
+LLAMA_DEFAULTS: dict[str, Any] = {
     "head_dim": None,
     "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
@@ -36,24 +36,30 @@ QWEN2 = {**SHAPE_4096, "vocab_size": 151936, "intermediate_size": 22016}
 
 
 def llama(config: Config) -> Decoder:
+    """Llama (arXiv 2302.13971): grouped-query attention with rotary positions, a gated MLP, RMS norms."""
     fields = shape(config.assume(num_key_value_heads=None).assume_within(**LLAMA))
     return built(config, {**fields, "bias": llama_bias(config)})
 
 
 def mistral(config: Config) -> Decoder:
+    """Mistral (arXiv 2310.06825): Llama with a sliding window."""
     config.assume(num_key_value_heads=8).assume_within(**MISTRAL)
     return built(config, {**shape(config), "window": config.count_or_none("sliding_window")})
 
 
 def qwen2(config: Config) -> Decoder:
+    """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values; windows in later layers, where they are
+    on.
+    """
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
-    return built(config, {**shape(config), "bias": "qkv", **sliding(config, from_a_layer_on(config))})
+    return built(config, {**shape(config), "bias": "qkv", **sliding(config, window_from_layer(config))})
 
 
 def qwen3(config: Config) -> Decoder:
+    """Qwen3 (arXiv 2505.09388): Llama with norms of queries and keys; windows in later layers, where they are on."""
     config.assume(num_key_value_heads=32, head_dim=128).assume_within(**QWEN2)
     fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True}
-    return built(config, {**fields, **sliding(config, from_a_layer_on(config))})
+    return built(config, {**fields, **sliding(config, window_from_layer(config))})
 
 
 def gpt2(config: Config) -> Decoder:
@@ -81,8 +87,8 @@ def gpt2(config: Config) -> Decoder:
 
 
 def shape(config: Config) -> dict[str, Any]:
-    """What Llama and all that came from it have in common."""
-    config.assume(**USUAL)
+    """Fields that Llama and its descendants have in common."""
+    config.assume(**LLAMA_DEFAULTS)
     config.expect("hidden_act", ("silu", "swish"))
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
     kv_heads, head_dim = config.count_or_none("num_key_value_heads"), config.count_or_none("head_dim")
@@ -101,7 +107,7 @@ def shape(config: Config) -> dict[str, Any]:
 
 
 def rope_base(config: Config) -> float:
-    """Of rotary positions: at the top, or, since transformers 5, in a mapping of their own."""
+    """The base of rotary positions: at the top of the file, or, since transformers 5, in a mapping of its own."""
     key, where = "rope_theta", config
     if config.values.get("rope_parameters"):
         where = config.part("rope_parameters").assume(rope_theta=config.defaults["rope_theta"], rope_type="default")
@@ -115,24 +121,28 @@ def rope_base(config: Config) -> float:
 
 
 def llama_bias(config: Config) -> str:
+    """The spec's `bias` by attention_bias and mlp_bias."""
     bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
     if mlp_bias and bias == "none":
         fix = "a spec has biases of attention, or of attention and MLP"
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be said", fix)
+        raise config.refused("mlp_bias", "biases of the MLP alone cannot be expressed", fix)
     return "all" if mlp_bias else bias
 
 
 def attention_bias(config: Config) -> str:
+    """The spec's `bias` by attention_bias."""
     return "attention" if config.flag("attention_bias") else "none"
 
 
-def from_a_layer_on(config: Config) -> Callable[[int], bool]:
-    """Qwen's rule where no list says it: the layers behind the first ones have windows."""
+def window_from_layer(config: Config) -> Callable[[int], bool]:
+    """Qwen's rule where no list gives it: layers from max_window_layers on have windows."""
     return lambda layer: layer >= (config.count_or_none("max_window_layers") or 0)
 
 
 def sliding(config: Config, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
-    """`window` and `full_every`; `has_window`: of a layer, where no list says it; `always`: nothing says not to."""
+    """The spec's `window` and `full_every`. `has_window`: of a layer, where no list gives it; `always`: windows cannot
+    be off.
+    """
     config.asked |= {"sliding_window", "layer_types", "max_window_layers"}
     if not (always or config.flag("use_sliding_window")) or config.count_or_none("sliding_window") is None:
         return {}
@@ -146,13 +156,13 @@ def sliding(config: Config, has_window: Callable[[int], bool], always: bool = Fa
     if every is None:
         key = "layer_types" if types else "max_window_layers"
         raise config.refused(
-            key, "these layers with a window cannot be said", "all, or all but every k-th, may have one"
+            key, "these layers with a window cannot be expressed", "all, or all but every k-th, may have one"
         )
     return {} if all(full) else {"window": config.count("sliding_window"), "full_every": every}
 
 
 def built(config: Config, fields: dict[str, Any]) -> Decoder:
-    """Raises InputError where the numbers do not fit each other."""
+    """A decoder of these fields. Raises InputError where the numbers do not fit together."""
     try:
         return Decoder(**fields)
     except ValueError as error:

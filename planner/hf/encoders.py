@@ -1,4 +1,4 @@
-"""Vision and audio encoders, and what theirs have that a spec's have not, counted in parameters."""
+"""Vision and audio encoders; parameters of theirs that a spec does not have are counted in notes."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Audio, Vit
 
 GELU = ("gelu",)
-QWEN_EPS = 1e-6  # Qwen's vision towers have it in their code
+QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
 
 
 def clip(config: Config, out: int | None = None) -> Vit:
@@ -15,7 +15,7 @@ def clip(config: Config, out: int | None = None) -> Vit:
     config.assume(hidden_act="quick_gelu", layer_norm_eps=1e-5)
     module = plain_vit(config, out, usual_patch=32)
     config.leave_out("a class token, and a norm before the first layer", 3 * module.hidden)
-    learned_positions(config, module, 1)
+    note_learned_positions(config, module, 1)
     return module
 
 
@@ -25,7 +25,7 @@ def siglip(config: Config, out: int | None = None) -> Vit:
     module = plain_vit(config, out, usual_patch=16)
     hidden, ffn = module.hidden, module.ffn
     config.leave_out("a bias of the patch embedding", hidden)
-    learned_positions(config, module, 0)
+    note_learned_positions(config, module, 0)
     if config.flag("vision_use_head"):
         attention, mlp = 4 * hidden**2 + 4 * hidden, 2 * hidden * ffn + ffn + hidden
         config.leave_out("the pooling head", hidden + attention + 2 * hidden + mlp)
@@ -33,14 +33,16 @@ def siglip(config: Config, out: int | None = None) -> Vit:
 
 
 def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
-    """What both have in common; without a reader, the projector's output is as wide as the layers."""
+    """Fields that CLIP and SigLIP have in common; without a decoder, the projector's output is as wide as the
+    layers.
+    """
     config.assume_within(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
     config.assume_within(patch_size=usual_patch, image_size=224).assume(num_channels=3)
     config.expect("hidden_act", GELU)
     module = Vit(
         layers=config.count("num_hidden_layers", MOST_LAYERS),
         hidden=config.count("hidden_size"),
-        heads=heads(config, "num_attention_heads", "hidden_size"),
+        heads=head_count(config, "num_attention_heads", "hidden_size"),
         ffn=config.count("intermediate_size"),
         patch=config.count("patch_size"),
         channels=config.count("num_channels"),
@@ -52,7 +54,8 @@ def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
     return module
 
 
-def learned_positions(config: Config, module: Vit, more: int) -> None:
+def note_learned_positions(config: Config, module: Vit, more: int) -> None:
+    """Notes learned positions, which the spec replaces by rotary ones."""
     count = (config.count("image_size") // module.patch) ** 2 + more
     config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
 
@@ -72,10 +75,10 @@ def qwen2_vision(config: Config) -> Vit:
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=width,
-        heads=heads(config, "num_heads", "embed_dim"),
+        heads=head_count(config, "num_heads", "embed_dim"),
         ffn=int(width * ratio),
         out=config.count("hidden_size"),
-        **patches(config),
+        **patch_fields(config),
         norm_eps=QWEN_EPS,
     )
 
@@ -91,19 +94,20 @@ def qwen2_5_vision(config: Config) -> Vit:
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=config.count("hidden_size"),
-        heads=heads(config, "num_heads", "hidden_size"),
+        heads=head_count(config, "num_heads", "hidden_size"),
         ffn=config.count("intermediate_size"),
         gated=True,
         norm="rms",
         out=config.count("out_hidden_size"),
-        **patches(config),
+        **patch_fields(config),
         window=side**2,
         full_layers=tuple(sorted(config.numbers("fullatt_block_indexes"))),
         norm_eps=QWEN_EPS,
     )
 
 
-def patches(config: Config) -> dict[str, Any]:
+def patch_fields(config: Config) -> dict[str, Any]:
+    """Fields of Qwen's patches."""
     channels = "in_chans" if "in_chans" in config.values else "in_channels"
     config.assume(in_channels=3)
     return {
@@ -114,7 +118,8 @@ def patches(config: Config) -> dict[str, Any]:
     }
 
 
-def heads(config: Config, key: str, width: str) -> int:
+def head_count(config: Config, key: str, width: str) -> int:
+    """A number of heads. Raises InputError where it does not divide the width."""
     count = config.count(key)
     if config.count(width) % count:
         raise config.wrong(key, f"a number of heads that divides {width}")
@@ -134,7 +139,7 @@ def whisper(config: Config) -> Audio:
 
 
 def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
-    """Without a reader, the projector's output is as wide as the layers."""
+    """The encoder of Whisper and Qwen2-Audio; without a decoder, the projector's output is as wide as the layers."""
     config.assume(activation_function="gelu", max_source_positions=1500)
     config.expect("activation_function", GELU)
     width, positions = config.count("d_model"), config.count("max_source_positions")
@@ -143,7 +148,7 @@ def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
     return Audio(
         layers=config.count("encoder_layers", MOST_LAYERS),
         hidden=width,
-        heads=heads(config, "encoder_attention_heads", "d_model"),
+        heads=head_count(config, "encoder_attention_heads", "d_model"),
         ffn=config.count("encoder_ffn_dim"),
         mels=config.count("num_mel_bins"),
         pool=pool,

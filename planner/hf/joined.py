@@ -1,4 +1,4 @@
-"""Models of two modules: an encoder whose tokens a decoder reads."""
+"""Multimodal models: an encoder whose tokens a decoder reads."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,35 +11,47 @@ from planner.specs.layers import Decoder, Module, Vit
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")
-TEXTS: dict[str, Callable[[Config], Decoder]] = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3}
-TOWERS: dict[str, Callable[[Config, int | None], Vit]] = {"clip_vision_model": clip, "siglip_vision_model": siglip}
+TEXT_READERS: dict[str, Callable[[Config], Decoder]] = {
+    "llama": llama,
+    "mistral": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+}
+VISION_READERS: dict[str, Callable[[Config, int | None], Vit]] = {
+    "clip_vision_model": clip,
+    "siglip_vision_model": siglip,
+}
 
 
 def llava(config: Config) -> Modules:
     """LLaVA (arXiv 2304.08485): an image tower, two linears of the decoder's width, a decoder."""
     config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu")
     text, part = read_text(config), config.part("vision_config")
-    vision = chosen(part, TOWERS)(part, text.hidden)
+    vision = reader_for(part, VISION_READERS)(part, text.hidden)
     part.asked |= {"vocab_size"}  # of the tower's twin for text
     config.expect("projector_hidden_act", ("gelu",))
     config.asked |= {"image_token_index", "image_token_id", "image_seq_length"}
     bias = 2 * text.hidden if config.flag("multimodal_projector_bias") else 0
-    theirs = vision.hidden * text.hidden + text.hidden**2 + bias
+    source_parameters = vision.hidden * text.hidden + text.hidden**2 + bias
     words = f"its projector is {text.hidden} wide within, the spec's {vision.hidden}"
-    config.leave_out(words, theirs - projector(vision))
+    config.leave_out(words, source_parameters - projector(vision))
     return {"vision": vision, "llm": text}
 
 
 def qwen2_vl(config: Config) -> Modules:
+    """Qwen2-VL (arXiv 2409.12191): a vision tower and a Qwen2 decoder."""
     return with_vision(config, qwen2_vision)
 
 
 def qwen2_5_vl(config: Config) -> Modules:
+    """Qwen2.5-VL (arXiv 2502.13923): a vision tower with windows and a Qwen2 decoder."""
     return with_vision(config, qwen2_5_vision)
 
 
 def with_vision(config: Config, tower: Callable[[Config], Vit]) -> Modules:
-    """The decoder's keys stand at the top in older files, in a mapping of their own in newer ones."""
+    """A Qwen decoder with a vision tower. The decoder's keys are at the top of older files, in a mapping of
+    newer ones.
+    """
     config.asked |= {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}
     config.asked |= {"vision_token_id"}
     text = read_text(config, qwen2) if "text_config" in config.values else qwen2(config.assume(rope_theta=1e6))
@@ -60,16 +72,17 @@ def qwen2_audio(config: Config) -> Modules:
 
 
 def read_text(config: Config, family: Callable[[Config], Decoder] | None = None) -> Decoder:
-    """Of `text_config`; tied if the whole says so, or says nothing and its text does."""
+    """The decoder in `text_config`; tied if the whole file says so, or says nothing and the text config does."""
     part = config.part("text_config")
     if family is not None:
         part.assume(rope_theta=1e6)
-    text = (family or chosen(part, TEXTS))(part)
+    text = (family or reader_for(part, TEXT_READERS))(part)
     tied = config.assume(tie_word_embeddings=text.tied).flag("tie_word_embeddings")
     return changed(text, tied=tied)
 
 
-def chosen(part: Config, families: dict[str, Family]) -> Family:
+def reader_for(part: Config, families: dict[str, Family]) -> Family:
+    """The reader for the `model_type` of a part. Raises InputError where there is none."""
     kind = part.word("model_type")
     if kind not in families:
         raise part.refused("model_type", f"a {kind} is not read here", f"one of {', '.join(families)}")

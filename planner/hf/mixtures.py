@@ -1,4 +1,4 @@
-"""Decoders with experts, with latent attention or not."""
+"""Mixture-of-experts decoders, with latent attention or without."""
 
 from typing import Any, Literal, get_args
 
@@ -12,6 +12,7 @@ Scores = Literal["softmax", "sigmoid"]
 
 
 def mixtral(config: Config) -> Decoder:
+    """Mixtral (arXiv 2401.04088): Mistral with experts in every layer."""
     config.assume(rms_norm_eps=1e-5, rope_theta=1e6, sliding_window=None, num_key_value_heads=8)
     config.assume(num_local_experts=8, num_experts_per_tok=2)
     fields = {**shape(config), "window": config.count_or_none("sliding_window")}
@@ -20,7 +21,7 @@ def mixtral(config: Config) -> Decoder:
 
 
 def qwen2_moe(config: Config) -> Decoder:
-    """Its shared expert has a gate of its own, which a spec does not know."""
+    """Qwen2-MoE: its shared expert has a gate of its own, which a spec does not have."""
     config.assume(qkv_bias=True, num_key_value_heads=16)
     fields = {**shape(config), "bias": "qkv" if config.flag("qkv_bias") else "none"}
     fields |= sliding(config, lambda layer: layer % 2 == 0 and layer < (config.count_or_none("max_window_layers") or 0))
@@ -34,17 +35,20 @@ def qwen2_moe(config: Config) -> Decoder:
 
 
 def qwen3_moe(config: Config) -> Decoder:
+    """Qwen3-MoE (arXiv 2505.09388): norms of queries and keys, no shared experts."""
     config.assume(num_key_value_heads=4)
     fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True, **sliding(config, lambda layer: True)}
     return built(config, {**fields, "moe": qwen_experts(config, None)})
 
 
 def gpt_oss(config: Config) -> Decoder:
-    """arXiv 2508.10925: biases in experts and router, sinks, every other layer with a window."""
+    """gpt-oss (arXiv 2508.10925): biases in experts and router, attention sinks, every other layer with a window."""
     config.assume(rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, attention_bias=True)
     config.assume(num_key_value_heads=8)
     if not config.flag("attention_bias"):
-        raise config.refused("attention_bias", "experts with biases beside attention without cannot be said", "true")
+        raise config.refused(
+            "attention_bias", "experts with biases beside attention without cannot be expressed", "true"
+        )
     fields = {**shape(config), "bias": "all", "sinks": True}
     fields |= sliding(config, lambda layer: layer % 2 == 0, always=True)
     moe = experts(config, "num_local_experts", config.count("intermediate_size"), router_bias=True)
@@ -52,11 +56,13 @@ def gpt_oss(config: Config) -> Decoder:
 
 
 def deepseek_v2(config: Config) -> Decoder:
+    """DeepSeek-V2 (arXiv 2405.04434): a softmax router."""
     config.assume(scoring_func="softmax", topk_method="greedy", norm_topk_prob=False, routed_scaling_factor=1.0)
     return deepseek(config)
 
 
 def deepseek_v3(config: Config) -> Decoder:
+    """DeepSeek-V3 (arXiv 2412.19437) and Kimi K2: a sigmoid router with biases."""
     config.assume(scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=2.5)
     config.assume(n_group=8, topk_group=4)
     return deepseek(config)
@@ -79,6 +85,7 @@ def deepseek(config: Config) -> Decoder:
 
 
 def deepseek_experts(config: Config) -> Experts | None:
+    """DeepSeek's routed and shared experts; None where the file has none."""
     if config.count_or_none("n_routed_experts") is None:
         return None
     width, shared = config.count("moe_intermediate_size"), config.count_or_none("n_shared_experts") or 0
@@ -96,7 +103,7 @@ def deepseek_experts(config: Config) -> Experts | None:
         config,
         "n_routed_experts",
         width,
-        **rule(config, sparse, "first_k_dense_replace"),
+        **moe_layer_fields(config, sparse, "first_k_dense_replace"),
         shared_ffn=shared * width,
         router_bias=config.word("topk_method") == "noaux_tc",
         scores=scores,
@@ -105,7 +112,7 @@ def deepseek_experts(config: Config) -> Experts | None:
 
 
 def qwen_experts(config: Config, shared: int | None) -> Experts | None:
-    """Experts in every k-th layer, but for those that are listed."""
+    """Experts in every k-th layer, except for layers that are listed; None where there are none."""
     config.assume(decoder_sparse_step=1, mlp_only_layers=None, norm_topk_prob=False)
     key = "num_experts" if "num_experts" in config.values else "num_local_experts"
     step, dense = config.count("decoder_sparse_step"), config.numbers("mlp_only_layers")
@@ -117,22 +124,23 @@ def qwen_experts(config: Config, shared: int | None) -> Experts | None:
         config,
         key,
         config.count("moe_intermediate_size"),
-        **rule(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
+        **moe_layer_fields(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
         shared_ffn=shared or 0,
         normalised=config.flag("norm_topk_prob"),
     )
 
 
-def rule(config: Config, sparse: list[bool], key: str) -> dict[str, int]:
-    """`dense_layers` and `every` of these layers. Raises InputError naming `key` where that cannot say it."""
-    found = sparse_rule(sparse) if any(sparse) else None
-    if found is None:
+def moe_layer_fields(config: Config, sparse: list[bool], key: str) -> dict[str, int]:
+    """`dense_layers` and `every` for these MoE layers. Raises InputError naming `key` where no such rule gives them."""
+    pattern = sparse_rule(sparse) if any(sparse) else None
+    if pattern is None:
         fix = "a spec has experts in every k-th layer behind the first dense ones"
-        raise config.refused(key, "these layers with experts cannot be said", fix)
-    return {"dense_layers": found[0], "every": found[1]}
+        raise config.refused(key, "these layers with experts cannot be expressed", fix)
+    return {"dense_layers": pattern[0], "every": pattern[1]}
 
 
 def experts(config: Config, key: str, width: int, **fields: Any) -> Experts:
+    """Experts of this width. Raises InputError where the numbers do not fit together."""
     if config.assume(output_router_logits=False).flag("output_router_logits"):
         config.leave_out(f"router_aux_loss_coef {config.values.get('router_aux_loss_coef')}")
     try:

@@ -1,4 +1,4 @@
-"""What a parameter of the zoo is called in a checkpoint of Hugging Face."""
+"""Names of the model zoo's parameters in a Hugging Face checkpoint."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.hf.written import family
 from planner.specs.layers import Decoder, Module, TextEncoder
 
-ATTENTION = {
+ATTENTION_NAMES = {
     "query": "q_proj",
     "key": "k_proj",
     "value": "v_proj",
@@ -16,8 +16,8 @@ ATTENTION = {
     "query_norm": "q_norm",
     "key_norm": "k_norm",
 }
-MLP = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-STATE_SPACE = {
+MLP_NAMES = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+STATE_SPACE_NAMES = {
     "into": "in_proj",
     "convolution": "conv1d",
     "decay_log": "A_log",
@@ -28,19 +28,19 @@ STATE_SPACE = {
 }
 
 
-class Names(NamedTuple):
-    """Of one family. Blocks have their own names in a layer, and of each block its parts have theirs."""
+class WeightNames(NamedTuple):
+    """Parameter names of one family: of blocks in a layer, and of parts in a block."""
 
-    blocks: dict[str, str]  # what a layer has, by the zoo's names
+    blocks: dict[str, str]  # blocks of a layer, by the zoo's names
     ends: dict[str, str]
     layers: str = "model.layers"
     router: dict[str, str] = {}
-    experts: str = ""  # which there are so many of: the zoo has them in one parameter
-    expert: dict[str, str] = MLP
-    parts: dict[str, dict[str, str]] = {}  # of blocks, where they have other names than usual
+    experts: str = ""  # prefix of the experts, which the zoo has in one parameter
+    expert: dict[str, str] = MLP_NAMES
+    parts: dict[str, dict[str, str]] = {}  # of a block, where they differ from PART_NAMES
 
 
-LLAMA = Names(
+LLAMA = WeightNames(
     blocks={
         "attention_norm": "input_layernorm",
         "attention": "self_attn",
@@ -55,7 +55,7 @@ MIXTRAL = LLAMA._replace(
     expert={"gate": "w1", "up": "w3", "down": "w2"},
 )
 QWEN3_MOE = LLAMA._replace(router={"weight": "mlp.gate.weight"}, experts="mlp.experts")
-BAMBA = Names(
+BAMBA = WeightNames(
     blocks={
         "attention_norm": "input_layernorm",
         "attention": "self_attn",
@@ -66,7 +66,7 @@ BAMBA = Names(
     },
     ends=LLAMA.ends | {"norm": "model.final_layernorm"},
 )
-NEMOTRON_H = Names(
+NEMOTRON_H = WeightNames(
     blocks={
         f"{block}{norm}": "norm" if norm else "mixer"
         for block in ("attention", "state_space", "mlp")
@@ -77,11 +77,11 @@ NEMOTRON_H = Names(
     router={"weight": "mixer.gate.weight", "bias": "mixer.gate.e_score_correction_bias"},
     experts="mixer.experts",
 )
-BERT = Names(
+BERT = WeightNames(
     blocks={
         "attention": "attention",
         "attention_norm": "attention.output.LayerNorm",
-        "mlp": "",  # whose parts are beside those of attention
+        "mlp": "",  # its parts are on the level of attention
         "mlp_norm": "output.LayerNorm",
     },
     ends={
@@ -101,35 +101,43 @@ BERT = Names(
         "mlp": {"up": "intermediate.dense", "down": "output.dense"},
     },
 )
-NAMES = {
+FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
     "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
 }  # fmt: skip
-KINDS: dict[type, Callable[[Any], str | None]] = {
+FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
     Decoder: family,
     TextEncoder: lambda spec: "bert" if spec.input_norm and spec.post_norm and not spec.gated else None,
 }
-PARTS = {"attention": ATTENTION, "mlp": MLP | {"shared": "shared_experts"}, "state_space": STATE_SPACE}
+PART_NAMES = {
+    "attention": ATTENTION_NAMES,
+    "mlp": MLP_NAMES | {"shared": "shared_experts"},
+    "state_space": STATE_SPACE_NAMES,
+}
 
 
 def kind_of(spec: Module) -> str:
-    """The family in whose names a module's weights are read and written. Raises InputError where none is known."""
-    named = KINDS.get(type(spec))
+    """The family in whose names a module's weights are read and written. Raises InputError where none fits."""
+    named = FAMILY_OF_MODULE.get(type(spec))
     kind = named(spec) if named else None
-    if kind not in NAMES:
-        fix = f"a module as one of {', '.join(NAMES)}, or leave the weights out"
+    if kind not in FAMILY_NAMES:
+        fix = f"a module as one of {', '.join(FAMILY_NAMES)}, or leave the weights out"
         where = type(spec).__name__.lower()
         raise InputError("no names are known for the weights of such a module", where=where, fix=fix)
     return kind
 
 
 def stored_names(name: str, spec: Module) -> tuple[str, ...]:
-    """One name; of a parameter that holds all experts, that of each expert's, in their order. Raises InputError."""
-    names = NAMES[kind_of(spec)]
+    """The checkpoint names of a parameter: one, or, of a parameter that holds all experts, one for each expert in
+    order.
+
+    Raises InputError where no family fits the module.
+    """
+    names = FAMILY_NAMES[kind_of(spec)]
     layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
     if not layer:
-        part, _, leaf = name.rpartition(".")
-        return (f"{names.ends[part]}.{leaf}",)
+        module, _, leaf = name.rpartition(".")
+        return (f"{names.ends[module]}.{leaf}",)
     prefix, rest = f"{names.layers}.{layer[1]}", layer[2]
     experts = re.fullmatch(r"\w+\.experts\.(gate|up|down)", rest)
     if experts and spec.routed:
@@ -139,5 +147,5 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     if router:
         return (f"{prefix}.{names.router[router[1]]}",)
     block, *parts = rest.split(".")
-    known = (names.parts or PARTS).get(block, {})
-    return (".".join(filter(None, [prefix, names.blocks[block], *(known.get(part, part) for part in parts)])),)
+    renamed = (names.parts or PART_NAMES).get(block, {})
+    return (".".join(filter(None, [prefix, names.blocks[block], *(renamed.get(part, part) for part in parts)])),)

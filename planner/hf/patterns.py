@@ -1,10 +1,10 @@
-"""Which layers have experts or a window, as a rule that a spec can say: every k-th of them, behind some first ones."""
+"""Rules for which layers have experts or full attention: every k-th of them, behind some first ones."""
 
 from collections.abc import Sequence
 
 
 def sparse_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
-    """(dense_layers, every) with which exactly these layers (one at least) have experts; None: no such rule.
+    """(dense_layers, every) such that exactly these layers (at least one) have experts; None where no such rule exists.
 
     Layer i, from 0, has experts where i + 1 - dense_layers is a positive multiple of `every`.
     """
@@ -19,7 +19,7 @@ def sparse_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
 
 
 def full_rule(full: Sequence[bool]) -> int | None:
-    """`full_every` with which exactly these layers have full attention, 0 for none; None: there is no such rule."""
+    """`full_every` such that exactly these layers have full attention, 0 for none; None where no such rule exists."""
     if not any(full):
         return 0
     every = full.index(True) + 1

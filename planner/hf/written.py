@@ -1,4 +1,4 @@
-"""A decoder as the config.json of the family whose layers are made so: the inverse of reading it."""
+"""Writes a decoder as the config.json of the family that has such layers: the inverse of reading it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +23,10 @@ ARCHITECTURES = {
 
 
 def to_config(module: Module) -> dict[str, Any]:
-    """What transformers reads. Raises InputError where no family that is written here has such layers."""
-    write = KINDS.get(type(module))
+    """A module as a config.json that transformers reads. Raises InputError where no family written here has such
+    layers.
+    """
+    write = CONFIG_WRITERS.get(type(module))
     config = write(module) if write else None
     if config is None:
         fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
@@ -33,7 +35,7 @@ def to_config(module: Module) -> dict[str, Any]:
 
 
 def decoder_config(module: Decoder) -> dict[str, Any] | None:
-    """None where no family has such layers."""
+    """A decoder as a config.json; None where no family has such layers."""
     kind = family(module)
     if kind is None:
         return None
@@ -52,22 +54,24 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
     if kind in ("mistral", "mixtral"):
         config["sliding_window"] = module.window
     if kind in ("qwen2", "qwen3", "qwen3_moe"):
-        config |= windows(module)
+        config |= window_keys(module)
     return config | experts(module, kind)
 
 
 def family(module: Decoder) -> str | None:
-    """Whose layers these are."""
+    """The family with such layers; None where there is none."""
     if module.pattern:
         return hybrid(module)
-    if module.latent or module.sinks or not says_how(module):
+    if module.latent or module.sinks or not plain_layers(module):
         return None
     if module.positions == "learned":
         return "gpt2" if module.moe is None and module.window is None else None
     if module.moe:
         if module.qk_norm and not module.full_every and module.bias in ("none", "attention"):
             return "qwen3_moe"
-        return "mixtral" if (module.bias, module.full_every, sparse(module).count(False)) == ("none", 0, 0) else None
+        return (
+            "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
+        )
     if module.qk_norm:
         return "qwen3" if module.bias in ("none", "attention") else None
     if module.bias == "qkv":
@@ -77,20 +81,21 @@ def family(module: Decoder) -> str | None:
     return "mistral" if module.bias == "none" and not module.full_every else None
 
 
-def says_how(module: Decoder) -> bool:
-    """GPT's style of layers, or Llama's; experts that are plain."""
-    others = module.positions in ("none", "relative") or module.cross or module.scaled_head
-    if others or module.activation or module.rotary_share < 1:
+def plain_layers(module: Decoder) -> bool:
+    """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
+    foreign = module.positions in ("none", "relative") or module.cross or module.scaled_head
+    if foreign or module.activation or module.rotary_share < 1:
         return False
-    learned = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)
+    styles = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)  # GPT-2, Llama
     style = module.gated, module.norm, module.bias, module.qk_norm
     moe = module.moe
     plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
-    mixed = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
-    return style == learned[module.positions == "rope"] and plain and mixed
+    normalised = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    return style == styles[module.positions == "rope"] and plain and normalised
 
 
 def shape(module: Decoder) -> dict[str, Any]:
+    """Keys that Llama and its descendants have in common."""
     return {
         "hidden_size": module.hidden,
         "intermediate_size": module.ffn,
@@ -107,6 +112,7 @@ def shape(module: Decoder) -> dict[str, Any]:
 
 
 def gpt2(module: Decoder) -> dict[str, Any]:
+    """Keys of GPT-2's shape."""
     return {
         "n_embd": module.hidden,
         "n_inner": module.ffn,
@@ -119,16 +125,19 @@ def gpt2(module: Decoder) -> dict[str, Any]:
     }
 
 
-def windows(module: Decoder) -> dict[str, Any]:
+def window_keys(module: Decoder) -> dict[str, Any]:
+    """Qwen's keys of sliding windows."""
     kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
     return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
 
 
-def sparse(module: Decoder) -> list[bool]:
+def moe_layers(module: Decoder) -> list[bool]:
+    """Whether each layer has experts."""
     return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
 
 
 def experts(module: Decoder, kind: str) -> dict[str, Any]:
+    """Keys of the experts of Mixtral or Qwen3-MoE."""
     moe = module.moe
     if moe is None:
         return {}
@@ -136,9 +145,9 @@ def experts(module: Decoder, kind: str) -> dict[str, Any]:
     config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
     if kind == "mixtral":
         return config | {"num_local_experts": moe.experts}
-    dense = [layer for layer, has in enumerate(sparse(module)) if not has]
+    dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]
     config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
     return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}
 
 
-KINDS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}
+CONFIG_WRITERS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}

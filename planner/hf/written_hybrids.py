@@ -1,4 +1,4 @@
-"""Decoders with state spaces as the config.json of Nemotron-H or Bamba: the inverse of hf/hybrids.py."""
+"""Writes decoders with state spaces as the config.json of Nemotron-H or Bamba: the inverse of hf/hybrid_decoders.py."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from planner.specs.layers import Decoder
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.parts import Experts, StateSpace
 
-ENDLESS = 2**20  # positions that a model is said to take
+ENDLESS = 2**20  # max_position_embeddings of a model without a limit
 
 
 def hybrid(module: Decoder) -> str | None:
-    """Whose layers these are, of a decoder with a pattern."""
+    """The family of a decoder with a pattern of layers; None where there is none."""
     space, words = module.state_space, {*module.pattern.split()}
     plain = module.latent is None and module.window is None and not (module.sinks or module.qk_norm)
     if space is None or not plain or module.norm != "rms":
@@ -22,26 +22,28 @@ def hybrid(module: Decoder) -> str | None:
 
 
 def is_bamba(module: Decoder, space: StateSpace) -> bool:
-    turns = module.positions == "rope" and module.rotary_share == TURNING
+    """Whether layers with attention or a state space and an MLP are Bamba's."""
+    rotary = module.positions == "rope" and module.rotary_share == TURNING
     steps = space.step_max is not None or space.step_min == 0
     gated = module.gated and module.activated == "silu"
-    return turns and steps and gated and module.bias != "qkv" and space.inner % module.hidden == 0
+    return rotary and steps and gated and module.bias != "qkv" and space.inner % module.hidden == 0
 
 
 def is_nemotron(module: Decoder, space: StateSpace) -> bool:
+    """Whether layers of one block each are Nemotron-H's."""
     style = module.positions, module.gated, module.bias, module.tied
-    return style == ("none", False, "none", False) and space.step_max is None and is_routed(module.moe)
+    return style == ("none", False, "none", False) and space.step_max is None and routes_like_deepseek(module.moe)
 
 
-def is_routed(moe: Experts | None) -> bool:
-    """As DeepSeek-V3 does, beside experts that see every token."""
+def routes_like_deepseek(moe: Experts | None) -> bool:
+    """Whether experts are routed as DeepSeek-V3's, beside shared experts; true without experts."""
     return moe is None or (
         moe.scores == "sigmoid" and moe.router_bias and moe.shared_ffn > 0 and not moe.capacity and not moe.balance
     )
 
 
 def bamba(module: Decoder) -> dict[str, Any]:
-    """What a Llama's shape does not say."""
+    """Keys of Bamba besides those of Llama's shape."""
     space = module.state_space
     assert space is not None
     full = [layer for layer, word in enumerate(module.pattern.split()) if word == "*-"]
@@ -64,6 +66,7 @@ def bamba(module: Decoder) -> dict[str, Any]:
 
 
 def nemotron_h(module: Decoder) -> dict[str, Any]:
+    """Keys of Nemotron-H."""
     space, moe = module.state_space, module.moe
     assert space is not None
     experts = {

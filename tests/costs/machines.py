@@ -1,4 +1,4 @@
-"""Machines for tests: a device whose kernels have no launches and reach what is asked, and the shipped ones."""
+"""Machines for tests: devices without launches at chosen rates, and the shipped ones."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""I and W are a backward together; W is the half of it that has weights, and waits for nobody."""
+"""Input gradients (I) and weight gradients (W) add up to a backward; W is the half with weights, and waits for
+nobody.
+"""
 
 import pytest
 
@@ -59,14 +61,14 @@ def test_i_and_w_are_a_backward(case):
     assert inputs.source == weights.source == "analytic"
 
 
-def test_w_is_half_of_what_is_no_attention():
+def test_weight_gradients_are_half_of_all_but_attention():
     """Two layers: 13 tokens of 0.5 ms and 7 ms once, halved; the rest of a backward is I's."""
     found = passes_of(*PLANS[0])
     assert found["W"].value == pytest.approx((0.5 * 13 + 7.0) / 2 * 1e-3)
     assert found["I"].value == pytest.approx((2e-3 * 89 + (0.5 * 13 + 7.0) / 2) * 1e-3)
 
 
-def test_what_is_made_again_is_made_in_i():
+def test_recomputation_is_part_of_input_gradients():
     plan = PLANS[0][0]
     again = changed(plan, layouts={"llm": changed(plan.layouts["llm"], recompute="full")})
     found = passes_of(again, *PLANS[0][1:])

@@ -1,4 +1,4 @@
-"""Experts that lie otherwise in some layers: a plan of them is worth what its layers are worth by themselves."""
+"""Layers that differ in the placement of their experts: a plan of them takes what its layers take by themselves."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def prices(plan: Plan) -> dict[str, tuple[Task, float, float]]:
 
 @pytest.mark.parametrize("recompute", ["none", "full", {"0-2": "full", "3": "selective"}])
 @pytest.mark.parametrize("own", [WIDE, NARROW])
-def test_ranges_that_say_what_the_layout_says_are_worth_the_same(own, recompute):
+def test_ranges_with_the_layouts_placement_are_priced_the_same(own, recompute):
     """To the last bit, in seconds and bytes."""
     usual, ranges = laid(recompute=recompute, **own), laid(recompute=recompute, experts=said(l0_1=own, l2_3=own))
     one, other = score(usual), score(ranges)

@@ -1,4 +1,4 @@
-"""One pricing: the closed form and simulated plans, mixed groups and static layouts, tasks and lines say the same."""
+"""Prices agree: closed form and simulated plans, mixed groups and static layouts, tasks and cost lines."""
 
 import random
 from dataclasses import replace
@@ -57,20 +57,20 @@ PIPES = [
 ]
 
 
-def off(tmp_path: Path, fixed: str, rows: int, cluster: str = "h100x64", seq: int = 8192) -> float:
+def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: int = 8192) -> float:
     """By how much a simulated plan of a layout takes longer than the closed form says, relatively."""
-    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * rows, fixed)
+    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed)
     problem, layout = problem_of(inputs), fixed_layout(inputs)
     return simulated(inputs, problem, layout).seconds / float(parts_of(problem, layout).seconds) - 1.0
 
 
-@pytest.mark.parametrize("rows", [64, 256])
+@pytest.mark.parametrize("count", [64, 256])
 @pytest.mark.parametrize("states", STATES)
 @pytest.mark.parametrize("spread", SPREAD)
-def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, rows):
+def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)
-    assert abs(off(tmp_path, fixed, rows)) < 0.003
+    assert abs(off(tmp_path, fixed, count)) < 0.003
 
 
 @pytest.mark.parametrize("fixed", PIPES)
@@ -95,7 +95,7 @@ def grouped(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("split", ["cp: 1", "cp: 4", "cp: 4, ulysses: 4", "cp: 16, ulysses: 8", "cp: 4, ulysses: 2"])
-def test_groups_that_are_alike_cost_what_a_layout_of_them_does(tmp_path, split, zero):
+def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     fixed = f"{split}, tp: 1, pp: 1, zero: {zero}"
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [4096] * 32, fixed)
@@ -165,11 +165,11 @@ def beside(phase: str, sizes: list[int]) -> tuple:
     st.integers(1, 20_000),
     st.sampled_from([0.0, 0.3, 1.0]),
 )
-def test_more_compute_hides_more_of_an_exchange_and_never_what_stands_alone(of, sizes, more, window):
-    """Nor more than its window, and none on a CPU, whose cores do both."""
-    zero, phase, row = of
+def test_more_compute_hides_more_communication_but_not_the_uncovered_part(of, sizes, more, window):
+    """Nor more than its window, and none on a CPU, where both use the same cores."""
+    zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=window)
-    task = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks)
+    task = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks)
     whole, alone = pricing.price(task).value, pricing.left(task, ENDLESS)
     less, most = (pricing.price(task, beside(phase, [size + add for size in sizes])).value for add in (0, more))
     assert alone <= most <= less <= whole
@@ -180,13 +180,13 @@ def test_more_compute_hides_more_of_an_exchange_and_never_what_stands_alone(of, 
 
 
 @given(st.sampled_from(EXCHANGES), st.integers(1, 60_000))
-def test_what_is_left_beside_some_seconds_is_what_a_pass_of_so_many_leaves(of, size):
-    """Of its layers: what is behind them hides nothing."""
-    zero, phase, row = of
+def test_exposed_part_depends_on_seconds_of_compute_only(of, size):
+    """Only layers hide communication; what is outside of them does not."""
+    zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=0.5, jitter=0.01)
-    task, row_ = Task("llm", Layers(range(32)), phase, row, "all", layout.ranks), beside(phase, [size])
-    seconds = pricing.compute(row_[0][0][0], ends=False).value
-    assert pricing.price(task, row_).value == pytest.approx(pricing.left(task, seconds), rel=1e-12)
+    task, concurrent = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks), beside(phase, [size])
+    seconds = pricing.compute(concurrent[0][0][0], ends=False).value
+    assert pricing.price(task, concurrent).value == pytest.approx(pricing.left(task, seconds), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------- lines and the closed form's passes
@@ -204,8 +204,8 @@ PARTS = [  # how a layout is spread over 16 ranks
 @pytest.mark.parametrize("software", ["megatron", "megatron-2021", "planner"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_a_line_takes_what_the_closed_forms_pass_does(name, recompute, software):
-    """At any number of tokens; of windows, experts and narrow vectors too. A ring's hiding windows are of 4096."""
+def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
+    """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")
     cluster = library.read("h100x64", Cluster)[0]
     kind, device = cluster.ranks[0].kind, library.read("h100-80gb", Profile)[0].device

@@ -1,4 +1,4 @@
-"""Overlap switched on and off: nothing said changes nothing, and what is on is never slower."""
+"""Overlap switched on and off: without switches nothing changes, and switching on never slows down."""
 
 from itertools import pairwise, product
 
@@ -47,12 +47,12 @@ def seconds(plan: Plan, overlap: Overlap) -> float:
     return score(plan, 0, overlap).value
 
 
-def test_nothing_said_changes_nothing(plan):
+def test_no_switch_changes_nothing(plan):
     assert overlapped(plan, AS_PRICED) is plan
 
 
-def test_what_is_on_is_never_slower(plan):
-    """From any set of switches, turning one more on; and the plan as it is lies between all off and all on."""
+def test_switching_overlap_on_is_never_slower(plan):
+    """From any set of switches, turning one more on; the plan without switches is between all off and all on."""
     found = {on: seconds(plan, Overlap(**dict(zip(KINDS, on, strict=True)))) for on in product((False, True), repeat=4)}
     for on, value in found.items():
         for at in range(4):
@@ -96,7 +96,7 @@ def pricing_of_sends(plan: Plan):
     return lambda task: Cost({"F": 1.0, "B": 2.0, "send": 0.5}.get(task.phase, 0.0), "measured", 0.0)
 
 
-def test_fits_with_their_exchanges_inside_are_not_parted(plan):
+def test_fits_that_include_communication_refuse_switches(plan):
     layout = plan.layouts["llm"]
     fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
     costs = ModuleCosts(source="published", spread=0.1, layer=fit, sharding="included")

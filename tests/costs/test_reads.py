@@ -1,4 +1,4 @@
-"""What cross attention reads is priced by the mean of the plan's items."""
+"""Cross attention is priced by the tokens that it reads in the mean of the plan's items."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def with_uses(**said) -> Plan:
     return changed(PLAN, uses=changed(PLAN.uses, **said))
 
 
-def test_reads_are_of_all_items_together():
+def test_reads_are_the_mean_over_all_items():
     read = 140 + 90 + 2 * 200 + 160 + 2 * 60  # by hand: two texts are read twice
     assert mean_reads(PLAN) == {"llm": read / sum(PLAN.uses.items["llm"].values())}
 
@@ -31,7 +31,7 @@ def test_longer_texts_cost_the_reader_more_and_the_encoder_s_price_is_of_its_own
         assert (after > before) is more and (after == before) is not more
 
 
-def test_a_block_of_tp_gets_all_outputs_on_each_rank():
+def test_each_tp_rank_gets_all_outputs():
     layout = changed(PLAN.layouts["llm"], dp=2, tp=2)
     parted = changed(PLAN, layouts={**PLAN.layouts, "llm": layout})
     (send,) = (task for task in expand(PLAN) if task.id == "encoder[0-3]/sendF/0/r0>llm")

@@ -1,4 +1,6 @@
-"""Ranks of several kinds: each is priced as what it is, a group as its slowest, and pools are of one kind."""
+"""Clusters of several device kinds: each rank is priced by its own, a group by its slowest, and pools are of
+one kind.
+"""
 
 from pathlib import Path
 
@@ -63,7 +65,7 @@ def test_a_task_takes_what_it_would_on_its_slowest_rank(times, data):
 
 
 @pytest.mark.parametrize("measured", ["a", "b"])
-def test_kinds_that_are_priced_differently_meet_in_a_task(measured):
+def test_a_task_on_kinds_with_fits_and_with_rates(measured):
     """A module that was measured on one kind only is priced by the other's rates there, and waits for the slower."""
     both = renamed(DEMO, ("a", "b"))
     for seconds in (1e-9, 10.0):
@@ -78,7 +80,7 @@ def test_kinds_that_are_priced_differently_meet_in_a_task(measured):
         assert (found.price(task) == alone) == (seconds < 1)
 
 
-def test_collectives_over_two_kinds_take_what_the_slower_wires_do():
+def test_collectives_over_two_kinds_use_the_slower_links():
     def table(gb_per_s: float) -> Collective:
         return Collective(source="measured", spread=0.0, points=(Point(ranks=8, gb_per_s=gb_per_s),))
 
@@ -96,7 +98,7 @@ def test_collectives_over_two_kinds_take_what_the_slower_wires_do():
     assert found == pytest.approx([1 / 4, 1 / 2, 1 / 2, 1 / 2])
 
 
-def test_prices_that_one_kind_lacks_are_missed_by_name():
+def test_missing_prices_of_a_kind_are_named():
     prices = changed(TWO.uses.prices, rates={FAST: TWO.uses.prices.rates[FAST]})
     with pytest.raises(InputError, match=f"no prices for `llm` on {SLOW}") as caught:
         pricing_of(changed(TWO, uses=changed(TWO.uses, prices=prices)))

@@ -1,4 +1,6 @@
-"""Orders to torch's pipeline schedules and back: torch loads what is written, and what it cannot carry is refused."""
+"""Pipeline orders to torch's schedules and back: torch loads what is exported, and what it cannot express is
+refused.
+"""
 
 from itertools import permutations
 from random import Random

@@ -1,4 +1,4 @@
-"""Torch trains by what is written: two processes get the gradients of one."""
+"""Torch trains by an exported schedule: two processes get the gradients of one."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Two processes that train one step by a schedule's file; and the same step in one process."""
+"""Two processes that train one step by an exported schedule; and the same step in one process."""
 
 import sys
 from pathlib import Path

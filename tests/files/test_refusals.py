@@ -1,4 +1,4 @@
-"""Every error in a file says where it is, by line, column and path, and what would mend it."""
+"""Every error in a file has its line, column and key path, and a fix."""
 
 import os
 
@@ -50,7 +50,7 @@ WRONG = [
     ("limits:", "sync: never\nlimits:", "10:7", "sync", "`never` is not possible here", "one of micro_batch, step"),
     ("limits:", "sync: steps\nlimits:", "10:7", "sync", "`steps` is not possible", "did you mean `step`?"),
     ("from: mix", "from: mixx", "6:19", "workload.lengths.from", "`mixx` is not possible", "did you mean `mix`?"),
-    ("limits:", "name: again\nlimits:", "10:1", "name", "the key `name` stands twice", "remove one of the two"),
+    ("limits:", "name: again\nlimits:", "10:1", "name", "the key `name` occurs twice", "remove one of the two"),
     ("{degree: 2}", "{degree: 2, degree: 3}", "11:30", "fix.items[3].degree", "twice", "remove one"),
     ("small", "&n small\nstrategy: *n", "3:11", "strategy", "aliases (*name) are not supported", "write it out"),
     ("limits:", "? [1]\n: 2\nlimits:", "10:3", "the whole file", "a key must be a word", "a plain key"),
@@ -58,8 +58,8 @@ WRONG = [
     ("job/1", "plan/1", "1:9", "format", "expected a planner.job/1 file, this one says", "format: planner"),
     ("format: planner.job/1\n", "", "1:1", "format", "does not say its format", "begin it with `format: planner"),
     ("limits:", "---\nlimits:", "10:1", None, "a second document begins here", "one document"),
-    ("[1, 2, 4]", "[1, 2, 4", "10:7", None, "this is not YAML", "mend the syntax there"),
-    ("  batch_rows", "\tbatch_rows", "7:1", None, "this is not YAML", "mend the syntax there"),
+    ("[1, 2, 4]", "[1, 2, 4", "10:7", None, "this is not YAML", "fix the syntax there"),
+    ("  batch_rows", "\tbatch_rows", "7:1", None, "this is not YAML", "fix the syntax there"),
     ("small", "sm\x07all", "2:9", None, "the control character U+0007", "remove it"),
     ("small", "sm\0all", "2:9", None, "the control character U+0000", "remove it"),
 ]  # fmt: skip

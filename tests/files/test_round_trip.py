@@ -1,4 +1,4 @@
-"""What is written is read back the same, for every format there is, and the same data always makes the same bytes."""
+"""What is written reads back the same, in every format, and the same data always gives the same bytes."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What is offered is taken once and whole, however often it is replaced; a lock lives as long as its holder."""
+"""What is offered in a folder queue is taken once and complete, however often it is replaced; locks end with their
+holder.
+"""
 
 import multiprocessing
 import os

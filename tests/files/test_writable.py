@@ -1,4 +1,4 @@
-"""Before hours of work: whether what comes of it could be written."""
+"""Before hours of work: whether its output files can be written."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Shapes of published models, as their config.json says them: only the keys that matter, and what each page counts."""
+"""Shapes of published models as their config.json has them: only the keys that matter, and published parameter
+counts.
+"""
 
 from typing import Any
 

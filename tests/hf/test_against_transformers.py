@@ -1,4 +1,4 @@
-"""As many parameters as transformers' own modules have, from the configs that it writes."""
+"""Parameter counts against those of transformers' own modules, built from the configs that are written."""
 
 import warnings
 

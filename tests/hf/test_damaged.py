@@ -1,4 +1,4 @@
-"""Whatever stands in a config.json, it is read or refused in one sentence, and what is read is a model file."""
+"""Any config.json is read or refused with one error, and what is read is a valid model file."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""A rule is found for exactly the patterns that some spec has."""
+"""A rule is found for exactly the patterns that some spec expresses."""
 
 from itertools import product
 

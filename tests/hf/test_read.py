@@ -1,4 +1,4 @@
-"""A config.json becomes the spec of its model: exact counts, the shipped shapes, and a note of what differs."""
+"""A config.json becomes the spec of its model: exact counts, the shipped shapes, and a note for each difference."""
 
 import json
 
@@ -150,7 +150,7 @@ def test_layers_of_hybrids(read):
 
 HYBRID = {key: value for key, value in configs.NEMOTRON_H_8B.items() if key != "num_hidden_layers"}
 REFUSED = [
-    ({"hidden_size": 64}, "model_type", "not said"),
+    ({"hidden_size": 64}, "model_type", "missing"),
     ({"model_type": "mamba"}, "model_type", "no reader for models of the kind `mamba`"),
     ({**configs.MISTRAL_7B, "hidden_size": 0}, "hidden_size", "0 is not a whole number"),
     ({**configs.MISTRAL_7B, "hidden_size": True}, "hidden_size", "true is not a whole number"),
@@ -163,18 +163,22 @@ REFUSED = [
     ({**configs.MISTRAL_7B, "num_key_value_heads": 5}, "hidden_size", "not divisible by kv_heads 5"),
     ({**configs.LLAMA_8B, "mlp_bias": True}, "mlp_bias", "biases of the MLP alone"),
     ({**configs.MIXTRAL, "num_experts_per_tok": 9}, "num_experts_per_tok", "topk 9 is more"),
-    ({**configs.QWEN3_MOE, "mlp_only_layers": [5]}, "mlp_only_layers", "cannot be said"),
+    ({**configs.QWEN3_MOE, "mlp_only_layers": [5]}, "mlp_only_layers", "cannot be expressed"),
     ({**configs.QWEN3_MOE, "mlp_only_layers": "5"}, "mlp_only_layers", "is not a list"),
     (
         {**configs.DEEPSEEK_V3, "moe_layer_freq": 2, "first_k_dense_replace": 0},
         "first_k_dense_replace",
-        "cannot be said",
+        "cannot be expressed",
     ),
     ({**configs.DEEPSEEK_V3, "scoring_func": "tanh"}, "scoring_func", "is not softmax or sigmoid"),
-    ({**configs.GPT_OSS, "layer_types": layer_types(1, *[0] * 23)}, "layer_types", "cannot be said"),
+    ({**configs.GPT_OSS, "layer_types": layer_types(1, *[0] * 23)}, "layer_types", "cannot be expressed"),
     ({**configs.GPT_OSS, "layer_types": ["full_attention"]}, "layer_types", "a list of 24 layers"),
     ({**configs.GPT_OSS, "layer_types": ["linear"] * 24}, "layer_types", "is not a list of"),
-    ({**configs.QWEN2_7B, "use_sliding_window": True, "max_window_layers": 9}, "max_window_layers", "cannot be said"),
+    (
+        {**configs.QWEN2_7B, "use_sliding_window": True, "max_window_layers": 9},
+        "max_window_layers",
+        "cannot be expressed",
+    ),
     (
         {**configs.LLAVA_7B, "text_config": {"model_type": "bloom"}},
         "text_config.model_type",
@@ -185,7 +189,7 @@ REFUSED = [
         "num_hidden_layers",
         "names 3",
     ),
-    ({**HYBRID, "hybrid_override_pattern": "ME", "moe_latent_size": 64}, "moe_latent_size", "cannot be said"),
+    ({**HYBRID, "hybrid_override_pattern": "ME", "moe_latent_size": 64}, "moe_latent_size", "cannot be expressed"),
     ({**HYBRID, "hybrid_override_pattern": "MX"}, "hybrid_override_pattern", "of the kind `X`"),
     ({**HYBRID, "mlp_bias": True}, "mlp_bias", "biases of the MLP alone"),
     ({**HYBRID, "mlp_hidden_act": "tanh"}, "mlp_hidden_act", "is not one of silu"),
@@ -205,7 +209,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("config", "key", "message"), REFUSED, ids=[f"{key}: {what}" for _, key, what in REFUSED])
-def test_what_no_spec_can_say_is_refused_by_its_key(read, tmp_path, config, key, message):
+def test_what_no_spec_can_express_is_refused_by_its_key(read, tmp_path, config, key, message):
     with pytest.raises(InputError) as refused:
         read(config)
     assert message in refused.value.message
@@ -218,7 +222,7 @@ def test_what_no_spec_can_say_is_refused_by_its_key(read, tmp_path, config, key,
         ("", ":1:1", "not JSON"),
         ('{"a": 1,\n "b": }', ":2:7", "not JSON"),
         ("[1]", "", "not a mapping"),
-        ('{"a": 1, "a": 2}', " (a)", "stands twice"),
+        ('{"a": 1, "a": 2}', " (a)", "occurs twice"),
         ("[" * 100_000, "", "too long"),
         ('{"a": ' + "9" * 10_000 + "}", "", "too long"),
     ],

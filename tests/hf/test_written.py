@@ -1,4 +1,4 @@
-"""Writing a config and reading it again gives the module back."""
+"""A config that is written and read again gives the same module."""
 
 import json
 

@@ -1,4 +1,6 @@
-"""Rates of a device that nobody timed: its data sheet's peaks, and what devices that were timed reach of theirs."""
+"""Assumed rates of a device that was not timed: its data sheet's peaks, at the shares that timed devices reach of
+theirs.
+"""
 
 from math import sqrt
 
@@ -6,10 +8,10 @@ from planner.specs.base import changed
 from planner.specs.profile import Device
 from planner.specs.rates import AttentionCurve, GemmCurve, Rates
 
-SPREAD = 0.25  # of what these rates predict, where a fit of the device has less
+SPREAD = 0.25  # spread of what assumed rates predict; a fit of the device has less
 LINK_GB_PER_S = 25.0  # within a node, where the device does not say: two thirds of PCIe Gen4 x16
 ADAPTER_GB_PER_S = 12.5  # between nodes: one 100 Gb/s port
-ASSUMED = Rates(  # the middle of what A100, H100, H200 and B200 were fitted to
+ASSUMED = Rates(  # the middle of what was fitted on A100, H100, H200 and B200
     source="analytic",
     spread=SPREAD,
     gemm={
@@ -26,7 +28,7 @@ ASSUMED = Rates(  # the middle of what A100, H100, H200 and B200 were fitted to
 )
 
 
-CPU = changed(  # which has no tiles to fill; as much of its peak as analytic models usually take
+ASSUMED_CPU_RATES = changed(  # no tiles to fill; the share of its peak that analytic models usually take
     ASSUMED,
     gemm={"bf16": GemmCurve(share=0.55)},
     attention={"any": AttentionCurve(share=0.45, backward_share=0.45)},
@@ -35,8 +37,8 @@ CPU = changed(  # which has no tiles to fill; as much of its peak as analytic mo
 
 
 def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
-    """Rates with every gap filled from what is assumed of such a device; all assumed where there are none."""
-    assumed = CPU if kind == "cpu" else ASSUMED
+    """Rates with every gap filled from those assumed of the device kind; all assumed where there are none."""
+    assumed = ASSUMED_CPU_RATES if kind == "cpu" else ASSUMED
     if rates is None:
         return assumed
     return changed(
@@ -53,15 +55,17 @@ def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
 
 
 def spread_of(software: float, rates: Rates | None) -> float:
-    """Of a step: what a framework's fit leaves, and what is assumed of a device that nobody timed in training, as of
-    errors that know nothing of each other.
+    """The spread of a step's seconds: what the framework's fit leaves, and what is assumed of a device that was not
+    timed in training, as independent errors.
     """
     return sqrt(software**2 + (0.0 if rates and rates.sustained else SPREAD) ** 2)
 
 
 def links(device: Device) -> float:
+    """GB/s of a device's links within a node; assumed where the device file does not give it."""
     return device.link_gb_per_s or LINK_GB_PER_S
 
 
 def adapter(device: Device) -> float:
+    """GB/s of a device's network adapter; assumed where the device file does not give it."""
     return device.adapter_gb_per_s or ADAPTER_GB_PER_S

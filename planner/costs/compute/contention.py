@@ -1,66 +1,71 @@
-"""Seconds of passes that hold a share of their devices' compute, beside others that hold theirs.
+"""Seconds of passes that run on a share of their devices' compute, next to concurrent passes on the rest.
 
-With a share q of the SMs (or cores) a pass whose kernels take `compute` and `moved` seconds on a whole device, bound by
-the one or the other, takes
+With a share q of the SMs (or cores), a pass whose kernels take `compute` (bound by compute) and `moved` (bound by
+memory) seconds on a whole device takes
 
     T(q) = (compute / q + moved / min(KAPPA·q, 1)) · (1 + GAMMA·max(0, Σ demanded − 1))
 
-where each pass demands the share of the memory's bandwidth that it streams in the mean: a roofline kernel by kernel,
-and contention of what runs beside it. What of this meets when is for the clock, which is not asked: of all others on
-its ranks the most demanding count, as far as they fit beside it. So no order is priced too low.
+where each pass demands the share of memory bandwidth that it streams in the mean: a roofline kernel by kernel, and
+contention with concurrent passes. Which passes really coincide only the simulated clock knows, and it is not asked: of
+all passes on the same ranks the most demanding count, as far as they fit on the device. So no order is priced too low.
 
-Nobody measured this: both constants are analytic, and what they price has a wider spread.
+Both constants are analytic, not measured; what they price has a wider spread.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 # A share q of the SMs reaches KAPPA·q of the memory's bandwidth. An SM takes 64 bytes a clock from the L2 cache: 132 of
-# an H200 could take 16.7 TB/s at 1.98 GHz, 3.5 times what its memory gives, 108 of an A100 4.8 times. What is under way
-# at once leaves less of that: 2 is assumed.
+# an H200 could take 16.7 TB/s at 1.98 GHz, 3.5 times what its memory gives, 108 of an A100 4.8 times. The limit of
+# requests in flight leaves less of that: 2 is assumed.
 KAPPA = 2.0
-GAMMA = 1.0  # bandwidth is neither lost nor won: what is demanded beyond it takes so much longer
-SPREAD = 0.2  # beside that of the same work on a whole device
+GAMMA = 1.0  # demand beyond the bandwidth takes longer in proportion; none of it is lost
+SPREAD = 0.2  # added to that of the same work on a whole device
 
 
 class Use(NamedTuple):
-    """What a pass takes of a device that it has a share of; seconds are those of a whole one."""
+    """What a pass takes of a device that it has a share of; seconds are those on a whole device."""
 
     share: float
-    compute: float  # of kernels that are not bound by memory
-    moved: float  # of kernels that are
-    streamed: float | None = None  # of all bytes, at the memory's bandwidth; None: not known
+    compute: float  # seconds of kernels that are bound by compute
+    moved: float  # seconds of kernels that are bound by memory
+    streamed: float | None = None  # seconds of moving all bytes at memory bandwidth; None: not known
 
     @property
     def whole(self) -> float:
+        """Seconds on a whole device."""
         return self.compute + self.moved
 
     @property
     def alone(self) -> float:
-        """Seconds with its share and nothing beside it."""
-        return self.compute / self.share + self.moved / reach(self.share)
+        """Seconds on its share of the device with nothing concurrent."""
+        return self.compute / self.share + self.moved / reachable_bandwidth(self.share)
 
     @property
     def demanded(self) -> float:
-        """Of the memory's bandwidth; where nobody knows, all that its share can reach."""
-        most = reach(self.share)
-        return most if self.streamed is None or not self.alone else min(most, self.streamed / self.alone)
+        """The share of memory bandwidth that the pass demands; where its traffic is not known, all that its SMs can
+        use.
+        """
+        limit = reachable_bandwidth(self.share)
+        return limit if self.streamed is None or not self.alone else min(limit, self.streamed / self.alone)
 
 
-def reach(share: float) -> float:
-    """Of the memory's bandwidth, what this share of the SMs can use."""
+def reachable_bandwidth(share: float) -> float:
+    """The share of memory bandwidth that this share of the SMs can use."""
     return min(KAPPA * share, 1.0)
 
 
 def slower(own: Use, others: Sequence[Use]) -> float:
-    """How many times as long as on whole devices it takes. `others`: of each that may run beside it one pass."""
+    """The slowdown against whole devices. `others`: one pass each of those that may run concurrently."""
     if not own.whole:
         return 1.0
     return own.alone / own.whole * (1.0 + GAMMA * max(0.0, own.demanded + beside(1.0 - own.share, others) - 1.0))
 
 
 def beside(room: float, others: Sequence[Use]) -> float:
-    """The most that others demand which fit into this share of a device; of the last of them, the part that fits."""
+    """The most memory bandwidth that passes demand which fit into `room`, a share of a device; the last one may fit in
+    part.
+    """
     demanded = 0.0
     for other in sorted(others, key=density, reverse=True):
         demanded += other.demanded * min(1.0, max(0.0, room) / other.share)
@@ -69,5 +74,5 @@ def beside(room: float, others: Sequence[Use]) -> float:
 
 
 def density(use: Use) -> float:
-    """Bandwidth demanded by a share of 1 of such passes."""
+    """Memory bandwidth demanded per share of the device."""
     return use.demanded / use.share

@@ -1,6 +1,6 @@
-"""What FSDP2 adds to a pass, where a profile measured layers alone: hooks, casts, copies into and out of its buffers.
+"""FSDP2's own work in a pass, where a profile measured bare layers: hooks, casts, copies into and out of its buffers.
 
-Each layer is a unit, and the ends are one. What units send each other are tasks of their own (reduced.py).
+Each layer is one FSDP unit, embedding and head are another. Their collectives are tasks of their own (rank_groups.py).
 """
 
 from typing import Literal
@@ -11,19 +11,19 @@ from planner.specs.profile import ModuleCosts
 from planner.units import MS
 
 
-def units_line(costs: ModuleCosts, layout: Layout, layers: int, ends: bool, forward: bool) -> Line:
-    """Of one pass of so many layers, however many tokens they have."""
+def units_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: bool, forward: bool) -> Line:
+    """The constant that FSDP2 adds to one pass over so many layers, whatever the number of tokens."""
     how = run_by(layout)
     units = costs.fsdp.get(how) if how else None
     if units is None:
         return Line()
     each, outside = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
-    return Line(const=(layers * each + (outside if ends else 0.0)) * MS)
+    return Line(const=(layers * each + (outside if embedding_head else 0.0)) * MS)
 
 
 def run_by(layout: Layout) -> Literal["held", "resharded"] | None:
-    """How FSDP2 runs a module's units; None: it has nothing to do, since no other rank has any of their states, and
-    what is computed with is what the optimizer works on.
+    """Whether FSDP2 reshards a module's units after forward; None where it does nothing, since no other rank shares any
+    of their states, and the optimizer updates the very weights that are computed with.
     """
     if layout.data_ranks == 1 and layout.dtype != "bf16":
         return None

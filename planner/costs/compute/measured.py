@@ -1,46 +1,48 @@
-"""Fits of a module that was measured, or published, as lines over a task's items (FlexSP, arXiv 2412.01523, §4)."""
+"""Fits of a module, measured or published, as cost lines over a task's items (FlexSP, arXiv 2412.01523, §4)."""
 
 from planner.costs.compute.lines import Line
 from planner.specs.profile import Fit, ModuleCosts, Passes
 from planner.units import MS
 
 
-def compute_line(costs: ModuleCosts, layers: int, ends: bool, forward: bool, ways: int) -> Line:
-    """`layers` layers (and the ends) in one pass, spread over `ways` ranks."""
-    each, times = ways / costs.tp, layers / costs.layer.layers
-    line = spread(pass_fit(costs.layer, forward), times, each)
-    if ends and costs.ends:
-        line += spread(pass_fit(costs.ends, forward), 1.0, each)
+def compute_line(costs: ModuleCosts, layers: int, embedding_head: bool, forward: bool, degree: int) -> Line:
+    """The cost line of one pass over `layers` layers, sharded over `degree` ranks; `embedding_head`: with what is
+    outside the layers.
+    """
+    share, times = degree / costs.tp, layers / costs.layer.layers
+    line = spread(pass_fit(costs.layer, forward), times, share)
+    if embedding_head and costs.ends:
+        line += spread(pass_fit(costs.ends, forward), 1.0, share)
     return line
 
 
-def weights_line(costs: ModuleCosts, layers: int, ends: bool, ways: int, again: bool) -> Line:
-    """What of a backward makes the gradients of weights (W); the rest (I) makes those of inputs, and waits for others.
+def weights_line(costs: ModuleCosts, layers: int, embedding_head: bool, degree: int, recomputes: bool) -> Line:
+    """The cost line of a backward's weight gradients (W); its input gradients (I) are the rest.
 
-    A linear layer's backward is two products of equal work, one for each; attention, and what a pass on a stage takes
-    however small it is, have no weights (arXiv 2401.10241, table 2). `again`: I makes layers again before it starts.
+    The backward of a linear layer is two products of equal work, one for each; attention, and what a pass costs however
+    small it is, have no weights (arXiv 2401.10241, table 2). `recomputes`: I recomputes the layers before it starts.
     """
-    each, times = ways / costs.tp, layers / costs.layer.layers
-    line = spread(weights_fit(costs.layer, again), times, each)
-    return line + spread(weights_fit(costs.ends, False), 1.0, each) if ends and costs.ends else line
+    share, times = degree / costs.tp, layers / costs.layer.layers
+    line = spread(weight_gradient_fit(costs.layer, recomputes), times, share)
+    return line + spread(weight_gradient_fit(costs.ends, False), 1.0, share) if embedding_head and costs.ends else line
 
 
-def weights_fit(passes: Passes, again: bool) -> Fit:
-    """Half of what is linear in tokens, and of what is once, in a backward without recomputation."""
-    backward, forward = pass_fit(passes, False), pass_fit(passes, True) if again else Fit()
+def weight_gradient_fit(passes: Passes, recomputes: bool) -> Fit:
+    """Half of what is linear in tokens, and half of the constant, of a backward without recomputation."""
+    backward, forward = pass_fit(passes, False), pass_fit(passes, True) if recomputes else Fit()
     return Fit(
         ms_per_token=max(0.0, backward.ms_per_token - forward.ms_per_token) / 2,
         ms=max(0.0, backward.ms - forward.ms) / 2,
     )
 
 
-def spread(fit: Fit, times: float, ways: float) -> Line:
-    """What a fit gives so many times, shared out."""
-    return Line(fit.ms_per_token2 * MS * times / ways, fit.ms_per_token * MS * times / ways, fit.ms * MS * times)
+def spread(fit: Fit, times: float, degree: float) -> Line:
+    """A fit as a cost line, taken `times` times and sharded over `degree` ranks."""
+    return Line(fit.ms_per_token2 * MS * times / degree, fit.ms_per_token * MS * times / degree, fit.ms * MS * times)
 
 
 def pass_fit(passes: Passes, forward: bool) -> Fit:
-    """The fit of one pass; published fits of both passes are shared out by `forward_share`."""
+    """The fit of one pass; a published fit of both passes together is divided by `forward_share`."""
     if passes.both is None:
         fit = passes.forward if forward else passes.backward
         return fit or Fit()

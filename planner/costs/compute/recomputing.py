@@ -1,8 +1,8 @@
-"""Measured costs of layers by what they make again in backward: of layers alike each one's, else sums over them.
+"""Fits of layers with recomputation: those of one layer where all layers recompute alike, else sums over the kinds.
 
-A plan's layout says it for all layers, or by ranges of them. Fits of a module are of one layer as the layout has them
-(`layer`). Where fits of layers that make something again stand beside it (`recomputing`), it makes nothing again: so it
-is in a profile that was measured here.
+A plan's layout gives recomputation for all layers, or for ranges of them. `layer` of a module's fits is one layer with
+the layout's recomputation. Where fits of recomputing layers stand beside it (`recomputing`), as in every profile that
+was measured here, `layer` recomputes nothing.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ def costs_of_layers(costs: ModuleCosts, each: Mixed) -> ModuleCosts:
     if not any(how in costs.recomputing for how, _ in each):
         return costs
     parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
-    return changed(costs, layer=parts[0][0] if len(parts) == 1 else together(parts))
+    return changed(costs, layer=parts[0][0] if len(parts) == 1 else combined_passes(parts))
 
 
 def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
-    """What some of these layers make again, where the costs were measured of layers that do not.
+    """Kinds of recomputation that these layers use and the fits do not have.
 
-    Costs that somebody published, without others beside them, are of whatever layers they were published of.
+    Published costs without others beside them are taken as those of whatever layers they were published of.
     """
     if not (costs.recomputing or costs.source == "fitted"):
         return []
@@ -35,25 +35,27 @@ def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Re
 
 
 def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str) -> None:
-    """Raises InputError when the costs called `name` would be taken as if these layers made nothing again."""
+    """Raises InputError where the costs called `name` lack the recomputation of these layers, and would price them too
+    low.
+    """
     for how in untold(costs, layout, layers):
         raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
 
 
-def together(parts: Sequence[tuple[Passes, float]]) -> Passes:
-    """So many layers of each kind, one after another."""
+def combined_passes(parts: Sequence[tuple[Passes, float]]) -> Passes:
+    """Fits of so many layers of each kind, one after another."""
     times = [(passes, count / passes.layers) for passes, count in parts]
     return Passes(
         layers=round(sum(count for _, count in parts)),
-        forward=added([(pass_fit(passes, True), each) for passes, each in times]),
-        backward=added([(pass_fit(passes, False), each) for passes, each in times]),
+        forward=combined_fit([(pass_fit(passes, True), each) for passes, each in times]),
+        backward=combined_fit([(pass_fit(passes, False), each) for passes, each in times]),
         activation_kib_per_token=sum(passes.activation_kib_per_token * each for passes, each in times),
         working_kib_per_token=max(passes.working_kib_per_token for passes, _ in parts),
     )
 
 
-def added(fits: Sequence[tuple[Fit, float]]) -> Fit:
-    """Each so many times."""
+def combined_fit(fits: Sequence[tuple[Fit, float]]) -> Fit:
+    """The sum of fits, each taken so many times."""
     return Fit(
         ms_per_token2=sum(fit.ms_per_token2 * times for fit, times in fits),
         ms_per_token=sum(fit.ms_per_token * times for fit, times in fits),

@@ -1,7 +1,7 @@
-"""What one rank computes of one layer in one forward pass: its matrix products, its attention, its passes over memory.
+"""Work of one rank in one forward pass over one layer: matrix products, attention, memory traffic.
 
-Shapes follow Megatron's split (arXiv 1909.08053, 2205.05198): heads and the MLP's width over tp, tokens over cp, and
-norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) lie on a mesh of their own.
+Shapes follow Megatron's sharding (arXiv 1909.08053, 2205.05198): heads and the MLP's width over tp, tokens over cp, and
+norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) have a mesh of their own.
 """
 
 from collections.abc import Callable
@@ -26,49 +26,52 @@ class Matmul:
     n: Number
     k: Number
     count: Number = 1
-    grouped: bool = False  # one of several experts'
-    part: str = ""  # with what it is recomputed (costs/columns.py, Part)
-    trained: bool = True  # one factor is weights; else both are made of tokens, and neither is kept for backward
-    wide: bool = True  # in the layer's own precision; else not in fp8
+    grouped: bool = False  # grouped GEMM over several experts
+    part: str = ""  # what selective recomputation recomputes it with (costs/layout_columns.py, RecomputedPart)
+    trained: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
+    wide: bool = True  # in the layer's own precision; else never in fp8
 
     @property
     def flops(self) -> Number:
+        """FLOPs of a forward."""
         return 2.0 * self.m * self.n * self.k * self.count
 
     @property
     def weights(self) -> Number:
+        """Weights of the products on this rank."""
         return self.n * self.k * self.count if self.trained else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The core: scores, softmax, weighted sum."""
+    """The core of attention: scores, softmax, weighted sum."""
 
     pairs: Number  # query-key pairs of one head, on this rank
     heads: Number  # on this rank
-    width: Number  # of a head, mean of keys' and values'
-    length: Number  # of the sequence that a kernel sees
+    width: Number  # of a head, mean of key and value width
+    length: Number  # tokens of the sequence that a kernel works on
     head_dim: int
     dtype: str = "bf16"
 
     @property
     def flops(self) -> Number:
+        """FLOPs of a forward."""
         return 4.0 * self.pairs * self.heads * self.width
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one layer, or of what stands at a model's ends."""
+    """Work of one layer, or of what is outside the layers."""
 
     matmuls: tuple[Matmul, ...]
     attention: Attention | None
-    crossed: Attention | None  # of cross attention
-    moved: Number  # bytes read and written by what is bound by memory: norms, residuals, activations
-    kernels: int  # that one pass launches
+    crossed: Attention | None  # cross attention
+    moved: Number  # bytes that kernels bound by memory read and write: norms, residuals, activations
+    kernels: int  # launched by one pass
 
 
-class Block(NamedTuple):
-    """Of one block of a layer, without its norm and residual: products, bytes moved, kernels."""
+class BlockWork(NamedTuple):
+    """Work of one block of a layer, without its norm and residual."""
 
     matmuls: tuple[Matmul, ...]
     moved: Number
@@ -77,20 +80,20 @@ class Block(NamedTuple):
 
 def layer_work(module: Module, kind: LayerKind, at: Columns, window: int | None = None) -> Work:
     """Forward work of one layer on one rank, for one micro-batch."""
-    made = blocks(kind)
-    each = [said_of(block, BLOCKS, "the work")(module, at) for block in made]
-    spread = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
-    around = at.element * at.tokens * module.hidden * 5.0 * len(made) / spread  # a norm in and out, a residual sum
+    names = blocks(kind)
+    each = [said_of(block, BLOCKS, "the work")(module, at) for block in names]
+    shards = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
+    residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
     return Work(
         tuple(product for block in each for product in block.matmuls),
-        core(module, at, window) if "attention" in made else None,
-        cross_core(module, at) if "cross_attention" in made else None,
-        sum((block.moved for block in each), around),
-        sum(block.kernels for block in each) + 3 * len(made),
+        attention_core(module, at, window) if "attention" in names else None,
+        cross_attention_core(module, at) if "cross_attention" in names else None,
+        sum((block.moved for block in each), residual),
+        sum(block.kernels for block in each) + 3 * len(names),
     )
 
 
-def attention_block(module: Module, at: Columns) -> Block:
+def attention_block(module: Module, at: Columns) -> BlockWork:
     """The projections around attention, and the rotation of its heads."""
     tokens = at.tokens
     queries, keys = query_width(module), key_width(module)
@@ -100,7 +103,7 @@ def attention_block(module: Module, at: Columns) -> Block:
         qkv = Matmul(
             tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
         )
-        return Block((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
+        return BlockWork((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
     narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
     heads = module.heads / at.tp
     down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
@@ -111,117 +114,119 @@ def attention_block(module: Module, at: Columns) -> Block:
         Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
         Matmul(tokens, module.hidden, heads * latent.value_dim),
     ]
-    return Block((*down, *up), moved * 2.0, 10)
+    return BlockWork((*down, *up), moved * 2.0, 10)
 
 
 def keys_held(module: Module, at: Columns) -> Number:
-    """Width of one rank's keys: where more ranks share out heads than there are key heads, each is repeated."""
+    """Width of one rank's keys: they are repeated where more ranks shard heads than there are key heads."""
     return np.maximum(kv_heads(module) / (at.tp * at.ulysses), 1.0) * head_dim(module)
 
 
-def core(module: Module, at: Columns, window: int | None) -> Attention:
-    """Causal attention has half of all pairs, a window at most its width for each query."""
+def attention_core(module: Module, at: Columns, window: int | None) -> Attention:
+    """Attention of one micro-batch: causal, half of all pairs; within a window, at most its width per query."""
     length = at.seq
     pairs = length * (length / 2.0 if module.causal else length)
     if window is not None:
-        seen = np.minimum(length, float(window))
-        pairs = seen * (length - seen / 2.0 if module.causal else length)
+        width = np.minimum(length, float(window))
+        pairs = width * (length - width / 2.0 if module.causal else length)
     latent = module.compressed
     size = head_dim(module)
-    width = (size + latent.value_dim) / 2.0 if latent else size
+    mean_width = (size + latent.value_dim) / 2.0 if latent else size
     heads = module.heads / (at.tp * at.ulysses)
     dtype = "float32" if at.wide else "bf16"
-    return Attention(at.micro_batch * pairs / at.ring, heads, width, length / at.ring, size, dtype)
+    return Attention(at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype)
 
 
-def cross_block(module: Module, at: Columns) -> Block:
-    """Queries of its own tokens, keys and values of what is read, and the way out."""
+def cross_attention_block(module: Module, at: Columns) -> BlockWork:
+    """Queries of the layer's own tokens, keys and values of what is read, and the output projection."""
     queries, keys = query_width(module) / at.tp, np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
     products = (
         Matmul(at.tokens, queries, module.hidden),
         Matmul(at.tokens * at.reads, 2.0 * keys, module.crossing),
         Matmul(at.tokens, module.hidden, queries),
     )
-    return Block(products, at.element * at.tokens * 2.0 * queries, 4)
+    return BlockWork(products, at.element * at.tokens * 2.0 * queries, 4)
 
 
-def cross_core(module: Module, at: Columns) -> Attention:
-    """All pairs of a token and one that is read."""
+def cross_attention_core(module: Module, at: Columns) -> Attention:
+    """Cross attention of one micro-batch: every token attends to all that is read."""
     heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
     pairs = at.micro_batch * at.seq * at.seq * at.reads
     return Attention(pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.wide else "bf16")
 
 
-def mlp_block(module: Module, at: Columns) -> Block:
-    """The dense one."""
-    return mlp_of(module, module.ffn, at)
+def dense_mlp_block(module: Module, at: Columns) -> BlockWork:
+    """The dense MLP."""
+    return mlp_of_width(module, module.ffn, at)
 
 
-def mlp_of(module: Module, width: Number, at: Columns) -> Block:
-    """Up (and gate), the activation, down."""
-    ways, tokens, held = 2 if module.gated else 1, at.tokens, width / at.tp
+def mlp_of_width(module: Module, width: Number, at: Columns) -> BlockWork:
+    """An MLP of this width: up (and gate), the activation, down."""
+    inputs, tokens, own = 2 if module.gated else 1, at.tokens, width / at.tp
     products = (
-        Matmul(tokens, ways * held, module.hidden, part="mlp"),
-        Matmul(tokens, module.hidden, held, part="mlp"),
+        Matmul(tokens, inputs * own, module.hidden, part="mlp"),
+        Matmul(tokens, module.hidden, own, part="mlp"),
     )
-    return Block(products, at.element * tokens * (ways + 1.0) * held, 3)
+    return BlockWork(products, at.element * tokens * (inputs + 1.0) * own, 3)
 
 
-def expert_block(module: Module, at: Columns) -> Block:
-    """Router, permutation, the experts of this rank, and those that every token has.
+def expert_block(module: Module, at: Columns) -> BlockWork:
+    """Router, permutation, the routed experts of this rank, and the shared ones.
 
-    Each rank dispatches its own tokens; what reaches it is as much in the mean, times etp, whose ranks share experts.
+    Each rank dispatches its own tokens, and receives as many in the mean, times etp, whose ranks shard each expert.
     """
     moe = module.routed
     assert moe is not None
     own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
     copies = own * moe.topk * at.etp
     local = moe.experts / at.ep
-    ways = 2 if module.gated else 1
+    inputs = 2 if module.gated else 1
     each = copies / local
     products = (
         Matmul(own, moe.experts, module.hidden, wide=False),
-        Matmul(each, ways * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
+        Matmul(each, inputs * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
         Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
     )
-    moved = at.element * copies * ((ways + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
+    moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
     if not moe.shared_ffn:
-        return Block(products, moved, 14)
-    shared = mlp_of(module, moe.shared_ffn, at)
-    return Block(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
+        return BlockWork(products, moved, 14)
+    shared = mlp_of_width(module, moe.shared_ffn, at)
+    return BlockWork(products + shared.matmuls, moved + shared.moved, 14 + shared.kernels)
 
 
-def state_space_block(module: Module, at: Columns) -> Block:
-    """The projections, a convolution channel by channel, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): for
-    each chunk C·Bᵀ of a group, and of a head what the chunk gives itself, leaves behind, and has of those before it.
+def state_space_block(module: Module, at: Columns) -> BlockWork:
+    """The projections, a depthwise convolution, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): C·Bᵀ once
+    for each chunk and group; per head the chunk's own output, the state it leaves, and the output from earlier states.
     """
     space = module.recurrent
     assert space is not None
     tokens, inner, convolved, heads = at.tokens, space.inner / at.tp, space.convolved / at.tp, space.heads / at.tp
     chunk, channels, chunks = space.chunk, space.head_dim, tokens / space.chunk
-    made = inner + convolved + heads
+    projected = inner + convolved + heads
     scanned = (
         Matmul(chunk, chunk, space.state, chunks * np.maximum(1.0, space.groups / at.tp), trained=False),
         Matmul(chunk, channels, chunk, chunks * heads, trained=False),
         Matmul(space.state, channels, chunk, chunks * heads, trained=False),
         Matmul(chunk, channels, space.state, chunks * heads, trained=False),
     )
-    products = (Matmul(tokens, made, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
+    products = (Matmul(tokens, projected, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
     moved = at.element * tokens * (3.0 * convolved + 5.0 * inner)  # convolved, scanned, gated and normed
-    return Block(products, moved, 10)
+    return BlockWork(products, moved, 10)
 
 
-BLOCKS: dict[Name, Callable[[Module, Columns], Block]] = {
+BLOCKS: dict[Name, Callable[[Module, Columns], BlockWork]] = {
     "attention": attention_block,
-    "cross_attention": cross_block,
-    "mlp": mlp_block,
+    "cross_attention": cross_attention_block,
+    "mlp": dense_mlp_block,
     "experts": expert_block,
     "state_space": state_space_block,
 }
 
 
 def head_work(module: Module, at: Columns) -> Work:
-    """Logits over this rank's part of the vocabulary, and their loss in float32; or what an encoder has at its ends."""
+    """Logits over this rank's shard of the vocabulary, and the loss in float32; or what an encoder has outside its
+    layers.
+    """
     share = sum(end.flops / (2.0 * module.hidden) / (at.tp if end.parted else 1.0) for end in module.ends)
     product = Matmul(at.tokens, share, module.hidden, wide=False)
     if not module.vocabulary:

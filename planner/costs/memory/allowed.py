@@ -1,4 +1,4 @@
-"""What a plan may use of a device, and how sure it is that it does: one verdict for every verb."""
+"""The memory that a plan may use on a device, for every verb alike."""
 
 from math import exp, inf
 from statistics import NormalDist
@@ -11,17 +11,17 @@ from planner.units import GIB
 
 
 def allowed_bytes(device: Device, limits: Limits, accounting: Accounting) -> float:
-    """The most that a rank may hold, its context counted: so much that the margin stays free, and that it runs out of
-    memory with no more than the chance that the job allows.
+    """The most bytes that a rank may hold, its context included: the margin stays free, and the chance of running out
+    of memory stays below the job's.
     """
-    whole = device.memory_gib * GIB
-    sure = inf if limits.oom_chance >= 1 else exp(NormalDist().inv_cdf(limits.oom_chance) * accounting.spread)
-    return whole * min(1 - limits.memory_margin, sure)
+    capacity = device.memory_gib * GIB
+    likely = inf if limits.oom_chance >= 1 else exp(NormalDist().inv_cdf(limits.oom_chance) * accounting.spread)
+    return capacity * min(1 - limits.memory_margin, likely)
 
 
 def accounting_on(device: Device, accounting: Accounting) -> Accounting:
-    """What a framework keeps on such a device: its context is the device's own fact, and a CPU has no workspaces, no
-    buffers of communicators, and an allocator that gives back what is free.
+    """A framework's memory coefficients on a device: the context is the device's own, and a CPU has no workspaces, no
+    communication buffers, and an allocator without fragmentation.
     """
     context = device.reserved_gib or (0.0 if device.kind == "cpu" else accounting.context_gib)
     if device.kind == "cpu":

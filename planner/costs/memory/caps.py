@@ -1,4 +1,4 @@
-"""How many tokens of a micro-batch a rank can hold: what its states, buffers and margin leave for activations."""
+"""How many tokens of a micro-batch a rank can hold: what model states, buffers and margin leave for activations."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.specs.profile import Device
 
-MOST_TOKENS = 2**40  # where activations cost next to nothing
+MOST_TOKENS = 2**40  # the limit where activations take next to nothing
 
 
 class Held(NamedTuple):
-    """Bytes on each rank of a group of some items: kept by layers from forward to backward, and by what stands behind
-    them; and made again while one layer's backward lasts, when the latter are gone.
+    """Bytes of some items' activations on each rank of a group: kept by layers from forward to backward; of the head,
+    from logits to their gradient; and recomputed during one layer's backward, when the head's are freed.
     """
 
     layers: float
@@ -25,12 +25,12 @@ class Held(NamedTuple):
 
     @property
     def besides(self) -> float:
-        """What a backward holds beside what forwards left."""
+        """Bytes that a backward holds on top of what forwards kept."""
         return max(0.0, self.remade - self.ends)
 
     @property
     def most(self) -> float:
-        """At once, of one micro-batch."""
+        """Peak bytes of one micro-batch."""
         return self.layers + self.ends + self.besides
 
 
@@ -42,7 +42,7 @@ def without_activations(
 
 
 def room(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> float:
-    """Bytes that are left for activations on the fullest stage's ranks; less than 0: the states do not fit."""
+    """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit."""
     most, share = allowed_bytes(device, limits, accounting), 1.0 + accounting_on(device, accounting).fragmentation
     stages = (without_activations(module, layout, device, accounting, stage) for stage in range(layout.pp))
     return min(
@@ -54,11 +54,11 @@ def room(module: Module, layout: Layout, device: Device, limits: Limits, account
 def token_cap(
     module: Module, held: Held, layout: Layout, device: Device, limits: Limits, accounting: Accounting
 ) -> int:
-    """Tokens that one rank can hold in a micro-batch. The job's own limit replaces the model; may be ≤ 0.
+    """Tokens of a micro-batch that one rank can hold, or the job's own limit; may be ≤ 0.
 
-    `held`: of one token, on a rank alone.
+    `held`: of one token, on one rank.
     """
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
-    free = room(module, layout, device, limits, accounting)
-    return int(min(free // held.most, MOST_TOKENS)) if held.most > 0 else MOST_TOKENS
+    available = room(module, layout, device, limits, accounting)
+    return int(min(available // held.most, MOST_TOKENS)) if held.most > 0 else MOST_TOKENS

@@ -1,4 +1,4 @@
-"""What binds when nothing satisfies a job, and the smallest change that would free it."""
+"""Why a job is infeasible: the limit that binds, and the smallest change that would relax it."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from planner.specs.layers import Module
 from planner.specs.profile import Device
 from planner.units import GIB
 
-MOST_RANKS = 2**17  # more than any cluster: where looking for enough ranks ends
+MOST_RANKS = 2**17  # more than any cluster: where the search for enough ranks ends
 
 
 def require_states_fit(
     module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting, kind: str = ""
 ) -> None:
-    """Raises Infeasible when weights, gradients and optimizer states leave no room for a single token.
+    """Raises Infeasible where weights, gradients and optimizer states leave no memory for a single token.
 
-    `kind`: of the ranks with this device, where there are others.
+    `kind`: the device kind, where the cluster has several.
     """
     if room(module, layout, device, limits, accounting) > 0:
         return
@@ -45,7 +45,7 @@ def require_states_fit(
 
 
 def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> int | None:
-    """The next doubling of the ranks over which the states fit; None when sharding does not help."""
+    """The next doubling of the number of ranks over which the states fit; None where sharding does not help."""
     count = len(layout.ranks)
     while count < MOST_RANKS:
         count *= 2
@@ -56,7 +56,7 @@ def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits,
 
 
 class Allowed(NamedTuple):
-    """What groups of one pool of ranks can be."""
+    """Groups that are possible on one pool of ranks."""
 
     kind: str
     ranks: int
@@ -64,14 +64,14 @@ class Allowed(NamedTuple):
     cap: int  # tokens that a rank can hold
 
     def widest(self, degree: int | None) -> int:
-        """Of the groups that an item may have, when it is fixed to a degree or to none; 0: none."""
+        """The largest degree of a group for an item that is fixed to `degree`, or to none; 0: there is none."""
         return max((each for each in self.degrees if degree in (None, each)), default=0)
 
 
 def require_places(
     sizes: dict[int, int], choices: Callable[[int], list[int]], fixed: dict[int, int], pools: Sequence[Allowed]
 ) -> None:
-    """Raises Infeasible when a sequence fits on no group that it may have."""
+    """Raises Infeasible where a sequence fits into none of the groups that it may have."""
     degrees = sorted({degree for pool in pools for degree in pool.degrees})
     if not degrees:
         raise Infeasible(
@@ -83,11 +83,13 @@ def require_places(
         if item in fixed and fixed[item] not in degrees:
             message = f"item {item} is fixed to degree {fixed[item]}, and {', '.join(map(str, degrees))} are allowed"
             raise Infeasible(message, where="fix.items (what binds)", fix="allow that degree, or fix another")
-        raise too_long(item, sizes[item], fixed.get(item), pools)
+        raise too_long_error(item, sizes[item], fixed.get(item), pools)
 
 
-def too_long(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
-    """A sequence beside the roomiest group that it may have. Groups lie within one pool."""
+def too_long_error(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
+    """The error for a sequence that is too long, with the largest group that it may have. A group lies within
+    one pool.
+    """
     pool = max((pool for pool in pools if pool.widest(degree)), key=lambda pool: pool.widest(degree) * pool.cap)
     widest, needed = pool.widest(degree), -(-size // pool.cap) if pool.cap > 0 else 0
     message = f"item {item} has {size} tokens, and {widest} ranks"

@@ -1,8 +1,8 @@
-"""Micro-batches whose activations a pipeline stage keeps at once, by schedule.
+"""Micro-batches in flight on a pipeline stage, whose activations it keeps at once, by schedule.
 
-1F1B: as many as stages are left, itself among them. Interleaved: 1 + (pp − 1)/(pp·vpp) times as many on the first
-(Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero bubble's H1: pp on every stage, since weight gradients wait for
-the bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
+1F1B: as many as there are stages from this one on. Interleaved: 1 + (pp − 1)/(pp·vpp) times as many on the first
+(Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero bubble's H1: pp on every stage, since weight gradients wait for the
+bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
 """
 
 import numpy as np
@@ -11,18 +11,20 @@ from planner.costs.columns import Columns, Number
 
 
 def in_flight(at: Columns, stage: Number) -> Number:
-    """Micro-batches of the whole stage; a fraction where a chunk of its layers counts. Stages count from 0."""
-    every = at.micro_batches
+    """Micro-batches in flight over all layers of the stage; a fraction where one counts for some chunks only. Stages
+    count from 0.
+    """
+    total = at.micro_batches
     if at.schedule == "gpipe":
-        return every + 0.0 * stage
+        return total + 0.0 * stage
     if at.schedule == "zb_h1":
-        return np.minimum(every, at.pp + 0.0 * stage)
+        return np.minimum(total, at.pp + 0.0 * stage)
     if at.schedule == "zb_h2":
-        return np.minimum(every, 2 * at.pp - 1 + 0.0 * stage)
-    plain = np.minimum(every, at.pp - stage)
-    return np.where(np.asarray(at.vpp) > 1, np.minimum(every, interleaved(at, stage)), plain)
+        return np.minimum(total, 2 * at.pp - 1 + 0.0 * stage)
+    plain = np.minimum(total, at.pp - stage)
+    return np.where(np.asarray(at.vpp) > 1, np.minimum(total, interleaved(at, stage)), plain)
 
 
 def interleaved(at: Columns, stage: Number) -> Number:
-    """Two chunks ahead for each stage behind this one, all of its other chunks for pp micro-batches, and one."""
+    """Two chunks of warm-up for each later stage, all of its other chunks for pp micro-batches, and one."""
     return (2 * (at.pp - stage - 1) + (at.vpp - 1) * at.pp + 1) / at.vpp

@@ -1,4 +1,4 @@
-"""Whether a static strategy fits: the bytes of each kind on one rank of a stage at its fullest, and how sure it is."""
+"""The peak memory of one rank of a stage under a static layout, by kind of use, and the chance that it fits."""
 
 from dataclasses import dataclass, fields, replace
 from math import erf, sqrt
@@ -20,46 +20,47 @@ PAIR_BUFFERS, GROUP_BUFFERS = 358_612_992.0, 411_041_792.0
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes on one rank. The sum of all kinds is no peak: logits and the optimizer's step never meet."""
+    """Bytes on one rank. The sum of all kinds is no peak: logits and the optimizer's step never coincide."""
 
     weights: Number
     gradients: Number
     optimizer: Number
-    gathered: Number  # whole, under ZeRO-3
-    activations: Number  # of all micro-batches in flight, and of one layer that is made again
+    gathered: Number  # parameters that ZeRO-3 gathers
+    activations: Number  # of all micro-batches in flight, and of one layer that is recomputed
     logits: Number  # and their gradient
-    update: Number  # made for the optimizer's step
+    update: Number  # temporaries of the optimizer's step
     workspace: Number
-    fragmentation: Number  # reserved by the allocator beside what is allocated
-    buffers: Number  # of communicators, and the rest outside of the allocator
+    fragmentation: Number  # reserved by the allocator on top of what is allocated
+    buffers: Number  # of communicators, and all else outside of the allocator
     context: Number
 
     @property
     def states(self) -> Number:
+        """Bytes of model states."""
         return self.weights + self.gradients + self.optimizer
 
     @property
     def beside_passes(self) -> Number:
-        """Allocated while passes run, beside their activations."""
+        """Bytes allocated while passes run, other than their activations."""
         return self.states + self.gathered + self.workspace
 
     @property
     def outside(self) -> Number:
-        """Of the framework's allocator."""
+        """Bytes outside of the framework's allocator."""
         return self.buffers + self.context
 
     @property
     def without_activations(self) -> "Footprint":
-        """The same of a rank that works on nothing."""
+        """The footprint of a rank without tokens."""
         return replace(self, activations=0.0, logits=0.0).fragmented(self.fragmentation / self.allocated)
 
     def beside(self, other: "Footprint") -> "Footprint":
-        """Of two modules of one process on a rank: what each takes, and once what the process has."""
-        own = {name: getattr(self, name) + getattr(other, name) for name in OWN}
+        """The footprint of two modules on one rank: what each takes, and what the process takes once."""
+        own = {name: getattr(self, name) + getattr(other, name) for name in MODULE_FIELDS}
         return replace(self, **own).fragmented(self.fragmentation / self.allocated)
 
     def fragmented(self, share: Number) -> "Footprint":
-        """With so much reserved, over what is allocated, that cannot be used."""
+        """The footprint with this share of the allocated bytes reserved but unusable."""
         return replace(self, fragmentation=share * self.allocated)
 
     @property
@@ -75,99 +76,107 @@ class Footprint:
 
     @property
     def total(self) -> Number:
-        """What the device has lost, as nvidia-smi shows it."""
+        """What the device has in use, as nvidia-smi shows it."""
         return self.reserved + self.outside
 
 
 # Kinds of bytes that are a module's own; the rest are the process's.
-OWN = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
+MODULE_FIELDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
 
 
 def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Footprint:
-    """One rank of a stage, counted from 0 to pp − 1, at its fullest."""
+    """The peak footprint of one rank of a stage, counted from 0 to pp − 1."""
     state = states(module, at, accounting, stage)
-    kept, rebuilt = activation_bytes(module, at, accounting, stage)
+    kept, recomputed = activation_bytes(module, at, accounting, stage)
     logits = logit_bytes(module, at, accounting, stage)
     parts = Footprint(
         *state,
         gathered=gathered_bytes(module, at, accounting, stage),
-        activations=kept + np.maximum(0.0, rebuilt - logits),
+        activations=kept + np.maximum(0.0, recomputed - logits),
         logits=logits,
         update=update_bytes(module, at, accounting, stage),
         workspace=accounting.workspace_gib * GIB,
         fragmentation=0.0,
-        buffers=accounting.buffers * buffers(at),
+        buffers=accounting.buffers * communicator_bytes(at),
         context=accounting.context_gib * GIB,
     )
     return parts.fragmented(accounting.fragmentation)
 
 
 def activation_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> tuple[Number, Number]:
-    """Kept by all micro-batches in flight; and made again for the backward of one layer, after the logits are gone."""
+    """Bytes kept by all micro-batches in flight; and recomputed for the backward of one layer, after the logits are
+    freed.
+    """
     kept: Number = 0.0
-    rebuilt: Number = 0.0
+    recomputed: Number = 0.0
     for kind, count in held_layers(module, at, stage).items():
-        own, again = layer_kept(module, kind, at, accounting)
-        kept, rebuilt = kept + count * own, np.maximum(rebuilt, np.where(count > 0, again, 0.0))
-    return in_flight(at, stage) * at.tokens * kept, at.tokens * rebuilt
+        own, extra = layer_kept(module, kind, at, accounting)
+        kept, recomputed = kept + count * own, np.maximum(recomputed, np.where(count > 0, extra, 0.0))
+    return in_flight(at, stage) * at.tokens * kept, at.tokens * recomputed
 
 
 def layer_kept(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> tuple[Number, Number]:
-    """Of one layer and token: what stays to its backward, and what this makes again with its gathered input."""
-    each, only, full = layer_bytes(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full)
-    kept = full * only + (1.0 - full) * each.partly
-    again = np.where(full > 0, each.whole - only, each.whole - each.partly)
-    return kept, again + np.where(again > 0, gathered_input(module, at), 0.0)
+    """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
+    each, input_only, full = layer_bytes(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full)
+    kept = full * input_only + (1.0 - full) * each.partly
+    recomputed = np.where(full > 0, each.whole - input_only, each.whole - each.partly)
+    return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)
 
 
 def logit_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
-    """Of micro-batches between their loss and its backward, on the last stage: one, or under GPipe all of them."""
-    waiting = at.micro_batches if at.schedule == "gpipe" else 1.0
-    return np.where(stage == at.pp - 1, waiting * at.tokens * token_logit_bytes(module, at, accounting), 0.0)
+    """Bytes of micro-batches between their loss and its backward, on the last stage: one, or under GPipe all of
+    them.
+    """
+    held = at.micro_batches if at.schedule == "gpipe" else 1.0
+    return np.where(stage == at.pp - 1, held * at.tokens * token_logit_bytes(module, at, accounting), 0.0)
 
 
 def token_logit_bytes(module: Module, at: Columns, accounting: Accounting) -> Number:
-    """Of one token: its logits, and the final norm with its output."""
+    """Bytes of one token's logits, and of the final norm with its output."""
     if not module.vocabulary:
         return 0.0
-    ways = split(at)
+    shares = split(at)
     per_logit = accounting.logit_bytes * at.element / 2.0
-    normed = 2 * module.hidden * ways.plain * ways.outside + gathered_input(module, at)
-    return module.vocabulary * per_logit * ways.inside + normed
+    norm = 2 * module.hidden * shares.plain * shares.outside + gathered_input_bytes(module, at)
+    return module.vocabulary * per_logit * shares.inside + norm
 
 
-def gathered_input(module: Module, at: Columns) -> Number:
-    """Bytes per token of a product's input and its gradient, whole where sequence parallelism splits the residual."""
-    ways = split(at)
-    return np.where(ways.outside < 1.0, 2 * module.hidden * ways.plain, 0.0)
+def gathered_input_bytes(module: Module, at: Columns) -> Number:
+    """Bytes per token of a product's input and its gradient, unsharded, where sequence parallelism shards the
+    residual.
+    """
+    shares = split(at)
+    return np.where(shares.outside < 1.0, 2 * module.hidden * shares.plain, 0.0)
 
 
-def buffers(at: Columns) -> Number:
-    """Of communicators: none on one rank."""
+def communicator_bytes(at: Columns) -> Number:
+    """Bytes of communicators' buffers: none on a single rank."""
     return np.select([np.asarray(at.ranks) >= 4, np.asarray(at.ranks) >= 2], [GROUP_BUFFERS, PAIR_BUFFERS], 0.0)
 
 
 def peak(module: Module, at: Columns, accounting: Accounting) -> Footprint:
-    """The stage that takes most: one of the first three, which have most in flight, or the last, which has logits. Any
-    of them, where layers are unlike each other.
+    """The footprint of the fullest stage: one of the first three, which have most micro-batches in flight, or the last,
+    which has the logits. Any of them, where layers differ in kind.
     """
     last = np.asarray(at.pp) - 1
-    first = range(int(np.max(at.pp)) if len(kind_counts(module)) > 1 else 3)
-    stages = [np.minimum(index, last) for index in first] + [last]
-    worst = footprint(module, at, accounting, stages[0])
+    candidates = range(int(np.max(at.pp)) if len(kind_counts(module)) > 1 else 3)
+    stages = [np.minimum(index, last) for index in candidates] + [last]
+    fullest = footprint(module, at, accounting, stages[0])
     for stage in stages[1:]:
-        worst = larger(worst, footprint(module, at, accounting, stage))
-    return worst
+        fullest = larger_footprint(fullest, footprint(module, at, accounting, stage))
+    return fullest
 
 
-def larger(one: Footprint, other: Footprint) -> Footprint:
-    """Of two footprints the one whose total is larger, element by element."""
-    which = np.asarray(other.total > one.total)
+def larger_footprint(one: Footprint, other: Footprint) -> Footprint:
+    """Of two footprints the one with the larger total, element by element."""
+    second_larger = np.asarray(other.total > one.total)
     parts = {field.name: (getattr(one, field.name), getattr(other, field.name)) for field in fields(Footprint)}
-    return Footprint(**{name: np.where(which, second, first) for name, (first, second) in parts.items()})
+    return Footprint(**{name: np.where(second_larger, second, first) for name, (first, second) in parts.items()})
 
 
 def probability(taken: Number, device_bytes: Number, spread: Number) -> Number:
-    """That a run exceeds a device, where the log of measured over predicted bytes is normal with this deviation."""
-    beyond = np.log(np.asarray(taken) / device_bytes) / np.maximum(spread, 1e-9)
-    return 0.5 * (1.0 + np.vectorize(erf, otypes=[float])(np.clip(beyond / sqrt(2.0), -6.0, 6.0)))
+    """The chance that a run exceeds a device, where the log of measured over predicted bytes is normal with this
+    deviation.
+    """
+    excess = np.log(np.asarray(taken) / device_bytes) / np.maximum(spread, 1e-9)
+    return 0.5 * (1.0 + np.vectorize(erf, otypes=[float])(np.clip(excess / sqrt(2.0), -6.0, 6.0)))

@@ -1,17 +1,17 @@
-"""Activations in host memory while nothing needs them: how much of an item's can go there in no time of its own, and
-how few ranks then hold it (ByteScale, arXiv 2502.21231).
+"""Offloading activations to host memory: how much of an item's hides behind compute, and how few ranks then hold the
+item (ByteScale, arXiv 2502.21231).
 
-An item of s tokens on d ranks leaves s/d of them to each. There a layer computes for T(s)/d in a pass, where
-T(s) = α1·s² + α2·s is its time on one rank, and keeps A·s/d bytes. A share r of them leaves behind the next layer's
-forward, and returns behind the backward of the layer above, if
+An item of s tokens on d ranks leaves s/d of them to each. There a layer computes for T(s)/d in a pass, where T(s) =
+α1·s² + α2·s is its time on one rank, and keeps A·s/d bytes. A share r of them is copied out during the next layer's
+forward, and back during the backward of the layer above, if
 
     T(s)/d ≥ r·A·s / (d·B)        so that        r ≤ T(s)·B / (A·s) = (α1·s + α2)·B / A
 
-for B bytes a second each way, in the faster pass. The number of ranks cancels: each has its own way to its host. What
-helps besides is left out, so the rule errs on the safe side: exchanges, a pass's constant, and the items it is packed
-with, each of which hides its own bytes. Of l layers the first and the last keep all that they have, so that a rank
-holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what the ends keep, and what backward makes again: k(r) times what it would
-hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
+for B bytes a second in each direction, in the faster pass. The number of ranks cancels: each has its own link to its
+host. The rule is conservative; it leaves out what helps besides: communication, a pass's constant, and the items in the
+same micro-batch, each of which hides its own bytes. Of l layers the first and the last keep all that they have, so that
+a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what embedding and head keep, and what backward recomputes: k(r) times
+what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,29 +25,29 @@ from planner.specs.profile import Device
 from planner.specs.shapes import resident_layers
 from planner.units import GB
 
-STEPS = 10_000  # ratios are whole parts of this many: few digits in a plan
+STEPS = 10_000  # ratios are multiples of 1/STEPS: few digits in a plan
 
 
-class Placed(NamedTuple):
-    """An item on the fewest ranks that hold it."""
+class OffloadedPlacement(NamedTuple):
+    """The fewest ranks that hold an item, and the offload ratio there."""
 
     ranks: int
-    offload: float  # the least ratio that suffices there
+    offload: float  # the least offload ratio that suffices there
 
 
 @dataclass(frozen=True, slots=True)
 class Offloading:
-    """Of a module's activations, on a rank that has some of its layers."""
+    """Offloading of a module's activations, on a rank that has some of its layers."""
 
     layers: int
-    layer_bytes: float  # A: of a token, in one layer
-    end_bytes: float  # of a token, outside the layers
+    layer_bytes: float  # A: per token of one layer
+    end_bytes: float  # per token, outside the layers
     passes: tuple[tuple[float, float], ...]  # α1, α2 of one layer: seconds per token² and per token
-    bytes_per_second: float  # B; 0: there is no way out
-    remade_bytes: float = 0.0  # of a token, while backward makes a layer again
+    bytes_per_second: float  # B; 0: the device has no link to its host
+    remade_bytes: float = 0.0  # per token, while backward recomputes a layer
 
     def most(self, size: int) -> float:
-        """The largest ratio that hides behind compute; 0 where no layer lies between the first and the last."""
+        """The largest ratio that hides behind compute; 0 where no layer is between the first and the last."""
         if self.layers <= 2 or not self.bytes_per_second:
             return 0.0
         if not self.layer_bytes:
@@ -56,23 +56,25 @@ class Offloading:
         return floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
 
     def held_bytes(self, ratio: float) -> float:
-        """Of a token, on the device."""
+        """Bytes per token on the device."""
         return resident_layers(self.layers, ratio) * self.layer_bytes + self.end_bytes
 
     def kept(self, ratio: float) -> float:
-        """k: what an item's tokens hold at most, in tokens that nobody offloads; at most 1."""
+        """k: what a token holds on the device, over what it holds without offload; at most 1."""
         whole = self.held_bytes(0.0) + self.remade_bytes
         return (self.held_bytes(ratio) + self.remade_bytes) / whole if whole else 1.0
 
-    def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> Placed | None:
-        """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None: none do."""
+    def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> OffloadedPlacement | None:
+        """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None where none
+        do.
+        """
         most = self.most(size)
         enough = (ranks for ranks in sorted(allowed) if self.kept(most) * size <= ranks * cap)
         ranks = next(enough, None)
-        return None if ranks is None else Placed(ranks, self.least(size, ranks * cap, most))
+        return None if ranks is None else OffloadedPlacement(ranks, self.least(size, ranks * cap, most))
 
     def least(self, size: int, room: int, most: float) -> float:
-        """The least ratio with which an item's tokens take no more than `room`, which `most` does."""
+        """The least ratio with which an item's tokens fit into `room`; `most` is known to suffice."""
         if size <= room:
             return 0.0
         ratio = (1 - room / size) / (1 - self.kept(1.0))  # k falls in a straight line from 1
@@ -80,8 +82,8 @@ class Offloading:
 
 
 def offloading(passes: Sequence[Line], held: Held, layers: int, device: Device) -> Offloading:
-    """For a rank of `device` that has `layers` layers. `passes`: of one layer on a rank alone, both ways; `held`:
-    of one token, in all of its layers.
+    """The offloading of a rank of `device` that has `layers` layers. `passes`: cost lines of one layer on one rank,
+    forward and backward; `held`: bytes of one token, in all of its layers.
     """
     return Offloading(
         layers=layers,

@@ -1,7 +1,7 @@
-"""What a rank of a stage holds whatever it works on, by how the experts of its layers lie.
+"""The memory that a rank of a stage holds without activations, averaged over placements of experts.
 
-States are those of its layers, so where experts of some lie otherwise, they are a mean of what they would be if all lay
-as some do. Of layers gathered one after the other, the largest counts.
+Model states are those of the stage's layers, so where the placement of experts differs among them, they are a mean of
+what they would be if all layers had the placement of some. Of layers gathered one after the other, the largest counts.
 """
 
 from collections.abc import Sequence
@@ -15,34 +15,34 @@ from planner.plan.model import Layout
 from planner.specs.accounting import Accounting
 from planner.specs.layers import Module
 
-LARGEST = ("gathered",)
+LARGEST_FIELDS = ("gathered",)
 
 
 def resting(module: Module, layout: Layout, accounting: Accounting, stage: int) -> Footprint:
-    """Without activations. Stages are counted from 0 to pp − 1."""
+    """The footprint of a rank of a stage without activations. Stages count from 0 to pp − 1."""
     parts = [
         (share, footprint(module, replace(columns_of(at), seq=0.0), accounting, stage))
-        for at, share in placements(module, layout, stage)
+        for at, share in stage_placements(module, layout, stage)
     ]
-    return parts[0][1] if len(parts) == 1 else mean(parts).fragmented(accounting.fragmentation)
+    return parts[0][1] if len(parts) == 1 else mean_footprint(parts).fragmented(accounting.fragmentation)
 
 
-def placements(module: Module, layout: Layout, stage: int) -> list[tuple[Layout, float]]:
-    """Ways in which experts of a stage lie, each with its share of the layers that have some."""
+def stage_placements(module: Module, layout: Layout, stage: int) -> list[tuple[Layout, float]]:
+    """The placements of experts on a stage, each with its share of the MoE layers there."""
     if not layout.experts:
         return [(layout, 1.0)]
-    held = chain.from_iterable(layout.stages[stage :: layout.pp]) if layout.stages else range(module.layers)
-    ways = layout.by_experts(layer for layer in held if is_moe(module, layer))
-    total = sum(len(own) for _, own in ways)
-    return [(at, len(own) / total) for at, own in ways] or [(layout.placed(layout.placement), 1.0)]
+    layers = chain.from_iterable(layout.stages[stage :: layout.pp]) if layout.stages else range(module.layers)
+    placed = layout.by_experts(layer for layer in layers if is_moe(module, layer))
+    total = sum(len(own) for _, own in placed)
+    return [(at, len(own) / total) for at, own in placed] or [(layout.placed(layout.placement), 1.0)]
 
 
-def mean(parts: Sequence[tuple[float, Footprint]]) -> Footprint:
-    """Bytes of each kind, by their shares; of what is there one layer at a time, the most."""
+def mean_footprint(parts: Sequence[tuple[float, Footprint]]) -> Footprint:
+    """Bytes of each kind, by their shares; the largest where one layer at a time is there."""
 
-    def of(name: str) -> float:
-        if name in LARGEST:
+    def combined(name: str) -> float:
+        if name in LARGEST_FIELDS:
             return max(float(getattr(part, name)) for _, part in parts)
         return sum(share * float(getattr(part, name)) for share, part in parts)
 
-    return Footprint(**{field.name: of(field.name) for field in fields(Footprint)})
+    return Footprint(**{field.name: combined(field.name) for field in fields(Footprint)})

@@ -19,11 +19,11 @@ from planner.specs.layers.ends import End
 from planner.specs.layers.heads import head_dim, norm_width
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
 
-CAST = 2.0  # bytes of a gathered weight
+CAST_BYTES = 2.0  # bytes of a gathered weight
 
 
-class Held(NamedTuple):
-    """Parameters on one rank."""
+class StageParameters(NamedTuple):
+    """Parameters on one rank before ZeRO shards them."""
 
     layers: Number  # the layers' dense part
     ends: Number  # embedding, learned positions, final norm, head
@@ -31,7 +31,7 @@ class Held(NamedTuple):
 
 
 class States(NamedTuple):
-    """Bytes on one rank."""
+    """Bytes of model states on one rank."""
 
     weights: Number
     gradients: Number
@@ -43,18 +43,18 @@ class States(NamedTuple):
 
 
 def layers_before(layers: int, at: Columns, chunk: Number) -> Number:
-    """Layers in front of a chunk, of pp·vpp. Where they do not come out even, embedding and head stand for one each;
-    where neither does, chunks differ by one.
+    """Layers in front of a chunk, of pp·vpp. Where they do not divide evenly, embedding and head count as one layer
+    each; where that does not either, chunks differ by one.
     """
     chunks = at.pp * at.vpp
-    ends = (np.mod(layers, chunks) != 0) & (np.mod(layers + 2, chunks) == 0)
+    with_ends = (np.mod(layers, chunks) != 0) & (np.mod(layers + 2, chunks) == 0)
     plain = np.floor(layers * chunk / chunks + 0.5)
-    return np.where(ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
+    return np.where(with_ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
 
 
 @lru_cache(maxsize=1024)
 def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
-    """Layers of each kind in front of each layer, and in all."""
+    """Layers of each kind in front of each layer, and in all: arrays (layers + 1,)."""
     kinds = layer_kinds(module)
     return {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
 
@@ -73,43 +73,49 @@ def held_layers(module: Module, at: Columns, stage: Number) -> dict[LayerKind, N
 
 
 def replicated(module: Module, kind: LayerKind) -> int:
-    """Parameters of a layer that each tensor-parallel rank has whole: norms, the router, latent attention's way down,
-    and biases of what is summed over these ranks.
+    """Parameters of a layer that each tensor-parallel rank has in full: norms, the router, latent attention's down
+    projections, and biases of what is reduced over these ranks.
     """
     norm = norm_width(module, module.hidden)
     return sum(said_of(block, WHOLE, "what each rank of tp has whole")(module) + norm for block in blocks(kind))
 
 
-def whole_attention(module: Module) -> int:
+def replicated_attention(module: Module) -> int:
+    """Replicated parameters of attention: latent down projections and their norms, norms of heads, and the
+    output bias.
+    """
     bias, latent = output_bias(module), module.compressed
     if latent:
-        narrow = latent.q_rank + latent.kv_rank
-        return module.hidden * (narrow + latent.rope_dim) + norm_width(module, narrow) + bias
+        compressed = latent.q_rank + latent.kv_rank
+        return module.hidden * (compressed + latent.rope_dim) + norm_width(module, compressed) + bias
     return 2 * norm_width(module, head_dim(module)) + bias if module.normed_heads else bias
 
 
 def output_bias(module: Module) -> int:
+    """Parameters of the bias of attention's output projection."""
     return module.hidden if module.bias not in ("none", "qkv") else 0
 
 
-def whole_mlp(module: Module) -> int:
+def replicated_mlp(module: Module) -> int:
+    """Replicated parameters of an MLP: the bias of its down projection."""
     return module.hidden if module.bias in ("all", "all_but_key") else 0
 
 
-def whole_state_space(module: Module) -> int:
+def replicated_state_space(module: Module) -> int:
+    """Replicated parameters of a state space: the bias of its output projection."""
     return module.hidden if module.recurrent and module.recurrent.bias else 0
 
 
 WHOLE: dict[Block, Callable[[Module], int]] = {
-    "attention": whole_attention,
+    "attention": replicated_attention,
     "cross_attention": output_bias,
-    "mlp": whole_mlp,
+    "mlp": replicated_mlp,
     "experts": router_parameters,
-    "state_space": whole_state_space,
+    "state_space": replicated_state_space,
 }
 
 
-def layer_held(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
+def rank_layer_parameters(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
     """Parameters of one layer on one rank: of its dense part, and of its experts."""
     whole, experts = replicated(module, kind), layer_experts(module, kind)
     split = layer_parameters(module, kind) - experts - whole
@@ -127,80 +133,86 @@ def table(module: Module) -> int:
 
 
 def ends_held(module: Module, at: Columns, stage: Number) -> Number:
-    """Of what is outside the layers: the embedding is on the first stage, the head on the last, even if it is tied."""
-    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, end_held(end, at))) for end in module.ends]
+    """Parameters outside the layers on one rank: the embedding on the first stage, the head on the last, even where it
+    is tied.
+    """
+    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at))) for end in module.ends]
     first, last = (sum(size for front, size in own if front == side) for side in (True, False))
     return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
 
 
-def end_held(end: End, at: Columns) -> Number:
-    """A vocabulary is padded so that it divides."""
+def rank_end_parameters(end: End, at: Columns) -> Number:
+    """Parameters of one matrix outside the layers on one tp rank; vocabularies are padded to a multiple of tp."""
     return end.parameters - end.shared_out + end.shared_out / at.tp
 
 
-def held(module: Module, at: Columns, stage: Number) -> Held:
+def held(module: Module, at: Columns, stage: Number) -> StageParameters:
     """Parameters on one rank of a stage."""
     layers: Number = 0.0
     experts: Number = 0.0
     for kind, count in held_layers(module, at, stage).items():
-        dense, sparse = layer_held(module, kind, at)
+        dense, sparse = rank_layer_parameters(module, kind, at)
         layers, experts = layers + count * dense, experts + count * sparse
-    return Held(layers, ends_held(module, at, stage), experts)
+    return StageParameters(layers, ends_held(module, at, stage), experts)
 
 
 def per_parameter(at: Columns, accounting: Accounting) -> States:
-    """Bytes of an unsharded parameter of a layer."""
+    """Bytes of model states per unsharded parameter of a layer."""
     if at.wide:
         return States(at.element, at.element, 2.0 * at.element)
-    if accounting.own_master:  # below ZeRO-3, what is computed with stays gathered beside it
-        whole = np.asarray(at.zero) < 3
-        extra = np.where(whole, 4.0, 0.0)
-        return States(np.where(whole, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra)
+    if accounting.own_master:  # below ZeRO-3, the weights of compute stay gathered besides
+        unsharded = np.asarray(at.zero) < 3
+        extra = np.where(unsharded, 4.0, 0.0)
+        return States(
+            np.where(unsharded, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra
+        )
     weight = accounting.fp8_weight_bytes if at.dtype == "fp8" else 2.0
     return States(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
 
 
-def shards(at: Columns, replicas: Number) -> Number:
-    """Ranks over which ZeRO spreads what has so many replicas."""
+def zero_shards(at: Columns, replicas: Number) -> Number:
+    """Ranks over which ZeRO shards what has so many replicas."""
     return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
 
 
-def sharded(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
-    """Bytes of `count` parameters on one of their replicas."""
-    over, first = shards(at, replicas), 3 if accounting.holds_gradients else 2
-    ways = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
-    return States(*(count * size / way for size, way in zip(each, ways, strict=True)))
+def zero_sharded_bytes(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
+    """Bytes of `count` parameters on one of their replicas, under ZeRO."""
+    over, first = zero_shards(at, replicas), 3 if accounting.holds_gradients else 2
+    degrees = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
+    return States(*(count * size / degree for size, degree in zip(each, degrees, strict=True)))
 
 
 def states(module: Module, at: Columns, accounting: Accounting, stage: Number) -> States:
-    """Weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
+    """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
     part, each = held(module, at, stage), per_parameter(at, accounting)
-    ends = each if at.wide or accounting.own_master else each._replace(weights=CAST)  # ends are never in fp8
+    ends = (
+        each if at.wide or accounting.own_master else each._replace(weights=CAST_BYTES)
+    )  # embedding and head are never in fp8
     replicas = at.data_ranks
     parts = (
-        sharded(part.layers, each, at, accounting, replicas),
-        sharded(part.ends, ends, at, accounting, replicas),
-        sharded(part.experts, each, at, accounting, at.edp),
+        zero_sharded_bytes(part.layers, each, at, accounting, replicas),
+        zero_sharded_bytes(part.ends, ends, at, accounting, replicas),
+        zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
     )
     whole = States(*(sum(sizes) for sizes in zip(*parts, strict=True)))
     return States(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
 
 
 def update_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
-    """Made for the optimizer's step only: a float32 copy of the gradients of its shard, where they are narrower."""
+    """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
     if accounting.gradient_bytes >= 4.0 or at.wide or at.adapters:
         return 0.0
     part, copy = held(module, at, stage), States(0.0, 0.0, 4.0)
-    dense = sharded(part.layers + part.ends, copy, at, accounting, at.data_ranks)
-    return dense.optimizer + sharded(part.experts, copy, at, accounting, at.edp).optimizer
+    dense = zero_sharded_bytes(part.layers + part.ends, copy, at, accounting, at.data_ranks)
+    return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
 
 
 def gathered_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
-    """Under ZeRO-3, whole on each rank: the layer in use and the next, the head, and the gradients of the largest of
-    these as they are computed and as they are reduced; or the whole stage, where it stays gathered.
+    """Bytes that ZeRO-3 gathers on each rank: the layer in use and the next, the head, and the gradients of the largest
+    of these as computed and as reduced; or the whole stage, where it stays gathered.
     """
     part, cast = held(module, at, stage), at.element
-    layer = np.maximum.reduce([sum(layer_held(module, kind, at)) for kind in held_layers(module, at, stage)])
+    layer = np.maximum.reduce([sum(rank_layer_parameters(module, kind, at)) for kind in held_layers(module, at, stage)])
     end, gradient = np.minimum(part.ends, table(module) / at.tp), max(cast, accounting.gradient_bytes)
     once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
     if accounting.keeps_gathered:

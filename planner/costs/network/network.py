@@ -1,12 +1,12 @@
-"""Seconds of collectives among the ranks of a group: what was measured of them, else few facts of the network.
+"""Seconds of collectives and point-to-point sends within a group: as measured where tables have them, else analytic.
 
-A group has a size, a stride between neighbours, and a span: how many consecutive ranks it reaches over, which says
-which level of the network joins it. A ring through nodes leaves each by one adapter and enters by another, and as many
-rings run at once as the group has members in a node, so that a wide group of neighbours has more of the network than
-one rank's own adapter. Everything broadcasts: one task and a million layouts are priced by the same lines.
+A group has a size, a stride between neighbours, and a span: how many consecutive ranks it reaches over, which decides
+the network level that joins it. A ring through nodes leaves each by one adapter and enters by another, and as many
+rings run at once as the group has members in a node, so that a group of neighbours has more bandwidth than one rank's
+own adapter. Everything broadcasts: the same code prices one task and a million layouts.
 
-Bytes are those of the buffer each rank holds: what it sends in an all-to-all or a p2p, the whole gathered buffer in an
-all-gather or a reduce-scatter.
+Sizes are those of the buffer on each rank: what it sends in an all-to-all or a point-to-point send, the whole gathered
+buffer in an all-gather or a reduce-scatter.
 """
 
 from collections import Counter
@@ -27,22 +27,22 @@ ANALYTIC_SPREAD = 0.4  # assumed: what collectives reach of data-sheet bandwidth
 
 
 class Group(NamedTuple):
-    """Ranks that exchange something."""
+    """Ranks that communicate with each other."""
 
     size: Number
-    stride: Number = 1  # between neighbours
-    span: Number = 1  # consecutive ranks from the first to the last at least
+    stride: Number = 1  # ranks from one member to the next
+    span: Number = 1  # at least the consecutive ranks from the first member to the last
 
 
 def group(size: Number, stride: Number = 1) -> Group:
-    """Of ranks that are so far apart each, from a block's first on."""
+    """A group of `size` ranks, `stride` apart, from the first rank of a block on."""
     return Group(size, stride, size * stride)
 
 
 class Reach(NamedTuple):
-    """A level of the network, as collectives reach it: one way, per rank."""
+    """A level of the network with the bandwidth that collectives reach, per rank and direction."""
 
-    ranks: int  # consecutive ones that it joins
+    ranks: int  # consecutive ranks that it joins
     gb_per_s: float
     us: float  # latency of one hop
 
@@ -57,14 +57,15 @@ class Network:
 
     @property
     def per_node(self) -> int:
+        """Ranks of a node."""
         return self.levels[0].ranks
 
-    def crosses(self, ranks: Group) -> Number:
+    def crosses_nodes(self, ranks: Group) -> Number:
         """Whether a group reaches beyond one node."""
         return np.asarray(ranks.span) > self.per_node
 
     def far(self, ranks: Group) -> tuple[Number, Number]:
-        """Bytes a second and seconds of a hop, of the nearest level beyond nodes that joins a group."""
+        """Bytes per second, and seconds per hop, of the nearest level beyond nodes that joins a group."""
         *nearer, last = self.levels[1:] or self.levels
         speed, hop = np.asarray(last.gb_per_s), np.asarray(last.us)
         for level in reversed(nearer):
@@ -76,51 +77,55 @@ class Network:
         """Bytes per second of rings through a group."""
         members = np.maximum(1.0, self.per_node / ranks.stride)
         near = self.levels[0].gb_per_s * GB
-        return np.where(self.crosses(ranks), np.minimum(near, self.far(ranks)[0] * members), near)
+        return np.where(self.crosses_nodes(ranks), np.minimum(near, self.far(ranks)[0] * members), near)
 
     def latency(self, ranks: Group) -> Number:
-        """Of one collective: hops of a ring within a node, of a tree between nodes."""
-        apart = np.minimum(1.0, ranks.stride / self.per_node)  # nodes that a rank takes: no more than its own
-        nodes = np.where(self.crosses(ranks), np.maximum(1.0, ranks.size * apart), 1.0)
+        """Seconds of latency of one collective: hops of a ring within a node, of a tree between nodes."""
+        apart = np.minimum(1.0, ranks.stride / self.per_node)  # nodes per rank, at most one
+        nodes = np.where(self.crosses_nodes(ranks), np.maximum(1.0, ranks.size * apart), 1.0)
         within = np.minimum(ranks.size, np.maximum(1.0, self.per_node / ranks.stride))
         return self.levels[0].us * US * (within - 1.0) + 2.0 * self.far(ranks)[1] * np.log2(nodes)
 
     def gather(self, size_bytes: Number, ranks: Group, calls: Number = 1.0, kind: str = "all_gather") -> Number:
-        """An all-gather into, or a reduce-scatter of, buffers of `size_bytes` in all, in `calls` calls."""
+        """Seconds of `calls` all-gathers (or another `kind`: reduce-scatters) of `size_bytes` in all."""
         moved = size_bytes * (ranks.size - 1.0) / ranks.size / self.ring(ranks)
         return self.told(kind, size_bytes, ranks, calls, moved + calls * self.latency(ranks))
 
     def scatter(self, size_bytes: Number, ranks: Group, calls: Number = 1.0) -> Number:
-        """A reduce-scatter."""
+        """Seconds of `calls` reduce-scatters of `size_bytes` in all."""
         return self.gather(size_bytes, ranks, calls, "reduce_scatter")
 
     def all_reduce(self, size_bytes: Number, ranks: Group, calls: Number = 1.0) -> Number:
-        """A reduce-scatter and an all-gather."""
+        """Seconds of a reduce-scatter and an all-gather."""
         return self.scatter(size_bytes, ranks, calls) + self.gather(size_bytes, ranks, calls)
 
     def all_to_all(self, size_bytes: Number, ranks: Group, calls: Number = 1.0, far: Number = 1.0) -> Number:
-        """Each rank sends `size_bytes` in all, equally to each rank of its group; what leaves a node takes its adapter.
+        """Seconds of an all-to-all in which each rank sends `size_bytes` in all, equally to each rank of its group.
 
-        `far`: the share of what would leave a node that does.
+        What leaves a node takes its adapter; `far` is the share of that which really leaves.
         """
-        near = np.minimum(ranks.size, np.maximum(1.0, self.per_node / ranks.stride))  # members in a node, itself too
-        near = np.where(self.crosses(ranks), near, ranks.size)
+        near = np.minimum(
+            ranks.size, np.maximum(1.0, self.per_node / ranks.stride)
+        )  # members in a node, itself included
+        near = np.where(self.crosses_nodes(ranks), near, ranks.size)
         inside = size_bytes * (near - 1.0) / ranks.size / (self.levels[0].gb_per_s * GB)
         outside = far * size_bytes * (ranks.size - near) / ranks.size / self.far(ranks)[0]
         seconds = np.maximum(inside, outside) + calls * self.latency(ranks)
         return self.told("all_to_all", size_bytes, ranks, calls, seconds)
 
     def p2p(self, size_bytes: Number, ranks: Group, calls: Number = 1.0) -> Number:
-        """To the next rank of a group, over its slowest link."""
+        """Seconds of a send to the next rank of a group, over its slowest link."""
         (speed, hop), near = self.far(ranks), self.levels[0]
-        over = np.where(self.crosses(ranks), speed, near.gb_per_s * GB)
-        wait = np.where(self.crosses(ranks), hop, near.us * US)
+        over = np.where(self.crosses_nodes(ranks), speed, near.gb_per_s * GB)
+        wait = np.where(self.crosses_nodes(ranks), hop, near.us * US)
         return self.told("p2p", size_bytes, ranks, calls, size_bytes / over + calls * wait)
 
-    def told(self, kind: str, size_bytes: Number, ranks: Group, calls: Number, wired: Number) -> Number:
-        """What was measured of this kind at the level that joins the group, else what wires give; alone: nothing."""
-        seconds, table = wired, self.tables.get(kind)
-        for nearer, within in self.bands(ranks) if table else ():
+    def told(self, kind: str, size_bytes: Number, ranks: Group, calls: Number, analytic: Number) -> Number:
+        """Seconds as measured of this kind at the level that joins the group, else the analytic ones; 0 for a single
+        rank.
+        """
+        seconds, table = analytic, self.tables.get(kind)
+        for nearer, within in self.level_masks(ranks) if table else ():
             points = sorted((p for p in table.points if p.ranks > nearer), key=lambda p: p.ranks) if table else []
             if points:
                 sizes = np.array([p.ranks for p in points])
@@ -129,26 +134,29 @@ class Network:
                 seconds = np.where(within, calls * us * US + size_bytes / (speed * GB), seconds)
         return np.where(np.asarray(ranks.size) > 1, seconds, 0.0)
 
-    def bands(self, ranks: Group) -> list[tuple[int, Number]]:
-        """For each level, how many ranks nearer ones join at most, and whether a group is of this level."""
+    def level_masks(self, ranks: Group) -> list[tuple[int, Number]]:
+        """For each level, how many ranks the level below joins, and whether a group is of this level."""
         nearer = [0, *(level.ranks for level in self.levels[:-1])]
         tops = [*(level.ranks for level in self.levels[:-1]), np.inf]
         span = np.asarray(ranks.span)
         return [(low, (span > low) & (span <= high)) for low, high in zip(nearer, tops, strict=True)]
 
     def cost(self, kind: str, size_bytes: float, ranks: Group, calls: float = 1.0) -> Cost:
-        """One collective of one group, with its source: beyond what a table has, an extrapolation that says so."""
+        """The cost of one collective of one group, cached. Beyond what a table covers it is extrapolated, with twice
+        the spread.
+        """
         key = kind, size_bytes, ranks, calls
         if key not in self.known:
-            self.known[key] = self.looked_up(kind, size_bytes, ranks, calls) if ranks.size > 1 else FREE
+            self.known[key] = self.new_collective_cost(kind, size_bytes, ranks, calls) if ranks.size > 1 else FREE
         return self.known[key]
 
-    def looked_up(self, kind: str, size_bytes: float, ranks: Group, calls: float) -> Cost:
-        priced = {"all_to_all": self.all_to_all, "p2p": self.p2p, "all_reduce": self.all_reduce}
-        of_kind = priced.get(kind)
-        seconds = float(of_kind(size_bytes, ranks, calls) if of_kind else self.gather(size_bytes, ranks, calls, kind))
+    def new_collective_cost(self, kind: str, size_bytes: float, ranks: Group, calls: float) -> Cost:
+        """The same, computed anew."""
+        formulas = {"all_to_all": self.all_to_all, "p2p": self.p2p, "all_reduce": self.all_reduce}
+        formula = formulas.get(kind)
+        seconds = float(formula(size_bytes, ranks, calls) if formula else self.gather(size_bytes, ranks, calls, kind))
         table = self.tables.get(kind)
-        nearer = next(low for low, within in reversed(self.bands(ranks)) if within)
+        nearer = next(low for low, within in reversed(self.level_masks(ranks)) if within)
         point = measured_point(table.points, int(ranks.size), nearer) if table else None
         if table is None or point is None:
             return Cost(seconds, "analytic", ANALYTIC_SPREAD, seconds)
@@ -157,13 +165,15 @@ class Network:
 
 
 def measured_point(points: Sequence[Point], ranks: int, nearer: int) -> Point | None:
-    """The next larger size measured at this level or a farther one, else the largest there; None: there is none."""
+    """The next larger size that was measured at this level or a farther one, else the largest; None where there is
+    none.
+    """
     rising = sorted((point for point in points if point.ranks > nearer), key=lambda point: point.ranks)
     return next((point for point in rising if point.ranks >= ranks), rising[-1] if rising else None)
 
 
 def among(cluster: Cluster, ranks: Sequence[int]) -> Group:
-    """These ranks. A ring goes as wide as its narrowest node."""
+    """The group that these ranks form. A ring is as wide as its narrowest node."""
     near, level = cluster.levels[0], level_of(cluster, ranks[0], ranks[-1])
     if level is near:
         return Group(len(ranks), 1, len(ranks))
@@ -172,7 +182,7 @@ def among(cluster: Cluster, ranks: Sequence[int]) -> Group:
 
 
 def network_of(cluster: Cluster, rates: Rates, tables: dict[str, Collective] | None = None) -> Network:
-    """The levels of a cluster, as collectives reach them: links within a node, adapters beyond."""
+    """The levels of a cluster with the bandwidth that collectives reach: links within a node, adapters beyond."""
     shares = [rates.link_share, *(rates.adapter_share for _ in cluster.levels[1:])]
     levels = tuple(
         Reach(level.ranks, level.gb_per_s * (share or 1.0), level.latency_us)
@@ -181,4 +191,4 @@ def network_of(cluster: Cluster, rates: Rates, tables: dict[str, Collective] | N
     return Network(levels, tables or {})
 
 
-ALONE = Network((Reach(1, 1.0, 0.0),))  # of a rank by itself
+ALONE = Network((Reach(1, 1.0, 0.0),))  # the network of a single rank

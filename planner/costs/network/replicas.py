@@ -1,8 +1,8 @@
-"""What replicas owe each other in a step: gradients reduced, parameters gathered, the optimizer's pass over its part.
+"""Data-parallel communication of a step: gradients reduced, parameters gathered, and the optimizer on its shard.
 
-ZeRO (arXiv 1910.02054): from stage 1 on each replica updates a shard, and what it updated is gathered; from stage 3
-on parameters are gathered for each micro-batch's forward and backward, and its gradients reduced at once, as FSDP does.
-With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced over its copies.
+ZeRO (arXiv 1910.02054): from stage 1 on each replica updates a shard, and what it updated is gathered; under stage 3
+parameters are gathered for each micro-batch's forward and backward, and its gradients are reduced at once, as FSDP
+does. With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced over its copies.
 """
 
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ from planner.specs.parameters import end_parameters, layer_parameters
 from planner.specs.timing import Timing
 from planner.units import GB, MS
 
-BF16 = 2.0  # bytes of an element
+BF16_BYTES = 2.0  # bytes of an element
 # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights.
 UPDATE_BYTES = 30.0
 
 
 class Held(NamedTuple):
-    """Parameters on one rank, and who has the same."""
+    """Parameters on one rank, and the ranks that shard or replicate them."""
 
     count: Number
-    kept: Number  # of these, those that stay gathered from forward to backward: outside the layers, as FSDP2's root
-    shard: Group  # ranks that share them out
-    copies: Group  # ranks that have the same shard
-    calls: Number  # collectives in which they travel
+    kept: Number  # those that stay gathered from forward to backward: outside the layers, as FSDP2's root module
+    shard: Group  # ranks over which ZeRO shards them
+    copies: Group  # ranks that have the same shard (HSDP)
+    calls: Number  # collectives that they take
 
 
 def held(module: Module, at: Columns) -> tuple[Held, Held]:
-    """Of the first stage, which is done last: the dense part, whose copies are dp, cp and replica, and the experts, of
-    which there are fewer.
+    """Parameters of the first stage, whose backward ends last: the dense part with its dp·cp·replica copies, and the
+    experts with fewer.
     """
     layers, stage = held_layers(module, at, 0), 0.0
-    ends = np.where(at.pp > 1, ends_held(module, at, 0), end_parameters(module) / at.tp)
+    outside = np.where(at.pp > 1, ends_held(module, at, 0), end_parameters(module) / at.tp)
     for kind, count in layers.items():
         stage = stage + count * (layer_parameters(module, kind) - layer_experts(module, kind))
     sparse = sum(layer_experts(module, kind) * count for kind, count in layers.items())
@@ -48,7 +48,7 @@ def held(module: Module, at: Columns) -> tuple[Held, Held]:
     shard, copies = group(at.sharding, at.tp), group(at.replica, at.tp * at.sharding)
     stride = at.ep * at.etp
     experts = Held(sparse / stride, 0.0, group(over, stride), group(at.edp / over, stride * over), calls)
-    return Held(stage / at.tp + ends, ends, shard, copies, calls), experts
+    return Held(stage / at.tp + outside, outside, shard, copies, calls), experts
 
 
 class Exchanged(NamedTuple):
@@ -60,58 +60,65 @@ class Exchanged(NamedTuple):
 
 
 def exchanged(part: Held, at: Columns, network: Network, timing: Timing) -> Exchanged:
-    """Over rings; below ZeRO-1 nothing is shared out, and gradients are all-reduced over all who have the same."""
+    """Seconds of the collectives of these parameters, over rings; without ZeRO nothing is sharded, and gradients are
+    all-reduced over all replicas.
+    """
     width = at.element if at.wide else timing.gradient_bytes
     gradients, weights = part.count * width, part.count * at.element
     between = network.all_reduce(gradients / part.shard.size, part.copies, part.calls)
-    sharded = scatter(gradients, part, at, network, width) + between
+    sharded = scatter_gradients(gradients, part, at, network, width) + between
     everyone = Group(
         part.shard.size * part.copies.size, part.shard.stride, np.maximum(part.shard.span, part.copies.span)
     )
-    all_of = part._replace(shard=everyone)
-    whole = scatter(gradients, all_of, at, network, width) + network.gather(gradients, everyone, part.calls)
+    unsharded = part._replace(shard=everyone)
+    whole = scatter_gradients(gradients, unsharded, at, network, width) + network.gather(
+        gradients, everyone, part.calls
+    )
     gather = network.gather(weights, part.shard, part.calls)
     again = network.gather(weights - part.kept * at.element, part.shard, part.calls)
-    there = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, whose exchange would wait all the same
-    at_all = there * np.where(at.zero > 0, 1.0, 0.0)
-    return Exchanged(there * np.where(at.zero > 0, sharded, whole), at_all * gather, at_all * again)
+    present = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
+    gathers = present * np.where(at.zero > 0, 1.0, 0.0)
+    return Exchanged(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * again)
 
 
-def scatter(gradients: Number, part: Held, at: Columns, network: Network, width: float) -> Number:
-    """Gradients to the ranks that sum them: around a ring that sums on its way, or in bf16 to each at once."""
+def scatter_gradients(gradients: Number, part: Held, at: Columns, network: Network, width: float) -> Number:
+    """Seconds of a reduce-scatter of gradients: around a ring that sums on its way, or in bf16 by all-to-all."""
     if at.gradients == "bf16":
-        return network.all_to_all(gradients * BF16 / width, part.shard, part.calls)
+        return network.all_to_all(gradients * BF16_BYTES / width, part.shard, part.calls)
     return network.scatter(gradients, part.shard, part.calls)
 
 
-def exposed(seconds: Number, beside: Number, window: Number, alone: Number) -> Number:
-    """Of an exchange, what no compute hides. `beside`: seconds of compute that run meanwhile, of which an exchange can
-    use this window; `alone`: the share of the exchange that has nothing beside it, as the first layer's gathering and
-    the last one's reduction.
+def exposed(seconds: Number, compute: Number, window: Number, uncovered: Number) -> Number:
+    """Exposed seconds of a collective next to `compute` seconds of compute, of which it can use the share `window`.
+
+    `uncovered` is the share of the collective with no compute next to it, as the first layer's gather and the last
+    one's reduction.
     """
-    return np.maximum(seconds * alone, seconds - window * beside * (1.0 - alone))
+    return np.maximum(seconds * uncovered, seconds - window * compute * (1.0 - uncovered))
 
 
 def unhidden(module: Module, at: Columns, machine: Machine, compute: tuple[Number, Number]) -> Number:
-    """Seconds of exchange in a step that no compute hides. `compute`: of one micro-batch on a stage, both passes."""
+    """Exposed seconds of data-parallel communication in a step. `compute`: of one micro-batch on a stage, forward and
+    backward.
+    """
     parts = [exchanged(part, at, machine.network, machine.timing) for part in held(module, at)]
     reduce, gather, again = (sum(numbers) for numbers in zip(*parts, strict=True))
-    alone, window, (forward, backward) = at.pp / module.layers, machine.window, compute
-    gathered, reduced = exposed(gather, forward, window, alone), exposed(reduce, backward, window, alone)
+    uncovered, window, (forward, backward) = at.pp / module.layers, machine.window, compute
+    gathered, reduced = exposed(gather, forward, window, uncovered), exposed(reduce, backward, window, uncovered)
     kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)
     times = np.where(kept, 1.0, at.micro_batches) * at.vpp
-    often = 1.0 if machine.accounting.holds_gradients else at.micro_batches
-    once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, often), 1.0)
+    reductions = 1.0 if machine.accounting.holds_gradients else at.micro_batches
+    once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, reductions), 1.0)
     if at.adapters:
         return np.zeros_like(once)
-    first = np.minimum(1.0, alone * at.vpp)  # of each chunk's layers
+    first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
     forwards = exposed(gather / at.vpp, forward / at.vpp, window, first)
     backwards = exposed((again + reduce) / at.vpp, backward / at.vpp, window, first)
     return np.where(at.zero >= 3, (forwards + backwards) * times, once)
 
 
 def update(module: Module, at: Columns, machine: Machine) -> Number:
-    """Seconds of the optimizer on one rank: bound by memory, and some for each rank that has a shard."""
+    """Seconds of the optimizer on one rank: bound by memory, and a constant for each rank that has a shard."""
     if at.adapters:
         return 0.0
     return updated(held(module, at), at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)) + shards_seconds(
@@ -120,7 +127,7 @@ def update(module: Module, at: Columns, machine: Machine) -> Number:
 
 
 def updated(parts: Sequence[Held], at: Columns, per_parameter: float) -> Number:
-    """Seconds of the pass over what a rank updates."""
+    """Seconds of the optimizer's pass over the parameters that a rank updates."""
     seconds: Number = 0.0
     for part in parts:
         seconds = seconds + part.count / np.where(at.zero > 0, part.shard.size, 1.0) * per_parameter
@@ -128,5 +135,5 @@ def updated(parts: Sequence[Held], at: Columns, per_parameter: float) -> Number:
 
 
 def shards_seconds(dense: Held, at: Columns, timing: Timing) -> Number:
-    """What a framework does for each rank that has a shard."""
+    """Seconds of the framework's work for each rank that has a shard."""
     return timing.shard_ms * MS * np.maximum(0.0, np.where(at.zero > 0, dense.shard.size, 1.0) - 1.0)

@@ -1,9 +1,9 @@
-"""What the ranks of a group send each other within a pass: Ulysses' all-to-alls, and the ring of key/value blocks.
+"""Communication of a sequence-parallel group within a pass: Ulysses' all-to-alls, and the ring of key/value blocks.
 
-A degree of u·r is Ulysses (arXiv 2309.14509) inside r sub-groups of u consecutive ranks, and a ring (arXiv 2310.01889)
-through these: rank j of each sub-group sends to rank j of the next, and the last ones to the first. A sequence of s
-tokens leaves s/r of them to a sub-group, whose ranks share the heads; while a rank computes attention with the block of
-keys and values that it has, it receives the next, r − 1 times.
+A degree of u·r is Ulysses (arXiv 2309.14509) within r sub-groups of u consecutive ranks, and a ring (arXiv 2310.01889)
+through them: rank j of each sub-group sends to rank j of the next, the last one to the first. A sequence of s tokens
+leaves s/r of them to a sub-group, whose ranks shard the heads; while a rank computes attention on the block of keys and
+values that it has, it receives the next, r − 1 times.
 """
 
 from planner.costs.compute.lines import Line, Ring
@@ -19,9 +19,9 @@ from planner.specs.shapes import BYTES, exchange_elements, ring_elements
 def exchange_line(
     part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, group: Group, network: Network
 ) -> tuple[Line, Cost]:
-    """The all-to-alls of one pass in a sub-group; and one token's cost, for its source."""
-    passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks share out the heads
-    if costs.a2a_mb_per_token is not None:  # of both passes, over all layers, with what was made again
+    """The cost line of the all-to-alls of one pass in a sub-group; and the cost of one token, for its source."""
+    passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks shard the heads
+    if costs.a2a_mb_per_token is not None:  # both passes, all layers, recomputation included
         passed = part.layers
         per_token = costs.a2a_mb_per_token * 1e6 / 2 * passed / module.layers
     else:
@@ -35,10 +35,11 @@ def exchange_line(
 def ring_line(
     part: Part, module: Module, dtype: Dtype, around: Group, network: Network, hidden: float
 ) -> tuple[Line, Cost]:
-    """The ring of one pass, and one token's cost, for its source. `hidden`: seconds of the pass's attention per token².
+    """The cost line of the ring of one pass, and the cost of one token, for its source. `hidden`: seconds of the pass's
+    attention per token².
 
-    Backward takes the blocks around again, and their gradients with them. Latencies count in full: a block that is
-    late delays all behind it.
+    Backward passes the blocks around once more, with their gradients. Latencies are exposed in full: a late block
+    delays all behind it.
     """
     ring = part.split.ring
     again = sent_again(part)

@@ -1,8 +1,8 @@
-"""What the ranks of a tensor-parallel block send each other: around matrices in each pass, and once at a step's end.
+"""Communication of a tensor-parallel group: around matrix products in each pass, and once at the end of a step.
 
-Ranks part the tokens between matrices (sequence parallelism, arXiv 2205.05198): in front of a block of matrices they
-gather them, behind it they add up and part again, and backward does the other for each. Recomputation gathers again
-what it makes again. What their number does not divide each rank has whole, and sends nothing for it.
+Between products ranks shard the tokens (sequence parallelism, arXiv 2205.05198): they all-gather in front of a block
+and reduce-scatter behind it, and backward does the other for each. Recomputation gathers again what it recomputes.
+Matrices that tp does not divide are replicated, and need no communication.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from planner.specs.parameters import end_parameters, mlp_parameters
 from planner.specs.profile import ModuleCosts
 from planner.specs.shapes import BYTES, key_width, mean
 
-WIDE = 4  # bytes of a number, at least, in losses and in gradients of weights
+FLOAT32_BYTES = 4  # bytes of an element in losses and weight gradients, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Elements per token of a block that its ranks gather, and that they add up and part; and in how many calls."""
+    """Elements per token that the ranks of a tp group gather and reduce-scatter, and the number of calls."""
 
     gathered: float = 0.0
     gathers: float = 0.0
@@ -47,59 +47,61 @@ class Sent:
 
     @property
     def back(self) -> "Sent":
-        """Backward of a gather adds up and parts, and the other way round."""
+        """The communication of the backward: reduce-scatter for each all-gather, and the other way round."""
         return Sent(self.scattered, self.scatters, self.gathered, self.gathers)
 
 
 def of_one_rank(costs: ModuleCosts) -> bool:
-    """Whether these were measured on a rank alone, so that what tp's ranks send each other comes in addition.
+    """Whether these costs were measured on one rank, so that tp's communication comes on top.
 
-    Fits that somebody published, or wrote down, are of whatever they say.
+    Published or hand-written fits are taken to include it.
     """
     return costs.source in ("measured", "fitted") and costs.tp == 1
 
 
 def tensor_line(part: Part, module: Module, dtype: Dtype, block: Group, network: Network) -> tuple[Line, Cost]:
-    """What one pass sends in a block; and one token's cost, for its source."""
+    """The cost line of one pass's tp communication; and the cost of one token, for its source."""
     tp = int(block.size)
-    sent = layer_sent(module, tp).times(part.layers)
+    sent = layer_tensor_traffic(module, tp).times(part.layers)
     if not part.forward:
         sent = sent.back
         for how, count in part.again:
-            sent += again_sent(module, tp, how).times(count)
+            sent += recompute_traffic(module, tp, how).times(count)
     if part.ends:
-        sent += ends_sent(module, tp, dtype, part.forward)
-    each = BYTES[dtype] / part.split.degree  # a block has its share of an item's tokens
+        sent += embedding_head_traffic(module, tp, dtype, part.forward)
+    each = BYTES[dtype] / part.split.degree  # a tp group has its share of an item's tokens
     moved = both(network, block, (sent.gathered * each, sent.scattered * each), (0, 0))
     fixed = both(network, block, (0.0, 0.0), (round(sent.gathers), round(sent.scatters)))
     return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
 
 
 def both(network: Network, block: Group, sizes: tuple[float, float], calls: tuple[int, int]) -> Cost:
-    """So many bytes in so many all-gathers, and in reduce-scatters."""
+    """The cost of so many all-gathers and of so many reduce-scatters, each with their bytes."""
     kinds = zip(("all_gather", "reduce_scatter"), sizes, calls, strict=True)
     return summed(*(network.cost(kind, size_bytes, block, often) for kind, size_bytes, often in kinds))
 
 
-def layer_sent(module: Module, tp: int) -> Sent:
-    """Of one layer, forward, in the mean over the module's."""
-    hidden, widths, parted = module.hidden, gathered_widths(module), parted_mlps(module, tp)
-    attention = Sent(sum(widths), len(widths), hidden, 1).times(of_block(module, "attention"))
-    return attention + Sent(hidden, 1, hidden, 1).times(parted + others(module))
+def layer_tensor_traffic(module: Module, tp: int) -> Sent:
+    """Communication of one layer's forward, in the mean over the module's."""
+    hidden, widths, mlps = module.hidden, gathered_widths(module), sharded_mlps(module, tp)
+    attention = Sent(sum(widths), len(widths), hidden, 1).times(blocks_per_layer(module, "attention"))
+    return attention + Sent(hidden, 1, hidden, 1).times(mlps + others(module))
 
 
 def others(module: Module) -> float:
-    """A layer's blocks in front of which a hidden vector is gathered, and behind which one is summed, in the mean."""
-    return of_block(module, "state_space") + of_block(module, "cross_attention")
+    """Blocks per layer, in the mean, that gather one hidden vector in front and reduce-scatter one behind."""
+    return blocks_per_layer(module, "state_space") + blocks_per_layer(module, "cross_attention")
 
 
-def of_block(module: Module, block: Block) -> float:
-    """How many of a layer's blocks are such, in the mean."""
+def blocks_per_layer(module: Module, block: Block) -> float:
+    """Blocks of this kind per layer, in the mean."""
     return mean(module, None, lambda kind: blocks(kind).count(block))
 
 
 def gathered_widths(module: Module) -> tuple[int, ...]:
-    """Of what attention gathers, call by call: hidden vectors, or the narrow ones that heads are made of."""
+    """Widths that attention gathers, call by call: hidden vectors, or the compressed ones that heads are projected
+    from.
+    """
     latent = module.compressed
     if latent is None:
         return (module.hidden,)
@@ -107,44 +109,46 @@ def gathered_widths(module: Module) -> tuple[int, ...]:
     return (keys + latent.q_rank,) if latent.q_rank else (keys, module.hidden)
 
 
-def parted_mlps(module: Module, tp: int) -> float:
-    """How many of a layer's MLPs tp's ranks part, in the mean: the dense one, or the experts that see every token."""
+def sharded_mlps(module: Module, tp: int) -> float:
+    """MLPs per layer, in the mean, that tp shards: the dense one, or the shared experts."""
 
-    def parted(kind: LayerKind) -> int:
+    def sharded(kind: LayerKind) -> int:
         widths = (mlp_width(module, block) for block in blocks(kind))
         return sum(width > 0 and width % tp == 0 for width in widths)
 
-    return mean(module, None, parted)
+    return mean(module, None, sharded)
 
 
 def mlp_width(module: Module, block: Block) -> int:
-    """Of what every token has in a block; 0: nothing, or it is no MLP."""
+    """Width of a block's dense MLP or of its shared experts; 0 where it has neither."""
     widths: dict[Block, int] = {"mlp": module.ffn, "experts": module.routed.shared_ffn if module.routed else 0}
     return widths.get(block, 0)
 
 
-def again_sent(module: Module, tp: int, how: Recompute) -> Sent:
-    """What one layer sends again in backward. Nothing is made again behind the last product of what is: its sum."""
-    hidden, parted, attention = module.hidden, parted_mlps(module, tp), of_block(module, "attention")
+def recompute_traffic(module: Module, tp: int, how: Recompute) -> Sent:
+    """Communication that one layer repeats in backward for recomputation. The sum behind the last recomputed product is
+    not.
+    """
+    hidden, mlps, attention = module.hidden, sharded_mlps(module, tp), blocks_per_layer(module, "attention")
     if how == "none":
         return Sent()
-    mlp = Sent(gathered=hidden, gathers=1).times(parted)
+    mlp = Sent(gathered=hidden, gathers=1).times(mlps)
     latent, widths = module.compressed, gathered_widths(module)
-    if how == "selective":  # a hidden vector is gathered again; narrow ones are kept
+    if how == "selective":  # a hidden vector is gathered again; compressed ones are kept
         return mlp if latent and latent.q_rank else mlp + Sent(gathered=hidden, gathers=1).times(attention)
     rest = Sent(hidden, 1, hidden, 1).times(others(module))
     return mlp + rest + Sent(sum(widths), len(widths), hidden, 1).times(attention)
 
 
-def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
-    """Of what is outside the layers and parted: in front of a matrix that outputs part its input is gathered, behind
-    one that inputs part its output is summed, as rows are that ranks look up in their part of a table.
+def embedding_head_traffic(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
+    """Communication outside the layers: an all-gather of the input in front of a matrix with sharded outputs, a
+    reduce-scatter of the output behind one with sharded inputs, as behind the lookup in a sharded embedding.
 
-    Of losses, the largest logit of a token, two sums over its words, and in backward the gradient of its loss travel;
-    an all-reduce is priced as a reduce-scatter and an all-gather. Chunks of very many logits are taken as one.
+    Losses exchange the largest logit of a token and two sums over its vocabulary, and in backward the gradient of the
+    loss; an all-reduce is priced as a reduce-scatter and an all-gather. Chunked logits are priced as one chunk.
     """
     matrices, losses = Sent(), Sent()
-    number = max(WIDE, BYTES[dtype]) / BYTES[dtype]
+    number = max(FLOAT32_BYTES, BYTES[dtype]) / BYTES[dtype]
     for end in module.ends:
         if not end.divides(tp):
             continue
@@ -161,33 +165,37 @@ def ends_sent(module: Module, tp: int, dtype: Dtype, forward: bool) -> Sent:
 
 
 def settled_cost(layers: Layers, module: Module, layout: Layout, block: Group, network: Network) -> Cost:
-    """Once a step: gradients of what each of tp's ranks has whole, each of its own rows, summed in one all-reduce."""
-    kept = whole_parameters(module, layers, layout.tp) / (layout.sharding if layout.zero else 1)
-    size = kept * max(WIDE, BYTES[layout.dtype])
+    """The cost, once a step, of all-reducing gradients of replicated parameters, which each tp rank has from its own
+    tokens.
+    """
+    own = unsharded_parameters(module, layers, layout.tp) / (layout.sharding if layout.zero else 1)
+    size = own * max(FLOAT32_BYTES, BYTES[layout.dtype])
     return both(network, block, (size, size), (1, 1))
 
 
-def whole_parameters(module: Module, layers: Layers, tp: int) -> int:
-    """Of these layers, with the ends behind the last: those that each of tp's ranks has whole."""
+def unsharded_parameters(module: Module, layers: Layers, tp: int) -> int:
+    """Parameters of these layers, and of what is outside of them behind the last, that each tp rank has in full."""
     counts = kind_counts(module, layers)
-    count = sum((replicated(module, kind) + unparted(module, kind, tp)) * each for kind, each in counts.items())
-    return count + whole_ends(module, tp) if layers[-1] == module.layers - 1 else count
+    count = sum(
+        (replicated(module, kind) + unsharded_matrices(module, kind, tp)) * each for kind, each in counts.items()
+    )
+    return count + unsharded_embedding_head(module, tp) if layers[-1] == module.layers - 1 else count
 
 
-def unparted(module: Module, kind: LayerKind, tp: int) -> int:
-    """Of one layer, matrices whose heads or width tp does not divide, with their biases."""
-    count, keys, made = 0, key_width(module), blocks(kind)
-    if "attention" in made and kv_heads(module) % tp and module.compressed is None:
+def unsharded_matrices(module: Module, kind: LayerKind, tp: int) -> int:
+    """Parameters of one layer's matrices whose heads or width tp does not divide, with their biases."""
+    count, keys, names = 0, key_width(module), blocks(kind)
+    if "attention" in names and kv_heads(module) % tp and module.compressed is None:
         biases = {"none": 0, "all_but_key": 1}.get(module.bias, 2)
         count += (2 * module.hidden + biases) * keys
-        count += (2 * module.crossing + biases) * keys * made.count("cross_attention")
-    if "mlp" in made and module.ffn % tp:
-        last_bias = module.hidden if module.bias in ("all", "all_but_key") else 0  # it is among the replicated
+        count += (2 * module.crossing + biases) * keys * names.count("cross_attention")
+    if "mlp" in names and module.ffn % tp:
+        last_bias = module.hidden if module.bias in ("all", "all_but_key") else 0  # counted among the replicated
         count += mlp_parameters(module) - last_bias
     return count
 
 
-def whole_ends(module: Module, tp: int) -> int:
-    """Outside the layers."""
-    parted = sum(end.shared_out for end in module.ends if end.divides(tp) and not end.tied)
-    return end_parameters(module) - parted
+def unsharded_embedding_head(module: Module, tp: int) -> int:
+    """Parameters outside the layers that each tp rank has in full."""
+    sharded = sum(end.shared_out for end in module.ends if end.divides(tp) and not end.tied)
+    return end_parameters(module) - sharded

@@ -1,4 +1,4 @@
-"""What ranks exchange within a layer (tp, cp, ep) and between stages (pp), in seconds and unhidden."""
+"""Exposed seconds of communication within a layer (tp, cp, ep) and between stages (pp), for the closed form."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,8 @@ from planner.specs.shapes import exchange_elements
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """Seconds in which a rank waits, of one layer, forward and backward."""
+class LayerTraffic:
+    """Exposed seconds of communication of one layer, forward and backward."""
 
     tp: tuple[Number, Number]
     cp: tuple[Number, Number]
@@ -26,7 +26,7 @@ class Traffic:
 
 
 class Places(NamedTuple):
-    """Where the ranks lie that exchange something in a layer: of tp, of those that share out heads, of a ring."""
+    """Groups that communicate within a layer: of tp, of the ranks that shard heads (Ulysses), of the ring."""
 
     tensor: Group
     heads: Group
@@ -34,45 +34,49 @@ class Places(NamedTuple):
 
 
 def places(at: Columns) -> Places:
-    """In the usual order of ranks."""
+    """The groups in the usual order of ranks."""
     return Places(group(at.tp), group(at.ulysses, at.tp), Group(at.ring, at.tp * at.ulysses, at.tp * at.cp))
 
 
-def layer_traffic(module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None) -> Traffic:
-    """Of one layer and micro-batch. `core`: the attention that hides cp's ring; None: there is none to send for."""
-    there = places(at)
-    own = tensor(module, kind, at, machine, there), experts(module, kind, at, machine)
-    if core is None:
-        return Traffic(own[0], (0.0, 0.0), own[1])
-    heads = ulysses(module, at, machine, there)
-    rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, there).exposed(at), 0.0) for f in (True, False))
-    forward, backward = (heads + each for each in rings)
-    return Traffic(own[0], (forward, backward), own[1])
-
-
-def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, there: Places) -> tuple[Number, Number]:
-    """Around attention, and around a dense MLP or the experts that every token has: an all-gather before and a
-    reduce-scatter behind, or an all-reduce, of the same volume. Backward does both again, and gathers once more what
-    sequence parallelism did not keep whole.
+def layer_traffic(
+    module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None
+) -> LayerTraffic:
+    """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer
+    has none.
     """
-    parted = float(sum(map(partial(sends, module), blocks(kind))))
-    once = machine.network.gather(at.tokens * module.hidden * at.element, there.tensor)
-    again = np.where(at.sequence_parallel, 1.0, 0.0)
+    groups = places(at)
+    own = tensor(module, kind, at, machine, groups), experts(module, kind, at, machine)
+    if core is None:
+        return LayerTraffic(own[0], (0.0, 0.0), own[1])
+    heads = ulysses(module, at, machine, groups)
+    rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, groups).exposed(at), 0.0) for f in (True, False))
+    forward, backward = (heads + each for each in rings)
+    return LayerTraffic(own[0], (forward, backward), own[1])
+
+
+def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, groups: Places) -> tuple[Number, Number]:
+    """Seconds around attention, and around a dense MLP or shared experts: an all-gather in front and a reduce-scatter
+    behind, or an all-reduce of the same volume. Backward does both, and gathers once more what sequence parallelism
+    sharded.
+    """
+    sharded = float(sum(map(partial(tensor_sharded, module), blocks(kind))))
+    once = machine.network.gather(at.tokens * module.hidden * at.element, groups.tensor)
+    gathered_again = np.where(at.sequence_parallel, 1.0, 0.0)
     timing = machine.timing
-    shown = timing.overlapped if "tp" in at.overlap else 1.0
-    forward, backward = timing.tp_exposed * shown, timing.tp_exposed_backward * shown
-    return 2.0 * parted * once * forward, (2.0 + again) * parted * once * backward
+    overlap = timing.overlapped if "tp" in at.overlap else 1.0
+    forward, backward = timing.tp_exposed * overlap, timing.tp_exposed_backward * overlap
+    return 2.0 * sharded * once * forward, (2.0 + gathered_again) * sharded * once * backward
 
 
-def sends(module: Module, block: Block) -> bool:
-    """Whether tp's ranks share out a block: of experts, those that every token has."""
+def tensor_sharded(module: Module, block: Block) -> bool:
+    """Whether tp shards a block: of routed experts, only the shared ones."""
     return block != "experts" or module.routed is None or module.routed.shared_ffn > 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """Of one layer and pass: seconds of sending per token of an item, and once; and what of attention hides it, per
-    token and per token². Latencies count in full: a block that is late delays all behind it.
+class RingTraffic:
+    """Ring attention of one layer and pass: seconds of sending per token of an item, and once; and those of attention
+    that hide it, per token and per token². Latencies are exposed in full: a late block delays all behind it.
     """
 
     moved: Number
@@ -81,39 +85,41 @@ class Ring:
     squared: Number
 
     def exposed(self, at: Columns) -> Number:
-        """Of equal sequences."""
-        waited = (self.moved - self.linear) * at.seq - self.squared * at.seq * at.seq
-        return at.micro_batch * np.maximum(0.0, waited) + self.once
+        """Exposed seconds for a micro-batch of equal sequences."""
+        excess = (self.moved - self.linear) * at.seq - self.squared * at.seq * at.seq
+        return at.micro_batch * np.maximum(0.0, excess) + self.once
 
 
-def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, there: Places) -> Ring:
-    """Keys and values go around while attention runs on what is there; backward sends their gradients too. What windows
-    leave of attention hides the less.
+def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, groups: Places) -> RingTraffic:
+    """Keys and values travel around while attention runs on those that are there; backward sends their gradients too.
+    Windowed attention hides less.
     """
-    values, times = value_dim(module) / head_dim(module), 1.0 if forward else 2.0  # a value's width over a key's
-    block = keys_held(module, at) * (1.0 + values) * at.element / at.ring  # of a token of an item
-    around, steps = there.ring, at.ring - 1.0
+    values, times = value_dim(module) / head_dim(module), 1.0 if forward else 2.0  # width of a value over that of a key
+    block = keys_held(module, at) * (1.0 + values) * at.element / at.ring  # bytes per token of an item
+    around, steps = groups.ring, at.ring - 1.0
     moved = machine.network.p2p(block * steps * times, around, 0.0)
     once = machine.network.p2p(0.0, around, steps)
     per_pair, fill = machine.attention_terms(core, forward)
     squared = per_pair * core.heads * core.width * core.pairs / (at.micro_batch * at.seq * at.seq)
-    return Ring(moved, once, squared * fill * at.ring, squared)
+    return RingTraffic(moved, once, squared * fill * at.ring, squared)
 
 
-def ulysses(module: Module, at: Columns, machine: Machine, there: Places) -> Number:
-    """Heads for tokens and back: queries, keys, values in, the output out (arXiv 2309.14509); the same in each pass."""
+def ulysses(module: Module, at: Columns, machine: Machine, groups: Places) -> Number:
+    """Seconds of the all-to-alls between heads and tokens: queries, keys, values in, the output out (arXiv 2309.14509);
+    the same in each pass.
+    """
     if np.all(np.asarray(at.ulysses) == 1):
         return 0.0
     elements = np.vectorize(lambda ranks: exchange_elements(module, int(ranks)), otypes=[float])(at.ulysses * at.tp)
     size = at.micro_batch * at.seq / at.cp * elements / at.tp * at.element
-    return machine.network.all_to_all(size, there.heads, 2.0)
+    return machine.network.all_to_all(size, groups.heads, 2.0)
 
 
 def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> tuple[Number, Number]:
-    """Tokens to their experts and back, by all-to-all over ep; gathered and reduced over etp.
+    """Seconds of dispatch and combine: all-to-all over ep; all-gather and reduce-scatter over etp.
 
-    Or all tokens gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts a
-    token has, nor which (arXiv 2505.11432).
+    Or all tokens are gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts
+    a token has, nor which (arXiv 2505.11432).
     """
     moe = module.routed
     if moe is None or "experts" not in blocks(kind):
@@ -122,21 +128,23 @@ def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> t
     timing, each, network = machine.timing, module.hidden * at.element, machine.network
     size = own * moe.topk * each
     far = to_nodes(moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
-    spread = network.all_to_all(size, group(at.ep, at.etp), far=far)
-    shared = network.gather(size * at.etp, group(at.etp))
-    shown = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
+    dispatch = network.all_to_all(size, group(at.ep, at.etp), far=far)
+    sharded = network.gather(size * at.etp, group(at.etp))
+    exposed = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
     if at.dispatch == "all_gather":
-        ways = at.ep * at.etp
-        once = 2.0 * network.gather(own * ways * each, group(ways)) * shown
+        degree = at.ep * at.etp
+        once = 2.0 * network.gather(own * degree * each, group(degree)) * exposed
         return once, once
     local = np.maximum(1.0, moe.experts / at.ep)
     fullest = 1.0 if at.balanced else 1.0 + timing.imbalance / np.sqrt(local)
-    once = 2.0 * (spread + shared) * shown * fullest
+    once = 2.0 * (dispatch + sharded) * exposed * fullest
     return once, once
 
 
 def to_nodes(topk: int, at: Columns, machine: Machine) -> Number:
-    """Of the copies that leave a node, how many are left when each node gets one: in the mean over equal choices."""
+    """Of the copies that leave a node, the share that is left when each node gets one; in the mean over uniform
+    routing.
+    """
     nodes = np.maximum(1.0, at.ep * at.etp / machine.network.per_node)
     reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
     copies = topk * (nodes - 1.0) / nodes
@@ -144,7 +152,9 @@ def to_nodes(topk: int, at: Columns, machine: Machine) -> Number:
 
 
 def stage_send(module: Module, at: Columns, machine: Machine, over: Group | None = None) -> Number:
-    """Activations of one micro-batch to the next stage; `over`: the ranks at both ends, else as far as any are."""
+    """Seconds of sending one micro-batch's activations to the next stage; `over`: the ranks on both sides, else as far
+    as any.
+    """
     split = np.where(at.sequence_parallel, at.tp, 1)
     size = at.tokens * module.hidden * at.element / split
     sent = machine.network.p2p(size, over or Group(2, 1, at.ranks))

@@ -1,7 +1,8 @@
-"""The problem of placing sequences on groups of ranks: sizes, degrees, one time line per degree, the cap.
+"""The packing problem: sequences to place on groups of ranks in micro-batches, with a cost line and a token cap per
+group.
 
-Built from a job before solving and from a plan's `uses` when verifying, by the same function: what is bounded is what
-was solved.
+It is built from a job before solving, and from a plan's `uses` when verifying, by the same function: what is bounded is
+what was solved.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,12 @@ from planner.specs.cluster import Cluster, kind_of
 from planner.specs.layers import Module
 from planner.specs.parallelism import Sync
 
-ENDLESS = 1e18  # seconds of compute: hides what can be hidden, and of it no share, not even none, is undefined
+ENDLESS = 1e18  # seconds of compute that hide all that can be hidden; finite, so that no share of it is undefined
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Consecutive ranks of one kind, node by node."""
+    """Consecutive ranks of one device kind, node by node."""
 
     first: int  # rank
     ranks: int
@@ -33,7 +34,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a group can be: so many ranks of one pool. It takes line(Σs², Σs) seconds, both passes together."""
+    """A possible group: its degree, its pool, and its cost line for forward and backward together."""
 
     degree: int
     pool: int
@@ -48,30 +49,32 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Items to place on groups of these shapes, in micro-batches of these pools of ranks. Equal ones hash alike."""
+    """Items to place on groups of these shapes, in micro-batches of these pools of ranks. Equal problems hash alike."""
 
     sizes: dict[int, int] = field(hash=False)  # item → tokens
     pools: tuple[Pool, ...]
     shapes: tuple[Shape, ...]  # by rising degree, then by pool
-    row_seconds: float  # every micro-batch costs this at least besides its slowest group
-    step_seconds: float  # every step costs this once
+    row_seconds: float  # lower bound of what every micro-batch adds to its slowest group
+    step_seconds: float  # what every step adds once
     fixed: dict[int, int] = field(hash=False)  # item → the degree it must have
-    sync: Sync = "micro_batch"  # where all ranks meet
-    offload: Offloading | None = None  # of activations to the host; None: there is none
-    row_typical: float = 0.0  # what a full micro-batch costs besides its slowest group
+    sync: Sync = "micro_batch"  # when all ranks synchronise
+    offload: Offloading | None = None  # of activations to the host; None: not possible
+    full_micro_batch_seconds: float = 0.0  # what a full micro-batch adds to its slowest group
 
     @property
     def as_packed(self) -> "Sequences":
-        """The problem with what micro-batches cost besides if they are full: what packing reckons with."""
-        return replace(self, row_seconds=max(self.row_seconds, self.row_typical))
+        """The problem with the cost of full micro-batches, which packing assumes."""
+        return replace(self, row_seconds=max(self.row_seconds, self.full_micro_batch_seconds))
 
     def choices(self, item: int) -> list[int]:
-        """The shapes that can hold an item."""
+        """Indices of the shapes that can hold an item."""
         needed, degree = self.least_tokens(self.sizes[item]), self.fixed.get(item)
         return [i for i, s in enumerate(self.shapes) if needed <= s.room and (degree is None or s.degree == degree)]
 
     def least_tokens(self, size: int) -> float:
-        """What an item takes of a group's room if as much as hides is offloaded: of items that no rank holds alone."""
+        """Tokens that an item takes of a group's room with as much offload as hides; only items that no single rank
+        holds offload.
+        """
         if self.offload is None or size <= min(shape.cap for shape in self.shapes):
             return size
         return self.offload.kept(self.offload.most(size)) * size
@@ -83,16 +86,18 @@ class Sequences:
         return self.offload.least(size, self.shapes[shape].room, self.offload.most(size))
 
     def seconds(self, shape: int, items: tuple[int, ...]) -> float:
-        """What a group of this shape takes for these items, forward and backward."""
+        """Seconds of a group of this shape for these items, forward and backward."""
         line = self.shapes[shape].line
         return line.const + sum(line.of(self.sizes[item]) for item in items)
 
     @property
     def tokens(self) -> int:
+        """Tokens of all items."""
         return sum(self.sizes.values())
 
     @property
     def ranks(self) -> int:
+        """Ranks of all pools."""
         return sum(pool.ranks for pool in self.pools)
 
     @property
@@ -103,7 +108,7 @@ class Sequences:
 
     @property
     def fewest_rows(self) -> int:
-        """Micro-batches that the tokens need at least, where all ranks meet in each."""
+        """A lower bound of the number of micro-batches by their tokens, where all ranks synchronise in each."""
         return max(1, -(-self.tokens // self.row_tokens))
 
     @property
@@ -115,17 +120,19 @@ class Sequences:
 def sequences(
     pricing: Pricing, module: str, uses: Uses, sizes: dict[int, int], sync: Sync = "micro_batch"
 ) -> Sequences:
-    """The problem for `sizes` (one step's items) under what the plan uses. Raises Infeasible, naming what binds."""
+    """The packing problem for `sizes` (items of one step) under what the plan uses. Raises Infeasible, naming what
+    binds.
+    """
     layout = pricing.layouts[module]
-    found = pools(uses.cluster, layout.ranks)
-    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in found]
+    cluster_pools = pools(uses.cluster, layout.ranks)
+    caps = [pool_cap(pricing, module, uses, kind_of(uses.cluster, pool.first)) for pool in cluster_pools]
     problem = Sequences(
         sizes=dict(sorted(sizes.items())),
-        pools=found,
+        pools=cluster_pools,
         shapes=tuple(
-            Shape(degree, number, caps[number], degree_line(pricing, module, degree, pool.first))
+            Shape(degree, number, caps[number], group_line(pricing, module, degree, pool.first))
             for degree in sorted(set(uses.degrees))
-            for number, pool in enumerate(found)
+            for number, pool in enumerate(cluster_pools)
             if degree <= pool.ranks
         ),
         row_seconds=row_seconds(pricing, module, (ENDLESS, ENDLESS)),
@@ -134,35 +141,37 @@ def sequences(
         sync=sync,
         offload=host_offload(pricing, module, uses) if sync == "step" else None,
     )
-    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(found))]
+    degrees = [tuple(shape.degree for shape in problem.shapes if shape.pool == n) for n in range(len(cluster_pools))]
     allowed = [
-        Allowed(kind_of(uses.cluster, pool.first), pool.ranks, those, cap)
-        for pool, those, cap in zip(found, degrees, caps, strict=True)
+        Allowed(kind_of(uses.cluster, pool.first), pool.ranks, pool_degrees, cap)
+        for pool, pool_degrees, cap in zip(cluster_pools, degrees, caps, strict=True)
     ]
     require_places(problem.sizes, problem.choices, problem.fixed, allowed)
-    return replace(problem, row_typical=typical_row(pricing, module, problem))
+    return replace(problem, full_micro_batch_seconds=full_micro_batch_zero3(pricing, module, problem))
 
 
 def pools(cluster: Cluster, ranks: Ranks) -> tuple[Pool, ...]:
-    """The pools among consecutive ranks: neighbours of one kind, on nodes of one size, are one."""
-    found: list[Pool] = []
-    first, before = 0, ""
+    """The pools among consecutive ranks: neighbours of one device kind, on nodes of one size, are one pool."""
+    merged: list[Pool] = []
+    first, previous_kind = 0, ""
     for entry in cluster.ranks:
         begin, end = max(first, ranks[0]), min(first + entry.count, ranks[-1] + 1)
         first += entry.count
         if begin >= end:
             continue
-        last = found[-1] if found else None
-        if last and before == entry.kind and last.per_node == entry.per_node and last.ranks % last.per_node == 0:
-            found[-1] = Pool(last.first, last.ranks + end - begin, last.per_node)
+        last = merged[-1] if merged else None
+        if last and previous_kind == entry.kind and last.per_node == entry.per_node and last.ranks % last.per_node == 0:
+            merged[-1] = Pool(last.first, last.ranks + end - begin, last.per_node)
         else:
-            found.append(Pool(begin, end - begin, entry.per_node))
-        before = entry.kind
-    return tuple(found)
+            merged.append(Pool(begin, end - begin, entry.per_node))
+        previous_kind = entry.kind
+    return tuple(merged)
 
 
 def pool_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
-    """Tokens that a rank of a kind can hold in a micro-batch. Raises Infeasible when it cannot hold the states."""
+    """Tokens of a micro-batch that a rank of a kind can hold. Raises Infeasible where it cannot hold the model
+    states.
+    """
     layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
     accounting = uses.prices.accounting
     if uses.limits.tokens_per_rank is None:
@@ -172,14 +181,14 @@ def pool_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
 
 
 def held_cap(pricing: Pricing, module: str, uses: Uses, kind: str) -> int:
-    """The same; may be ≤ 0."""
+    """The same without the check; may be ≤ 0."""
     layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
     held = pricing.basis(module, kind).held(Layers(range(spec.layers)), True, Split(), (1,))
     return token_cap(spec, held, layout, device, uses.limits, uses.prices.accounting)
 
 
 def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None:
-    """To the hosts of all ranks, if they are of one kind that has a way there."""
+    """Offload to the hosts of all ranks; None where they differ in kind, or have no link to a host."""
     kinds = {kind_of(uses.cluster, rank) for rank in pricing.layouts[module].ranks}
     device = uses.devices[min(kinds)]
     if len(kinds) > 1 or not device.host_gb_per_s:
@@ -187,15 +196,15 @@ def host_offload(pricing: Pricing, module: str, uses: Uses) -> Offloading | None
     return pricing.offloading(module, min(kinds), Layers(range(pricing.models[module].layers)))
 
 
-def degree_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
-    """Both passes."""
+def group_line(pricing: Pricing, module: str, degree: int, first: int) -> Line:
+    """The cost line of a group of this degree, forward and backward."""
     forward, backward = pass_lines(pricing, module, degree, first)
     return forward + backward
 
 
-def row_seconds(pricing: Pricing, module: str, computed: tuple[float, float]) -> float:
-    """What ZeRO-3 adds to every micro-batch beside so many seconds of forward and of backward: gathers in both passes,
-    one reduction, as far as these do not hide them.
+def row_seconds(pricing: Pricing, module: str, compute: tuple[float, float]) -> float:
+    """Seconds that ZeRO-3 adds to every micro-batch: gathers in forward and backward and one reduction, as far as the
+    seconds of compute in each pass do not hide them.
     """
     layout = pricing.layouts[module]
     if layout.zero < 3:
@@ -203,45 +212,45 @@ def row_seconds(pricing: Pricing, module: str, computed: tuple[float, float]) ->
     layers = Layers(range(pricing.models[module].layers))
     phases: tuple[Phase, ...] = ("gather", "sync")
     exchanges = (Task(module, layers, phase, 0, "all", layout.ranks) for phase in phases)
-    return sum(pricing.left(task, beside) for task, beside in zip(exchanges, computed, strict=True))
+    return sum(pricing.left(task, seconds) for task, seconds in zip(exchanges, compute, strict=True))
 
 
-def step_seconds(pricing: Pricing, module: str, computed: float) -> float:
-    """What every step adds once: the update, and below ZeRO-3 the one reduction and the gather after the update, beside
-    so many seconds of backward and of forward.
+def step_seconds(pricing: Pricing, module: str, compute: float) -> float:
+    """Seconds that every step adds once: the update, and below ZeRO-3 the exposed part of the reduction and of the
+    gather after the update, each next to so many seconds of compute.
     """
     layout = pricing.layouts[module]
     layers = Layers(range(pricing.models[module].layers))
-    updated = pricing.price(Task(module, layers, "update", None, "all", layout.ranks)).value
+    update = pricing.price(Task(module, layers, "update", None, "all", layout.ranks)).value
     if layout.zero == 3 or not reduces(layout, pricing.models[module]):
-        return updated
+        return update
     phases: tuple[Phase, ...] = ("sync", "gather") if layout.zero else ("sync",)
     exchanges = (Task(module, layers, phase, None, "all", layout.ranks) for phase in phases)
-    return updated + sum(pricing.left(task, computed) for task in exchanges)
+    return update + sum(pricing.left(task, compute) for task in exchanges)
 
 
-def typical_row(pricing: Pricing, module: str, problem: Sequences) -> float:
-    """What ZeRO-3 adds to a micro-batch that is as full as it can be: what packing reckons with."""
+def full_micro_batch_zero3(pricing: Pricing, module: str, problem: Sequences) -> float:
+    """Seconds that ZeRO-3 adds to a full micro-batch, which packing assumes."""
     layout = pricing.layouts[module]
     if layout.zero < 3 or not problem.shapes:
         return problem.row_seconds
     ranks = Ranks(range(problem.pools[0].first, problem.pools[0].first + 1))
-    forward, backward = (pricing.line(module, ranks, Split(), first)[0] for first in (True, False))
+    forward, backward = (pricing.line(module, ranks, Split(), is_forward)[0] for is_forward in (True, False))
     each = [sum(line.of(size) for size in problem.sizes.values()) for line in (forward, backward)]
     share = 1.0 / problem.ranks / problem.fewest_rows
     return row_seconds(pricing, module, (each[0] * share, each[1] * share))
 
 
 def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[Line, Line]:
-    """Forward and backward on an aligned block of `degree` ranks, from `first` on."""
+    """Cost lines of forward and backward on an aligned block of `degree` ranks, from rank `first` on."""
     block = Ranks(range(first, first + degree))
     parts = Split(**split(pricing.models[module], degree))
     return pricing.line(module, block, parts, True)[0], pricing.line(module, block, parts, False)[0]
 
 
 def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
-    """The job's degrees that exist on these ranks; powers of two that Ulysses alone can do when it names none. State
-    spaces scan whole documents.
+    """The job's degrees that are possible on these ranks; where it names none, powers of two that Ulysses alone can do.
+    Modules with state spaces, which scan whole documents, have degree 1 only.
     """
     most = 1 if module.unparted else ranks
     if wished:
@@ -251,12 +260,12 @@ def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tupl
 
 
 def split(module: Module, degree: int) -> dict[str, int]:
-    """How a degree is split: Ulysses as far as the heads go, a ring for the rest."""
+    """The factors of a degree: Ulysses as far as the heads divide, a ring for the rest."""
     ulysses = ulysses_part(module, degree)
     parts = {"ulysses": ulysses, "ring": degree // ulysses}
     return {name: size for name, size in parts.items() if size > 1} or {"ulysses": 1}
 
 
 def ulysses_part(module: Module, degree: int) -> int:
-    """The largest divisor of `degree` over which the heads spread evenly."""
+    """The largest divisor of `degree` that divides the heads."""
     return next(d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0)

@@ -1,4 +1,4 @@
-"""Seconds of one micro-batch on one pipeline stage, forward and backward, by what they go to."""
+"""Seconds of one micro-batch on one pipeline stage, forward and backward, by cause."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from planner.units import MS
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Seconds of one pass, by cause; `compute` has what is recomputed in it."""
+    """Seconds of one pass, by cause; `compute` includes what is recomputed in it."""
 
     compute: Number = 0.0
     tp: Number = 0.0
@@ -37,7 +37,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Forward and backward of one micro-batch."""
+    """Seconds of forward and backward of one micro-batch."""
 
     forward: Pass
     backward: Pass
@@ -53,66 +53,66 @@ class Passes:
         return Passes(self.forward * times, self.backward * times)
 
 
-NOTHING = Passes(Pass(), Pass())
+NO_SECONDS = Passes(Pass(), Pass())
 
 
 def mean_layer(module: Module, at: Columns, machine: Machine) -> Passes:
-    """The mean of all layers: kinds and windows alternate over the stages."""
+    """Seconds of one layer in the mean of all: kinds and windows alternate over the stages."""
     kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
-    total = NOTHING
+    total = NO_SECONDS
     for (kind, window), count in sorted(kinds.items(), key=str):
         total += layer(module, kind, window, at, machine) * (count / module.layers)
     return total
 
 
 def layer(module: Module, kind: LayerKind, window: int | None, at: Columns, machine: Machine) -> Passes:
-    """One layer, with what of it is computed again in backward."""
+    """Seconds of one layer, with what backward recomputes of it."""
     work = layer_work(module, kind, at, window)
     core = work.attention
     traffic = layer_traffic(module, kind, at, machine, core)
     if "experts" in blocks(kind) and not at.balanced:
         fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
-        work = replace(work, matmuls=tuple(unbalanced(p, fullest) for p in work.matmuls))
+        work = replace(work, matmuls=tuple(with_imbalance(p, fullest) for p in work.matmuls))
     cores = [each for each in (core, work.crossed) if each]
     attended, gradients = (sum(machine.attended(each, forward) for each in cores) for forward in (True, False))
     forward = Pass(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
-    again = (remade(work, at, machine) + (attended if "attention" in at.parts else 0.0)) * (1.0 - at.full)
-    compute = machine.backward(work, at.dtype, trained(at)) + gradients + again
+    recomputed = (remade(work, at, machine) + (attended if "attention" in at.parts else 0.0)) * (1.0 - at.full)
+    compute = machine.backward(work, at.dtype, backward_products(at)) + gradients + recomputed
     backward = Pass(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
     host = machine.host(work, at.tp)
     forward, backward = launched(forward, host), launched(backward, host)
     return Passes(forward, backward + forward * at.full)
 
 
-def launched(done: Pass, host: Number) -> Pass:
-    """No sooner than the host has launched it: of device and host, the slower one sets the pace. What a ring sends
-    waits for neither.
+def launched(layer_pass: Pass, host: Number) -> Pass:
+    """A pass no shorter than the host's launches: the slower of device and host is critical. A ring's sends wait for
+    neither.
     """
-    device = done.seconds - done.cp
-    return replace(done, compute=done.compute + (rounded_max(device, host) - device))
+    device = layer_pass.seconds - layer_pass.cp
+    return replace(layer_pass, compute=layer_pass.compute + (rounded_max(device, host) - device))
 
 
-def trained(at: Columns) -> int:
-    """Products that backward computes for one of forward's."""
+def backward_products(at: Columns) -> int:
+    """Products that backward computes for each of forward's."""
     return 1 if at.adapters else 2
 
 
 def local_experts(module: Module, at: Columns) -> Number:
-    """Of one rank. Choices of experts differ by chance: n of them together are off their mean by 1/√n of one alone."""
+    """Experts of one rank. Routing is random: the load of n experts together deviates by 1/√n of that of one."""
     moe = module.routed
     return np.maximum(1.0, moe.experts / at.ep) if moe else 1.0
 
 
-def unbalanced(product: Matmul, fullest: Number) -> Matmul:
-    """Of the rank whose experts have most tokens."""
+def with_imbalance(product: Matmul, fullest: Number) -> Matmul:
+    """The product on the rank whose experts get most tokens."""
     return replace(product, m=product.m * fullest) if product.grouped else product
 
 
 def remade(work: Work, at: Columns, machine: Machine) -> Number:
-    """Seconds of what recomputation of parts makes again in one layer, but for attention."""
+    """Seconds of what selective recomputation recomputes in one layer, attention aside."""
     seconds: Number = 0.0
     if "norm" in at.parts:
-        seconds = seconds + 0.4 * machine.moved(work)  # two norms of the passes over memory
+        seconds = seconds + 0.4 * machine.moved(work)  # the share of two norms in the memory traffic
     for product in work.matmuls:
         if product.part in at.parts:
             seconds = seconds + machine.matmul(product, at.dtype)
@@ -120,18 +120,18 @@ def remade(work: Work, at: Columns, machine: Machine) -> Number:
 
 
 def head(module: Module, at: Columns, machine: Machine) -> Passes:
-    """What the last stage computes beside its layers: logits and loss."""
+    """Seconds of logits and loss, which the last stage computes on top of its layers."""
     work = head_work(module, at)
     return Passes(
         Pass(compute=machine.forward(work, at.dtype)),
-        Pass(compute=machine.backward(work, at.dtype, trained(at))),
+        Pass(compute=machine.backward(work, at.dtype, backward_products(at))),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
-    """One micro-batch on the slowest stage and through all of them, of all chunks of a rank together; and on a stage in
-    the mean.
+class StageSeconds:
+    """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, through all stages, and on a stage
+    in the mean.
     """
 
     slowest: Pass
@@ -139,21 +139,21 @@ class Stages:
     mean: Passes
 
 
-def stages(module: Module, at: Columns, machine: Machine) -> Stages:
-    """Layers as they are shared out over the stages; the last one has the head besides."""
-    per_layer, behind = mean_layer(module, at, machine), head(module, at, machine)
+def stages(module: Module, at: Columns, machine: Machine) -> StageSeconds:
+    """Seconds of one micro-batch by stage; layers are divided over the stages, and the last one has the head too."""
+    per_layer, last_head = mean_layer(module, at, machine), head(module, at, machine)
     pause = machine.timing.micro_batch_ms * MS
     most, last = fullest_and_last(module.layers, at)
-    each, end = per_layer.forward + per_layer.backward, behind.forward + behind.backward
+    each, head_pass = per_layer.forward + per_layer.backward, last_head.forward + last_head.backward
     constant = Pass(compute=2.0 * pause)
-    slowest = larger(each * most + constant, each * last + end + constant)
-    through = each.seconds * module.layers + end.seconds + at.pp * constant.seconds
+    slowest = larger_pass(each * most + constant, each * last + head_pass + constant)
+    through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
     mean = per_layer * (module.layers / at.pp) + Passes(Pass(compute=pause), Pass(compute=pause))
-    return Stages(slowest, through, mean)
+    return StageSeconds(slowest, through, mean)
 
 
 def weights_share(module: Module, at: Columns, machine: Machine) -> Number:
-    """Of both passes of a layer in the mean, what makes the gradients of weights: attention has none."""
+    """The share of weight gradients (W) in both passes of a layer, in the mean; attention has none."""
     seconds: Number = 0.0
     for kind, count in kind_counts(module).items():
         seconds = seconds + machine.weights(layer_work(module, kind, at), at.dtype) * (count / module.layers)
@@ -161,19 +161,19 @@ def weights_share(module: Module, at: Columns, machine: Machine) -> Number:
 
 
 def fullest_and_last(layers: int, at: Columns) -> tuple[Number, Number]:
-    """Layers of the pipeline rank with most of them, the last one aside, and of the last: as plans share them out
-    (costs/memory/states.py, layers_before).
+    """Layers of the pipeline rank with most of them, the last one aside, and of the last, as plans divide them
+    (costs/memory/model_states.py, layers_before).
     """
     chunks = at.pp * at.vpp
-    even, ends = np.mod(layers, chunks) == 0, np.mod(layers + 2, chunks) == 0
+    even, ends_even = np.mod(layers, chunks) == 0, np.mod(layers + 2, chunks) == 0
     each, with_ends = layers / at.pp, (layers + 2) / at.pp
-    most = np.where(even, each, np.where(ends, with_ends - (at.pp <= 2), np.ceil(each)))
+    most = np.where(even, each, np.where(ends_even, with_ends - (at.pp <= 2), np.ceil(each)))
     rest = np.where(np.asarray(at.vpp) > 1, each, layers - np.floor(layers * (at.pp - 1.0) / at.pp + 0.5))
-    last = np.where(even, each, np.where(ends, with_ends - 1.0, rest))
+    last = np.where(even, each, np.where(ends_even, with_ends - 1.0, rest))
     return np.where(at.pp > 1, most, 0.0), np.where(at.pp > 1, last, layers)
 
 
-def larger(one: Pass, other: Pass) -> Pass:
+def larger_pass(one: Pass, other: Pass) -> Pass:
     """Element by element."""
     which = one.seconds >= other.seconds
     return Pass(*(np.where(which, getattr(one, n), getattr(other, n)) for n in ("compute", "tp", "cp", "ep")))

@@ -1,12 +1,11 @@
-"""The closed form of a step: pipelines of equal micro-batches, then what replicas exchange, and the update.
+"""The closed form of a step: pipelines of equal micro-batches, then data-parallel communication, and the update.
 
-With one chunk of layers on a rank, 1F1B and GPipe take (m − 1)·(slowest stage) + (all stages), forward and backward;
-v chunks of interleaving divide what fills and drains the pipeline by v (arXiv 2104.04473, section 2.2).
+With one chunk of layers on a rank, 1F1B and GPipe take (m − 1)·(slowest stage) + (all stages), forward and backward; v
+chunks of interleaving divide warm-up and drain of the pipeline by v (arXiv 2104.04473, section 2.2).
 
-Of each stage's F + I + W in that bubble zero bubble leaves F + I − W, or F + I where there are too few micro-batches
-to put a W of it off (plan/schedules/zb_h1.py): a third, or two, where the three take the same time. Attention makes it
-more, as it has no weights. ZB-H2 leaves a step that stands by itself as much; what it saves besides is between
-steps that overlap.
+Of each stage's F + I + W in that bubble zero bubble leaves F + I − W, or F + I where there are too few micro-batches to
+defer a W of it (plan/schedules/zb_h1.py): a third, or two, where the three take equally long. Attention makes it more,
+as it has no weights. ZB-H2 leaves as much of an isolated step; what it saves on top is between steps that overlap.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from planner.units import MS
 
 @dataclass(frozen=True, slots=True)
 class StepSeconds:
-    """A step by what it goes to; the parts add up to `seconds`."""
+    """Seconds of a step by cause; the parts add up to `seconds`."""
 
     compute: Number
     tp: Number
@@ -33,7 +32,7 @@ class StepSeconds:
     ep: Number
     pp: Number  # sends between stages
     bubble: Number
-    dp: Number  # gradients and parameters, as far as nothing hides them
+    dp: Number  # exposed reductions of gradients and gathers of parameters
     update: Number
     overhead: Number
 
@@ -44,42 +43,42 @@ class StepSeconds:
 
 
 def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
-    """Seconds of one step of a static strategy."""
+    """Seconds of one step under a static layout, by cause."""
     staged = stages(module, at, machine)
     slowest, through, count = staged.slowest, staged.through, at.micro_batches
     send = 2.0 * stage_send(module, at, machine)
-    sends = np.where(at.pp > 1, waited(at, send, slowest.seconds, through), 0.0)
+    sends = np.where(at.pp > 1, exposed_send_seconds(at, send, slowest.seconds, through), 0.0)
     kept = left(at, weights_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
     bubble = (through - slowest.seconds) / at.vpp * kept
     exposed = unhidden(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
-    updated = update(module, at, machine)
-    busy = count * slowest.seconds + bubble + sends + exposed + updated
+    optimizer = update(module, at, machine)
+    busy = count * slowest.seconds + bubble + sends + exposed + optimizer
     overhead = machine.timing.step_ms * MS + machine.jitter(at.ranks) * busy
     return StepSeconds(
         slowest.compute * count, slowest.tp * count, slowest.cp * count, slowest.ep * count,
-        sends, bubble, exposed, updated, overhead,
+        sends, bubble, exposed, optimizer, overhead,
     )  # fmt: skip
 
 
 def left(at: Columns, weights: Number) -> Number:
-    """What zero bubble leaves of 1F1B's bubble: of pp − 1 stages' F, I and W, but for one W each, and for as many more
-    as can be put off. `weights`: the share of W.
+    """The share of 1F1B's bubble that zero bubble leaves: of pp − 1 stages' F, I and W, less one W each, and less as
+    many more as can be deferred. `weights`: the share of W.
     """
-    off = np.minimum(at.micro_batches, at.pp) - 1.0
-    return 1.0 - weights * (1.0 + off / np.maximum(1.0, at.pp - 1.0))
+    deferred = np.minimum(at.micro_batches, at.pp) - 1.0
+    return 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0))
 
 
-def waited(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
-    """Seconds of sends that a step waits for. `send`: there and back; `slowest` and `through`: of one micro-batch.
+def exposed_send_seconds(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
+    """Exposed seconds of sends in a step. `send`: there and back; `slowest` and `through`: seconds of one micro-batch.
 
-    What fills and drains the pipeline waits for its sends: from the first chunk of layers to the last and back. GPipe's
-    and interleaving's other sends run beside passes. Under 1F1B a micro-batch's return lets the next one but pp in, so
+    Warm-up and drain of the pipeline wait for its sends: from the first chunk of layers to the last and back. Other
+    sends of GPipe and interleaving run during passes. Under 1F1B a micro-batch's return admits the next one but pp, so
     that a stage which is slower than the others by less than its share of a round trip waits for the rest of it.
     """
     pp, chunks = np.asarray(at.pp), at.pp * at.vpp
     hops = send * (chunks - 1.0)
     if at.schedule == "gpipe":
         return hops
-    behind = np.maximum(0.0, (through + send * (pp - 1.0)) / pp - slowest)
+    wait = np.maximum(0.0, (through + send * (pp - 1.0)) / pp - slowest)
     later = np.maximum(0.0, at.micro_batches - pp / np.maximum(1.0, pp - 1.0))
-    return hops + np.where(chunks > pp, 0.0, behind * later)
+    return hops + np.where(chunks > pp, 0.0, wait * later)

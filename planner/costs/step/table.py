@@ -1,4 +1,4 @@
-"""A problem of sequences as arrays, longest first: what fills and bounds run over, made once."""
+"""The packing problem as arrays, longest sequences first, which packing heuristics and bounds run over."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,19 +14,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of arrays are items, columns are shapes."""
+    """A packing problem as arrays of (items, shapes)."""
 
     problem: Sequences
-    items: Ints
-    sizes: Ints  # tokens, falling
-    seconds: Floats  # (items, shapes): alone on a group, without the constant; inf: not allowed
+    items: Ints  # (items,): numbers of the items
+    sizes: Ints  # (items,): tokens, in falling order
+    seconds: Floats  # (items, shapes): seconds of the item by itself, without the constant; inf: not allowed
     degrees: Ints  # (shapes,)
     rooms: Ints  # (shapes,): tokens that a group holds
     constants: Floats  # (shapes,): seconds of a group however little it holds
 
     @cached_property
     def areas(self) -> Floats:
-        """(items, shapes): rank-seconds."""
+        """Rank-seconds of each item on each shape: (items, shapes)."""
         return self.seconds * self.degrees
 
     @property
@@ -36,13 +36,13 @@ class Table:
 
 
 def make_table(problem: Sequences) -> Table:
-    """Sizes that are equal are priced once."""
+    """The arrays of a packing problem; equal sizes are priced once."""
     items = sorted(problem.sizes, key=lambda item: (-problem.sizes[item], item))
     sizes = np.array([problem.sizes[item] for item in items], dtype=np.int64)
-    kinds, where = np.unique(sizes, return_inverse=True)
-    least = [(size, problem.least_tokens(size)) for size in kinds.tolist()]
+    distinct, index = np.unique(sizes, return_inverse=True)
+    least = [(size, problem.least_tokens(size)) for size in distinct.tolist()]
     priced = [[s.line.of(size) if tokens <= s.room else np.inf for s in problem.shapes] for size, tokens in least]
-    seconds = np.array(priced)[where.reshape(-1)]
+    seconds = np.array(priced)[index.reshape(-1)]
     degrees = np.array([shape.degree for shape in problem.shapes], dtype=np.int64)
     for number, item in enumerate(items if problem.fixed else ()):
         if item in problem.fixed:

@@ -1,4 +1,4 @@
-"""Shares of devices: a whole device with nothing beside it takes what it always took, and less of one no less."""
+"""Passes on a share of a device: none is faster than on a whole device, and whole devices are priced as ever."""
 
 from itertools import combinations
 from pathlib import Path
@@ -24,8 +24,10 @@ USES = st.builds(Use, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
 def whole(plan: Plan) -> Plan:
     """The same, in which everything has all of its devices."""
     (step,) = plan.steps
-    rows = ({module: unshared(groups) for module, groups in row.items()} for row in step.micro_batches)
-    return changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+    micro_batches = (
+        {module: unshared(groups) for module, groups in micro_batch.items()} for micro_batch in step.micro_batches
+    )
+    return changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
 
 
 def unshared(groups: dict) -> dict:
@@ -33,19 +35,19 @@ def unshared(groups: dict) -> dict:
 
 
 @given(USES)
-def test_a_whole_device_takes_what_it_takes(use):
+def test_a_whole_device_has_no_slowdown(use):
     assert slower(use._replace(share=1.0), []) == 1.0
 
 
 @given(USES, SHARES)
-def test_less_of_a_device_takes_no_less_and_no_more_than_its_part_of_the_work(use, less):
+def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
     lower, higher = sorted((use.share, less))
     assert use._replace(share=lower).alone >= use._replace(share=higher).alone >= use.whole
     assert use.alone <= use.whole / use.share * (1 + 1e-12)
 
 
-def test_memory_is_reached_by_half_of_the_compute():
-    """Worked by hand: 3 s of compute and 1 s of memory on half a device, beside one that streams all the time."""
+def test_half_of_the_compute_uses_all_memory_bandwidth():
+    """By hand: 3 s of compute and 1 s of memory on half a device, next to a pass that streams all the time."""
     own, other = Use(0.5, 3.0, 1.0, 1.4), Use(0.5, 0.0, 2.0, 2.0)
     assert KAPPA == 2.0 and own.alone == 7.0 and own.demanded == pytest.approx(0.2)
     assert slower(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + GAMMA * 0.2))
@@ -53,7 +55,7 @@ def test_memory_is_reached_by_half_of_the_compute():
 
 @given(SHARES, st.lists(USES, max_size=5))
 def test_no_others_that_fit_demand_more_than_is_counted(own, others):
-    """Of all sets that fit beside a pass at one time."""
+    """Against all sets of passes that fit next to one at a time."""
     room = 1.0 - own
     for count in range(len(others) + 1):
         for some in combinations(others, count):
@@ -62,7 +64,7 @@ def test_no_others_that_fit_demand_more_than_is_counted(own, others):
 
 
 @given(USES, st.lists(USES, max_size=4), USES)
-def test_one_more_beside_it_makes_nothing_quicker(own, others, one):
+def test_one_more_concurrent_pass_makes_nothing_faster(own, others, one):
     assert slower(own, [*others, one]) >= slower(own, others) * (1 - 1e-12)
 
 
@@ -79,12 +81,15 @@ def test_passes_with_a_share_take_longer_and_others_what_they_took():
             assert cost == usual
 
 
-def test_fits_are_taken_for_compute():
-    """Nothing runs beside it: its fits take four times as long on a quarter."""
+def test_fits_count_as_compute():
+    """Nothing runs next to it: its fits take four times as long on a quarter of the device."""
     plan = files.read(Path(__file__).parents[2] / "golden/by_hand/mixed-groups/plan.yaml", Plan)
     (step,) = plan.steps
-    rows = ({"llm": {name: Shared(items=of, share=0.25) for name, of in row.items()}} for row in step.micro_batches)
-    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(rows)),))
+    micro_batches = (
+        {"llm": {name: Shared(items=of, share=0.25) for name, of in micro_batch.items()}}
+        for micro_batch in step.micro_batches
+    )
+    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
     usual, price = pricing_of(plan), pricing_of(quarter)
     for task, same in zip(expand(quarter), expand(plan), strict=True):
         if task.group in ("g2", "g3"):

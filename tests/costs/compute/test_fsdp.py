@@ -1,4 +1,4 @@
-"""What FSDP2 adds to passes is added once for each of its units, where it runs them, and nowhere else."""
+"""FSDP2's own work is added once for each of its units, where it runs them, and nowhere else."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def laid(mesh, zero, dtype="float32"):
         (laid({"dp": 2, "pp": 2}, 3), "resharded"),
     ],
 )
-def test_it_runs_what_is_spread_or_cast(layout, how):
+def test_fsdp_runs_what_is_sharded_or_cast(layout, how):
     assert run_by(layout) == how
     for forward in (True, False):
         units = FSDP[how] if how else NONE
@@ -48,7 +48,7 @@ def test_it_runs_what_is_spread_or_cast(layout, how):
         assert units_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(3e-3 * layer + 1e-3 * ends)
 
 
-def test_costs_that_have_it_inside_are_as_they_are():
+def test_costs_that_include_fsdp_are_unchanged():
     assert units_line(MEASURED, laid({"dp": 2}, 3), 4, True, True) == Line()
 
 

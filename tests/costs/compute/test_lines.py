@@ -1,4 +1,4 @@
-"""Lines over sequences, sums of costs, and what a plan must carry to be priced."""
+"""Cost lines over sequences, sums of costs, and what a plan must carry to be priced."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def test_items_take_what_each_takes_and_the_constant_unless_the_host_is_slower(l
 
 @given(st.integers(1, 300), st.integers(1, 300), st.booleans())
 def test_a_window_counts_the_pairs_that_it_sees(size, window, causal):
-    """Token by token; of a causal one's own pairs on the diagonal, and at the window's edge, half."""
+    """Against a count token by token; causal pairs on the diagonal and at the window's edge count half."""
     seen = Windowed(1.0, 0.0, window, causal).of(size)
     if causal:
         assert seen == sum(min(token, window) for token in range(1, size + 1)) - min(size, window) / 2

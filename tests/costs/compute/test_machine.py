@@ -1,4 +1,4 @@
-"""Kernels at their rates, and a host that launches them."""
+"""Kernels at their rates, and the host that launches them."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_backward_does_both_products_and_attention_two_and_a_half_times():
 
 
 def test_gradients_of_weights_are_half_of_the_products_and_nothing_of_attention():
-    """So that W is what backward takes less where no weights are trained."""
+    """So W is what a backward saves where no weights are trained."""
     machine = ideal(Timing(gradient_bytes=1e-6))
     work = layer_work(GPT, "dense", Columns(ranks=1, seq=2048, batch=1))
     both, inputs = (float(machine.backward(work, "bf16", count)) for count in (2, 1))

@@ -1,4 +1,4 @@
-"""A module that was measured with and without recompute: each layout costs what its own layers were measured to."""
+"""A module measured with and without recomputation: each layout costs what its own layers were measured to."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -61,7 +61,7 @@ PLANS = [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])]  # of
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
-def test_more_that_is_made_again_takes_longer_and_holds_less(plan):
+def test_more_recomputation_takes_longer_and_keeps_less(plan):
     scores = [
         score(measured(plan, how)) for how in ("none", {0: "selective"}, {0: "full"}, {0: "full", 1: "selective"})
     ]
@@ -74,8 +74,8 @@ def test_more_that_is_made_again_takes_longer_and_holds_less(plan):
 
 @pytest.mark.parametrize("costs", [MEASURED, PUBLISHED], ids=["measured", "published"])
 @pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
-def test_a_word_is_the_same_by_ranges(plan, costs):
-    """Also the halves of a backward, which no plan has where something is made again, and prices know all the same."""
+def test_recompute_is_the_same_by_ranges(plan, costs):
+    """Also the halves of a backward, which no plan with recomputation has, though prices know them."""
     for how in WORDS:
         word, *ranges = (measured(plan, each, costs) for each in (how, {"0-3": how}, {"0-1": how, "2-3": how}))
         passes = [replace(task, phase=phase) for task in expand(plan) if task.phase == "B" for phase in "BIW"]
@@ -85,8 +85,8 @@ def test_a_word_is_the_same_by_ranges(plan, costs):
             assert [ours(task) for task in passes] == [theirs(task) for task in passes]
 
 
-def test_published_layers_that_are_made_again_whole_leave_w_what_is_no_forward():
-    """Of layers that make nothing again as they were published, W is half of all that has weights in it."""
+def test_published_full_recompute_leaves_w_half_of_backward_without_forward():
+    """Where the published layers recompute nothing, W is half of all that has weights."""
     tasks = [Task("llm", Layers((0, 1)), "W", 0, "g", Ranks((0,)), (5, 8))] * 3
     again, none, some = (
         pricing_of(measured(PLANS[0], how, PUBLISHED)).price(task).value
@@ -100,7 +100,7 @@ def test_published_layers_that_are_made_again_whole_leave_w_what_is_no_forward()
 @pytest.mark.parametrize("recompute", ["selective", "full", {0: "full", "2-3": "selective"}])
 @pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
 def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
-    """Beside the same plan where nothing is made again. A layer that is made again whole sends again, too."""
+    """Against the same plan without recomputation. A layer recomputed in full also communicates again."""
     ours, plain = measured(plan, recompute), measured(plan, "none")
     price, plain_price = pricing_of(ours).price, pricing_of(plain).price
     held, plain_held = (Holding(each, pricing_of(each)).forward for each in (ours, plain))
@@ -124,7 +124,7 @@ def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
 
 
 @pytest.mark.parametrize("how", WORDS)
-def test_gradients_of_weights_take_the_same_whatever_is_made_again(how):
+def test_weight_gradients_do_not_depend_on_recompute(how):
     price = pricing_of(measured(staged_plan(2, 1), how)).price
     back, inputs, weights = (price(Task("llm", Layers((0, 1)), phase, 0, "g", Ranks((0,)), (5, 8))) for phase in "BIW")
     assert weights.value == pytest.approx(2 * (2 * 0.02 * 13 + 2 * 0.3) / 2 * 1e-3)
@@ -138,7 +138,7 @@ def token_held(plan: Plan) -> Held:
     return basis.held(Layers(range(4)), True, Split(), (1,))
 
 
-def test_a_rank_holds_more_tokens_of_what_keeps_less():
+def test_less_activation_memory_allows_more_tokens():
     plan = PLANS[1]
     module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
     of_token = [token_held(changed(plan, layouts={"llm": changed(layout, recompute=how)})) for how in WORDS]
@@ -181,7 +181,7 @@ def inputs_of(tmp_path):
     return inputs
 
 
-def test_solved_simulated_and_asked_are_one(inputs_of):
+def test_solve_simulate_and_why_agree(inputs_of):
     plans = [pipeline.decide(inputs_of(how)).plan for how in WORDS]
     for how, plan in zip(WORDS, plans, strict=True):
         assert plan.layouts["llm"].recompute == how
@@ -198,7 +198,7 @@ def test_solved_simulated_and_asked_are_one(inputs_of):
 
 
 def test_why_names_what_other_recompute_saves(inputs_of):
-    """Of those that were measured; of costs that tell nothing of it, none."""
+    """Of the kinds of recomputation that were measured; none for costs without them."""
     plans = {how: pipeline.decide(inputs_of(how)).plan for how in WORDS}
     answer = pipeline.why(plans["full"])
     found = {s.what: s.seconds for s in answer.sensitivities if s.what.startswith("recompute")}
@@ -208,7 +208,7 @@ def test_why_names_what_other_recompute_saves(inputs_of):
     assert not [s for s in answer.sensitivities if s.what.startswith("recompute")]
 
 
-def test_more_memory_is_more_tokens_of_what_keeps_less(inputs_of):
+def test_more_memory_allows_more_tokens_with_recompute(inputs_of):
     """Where the job limits tokens, a GiB is as many of them as its layers hold: four of each kind, and the ends or,
     where that is more, what one of them makes again.
     """
@@ -216,8 +216,8 @@ def test_more_memory_is_more_tokens_of_what_keeps_less(inputs_of):
     assert more == [2**20 // (4 * kept + max(2, 16 - kept)) for kept in (16, 6, 1)]
 
 
-def test_a_profile_that_never_saw_it_is_refused(inputs_of):
-    """It would be priced as if nothing were made again."""
+def test_a_profile_without_that_recompute_is_refused(inputs_of):
+    """It would be priced as if nothing were recomputed."""
     before = changed(MEASURED, recomputing={})
     assert pipeline.decide(inputs_of("none", before)).plan.outcome.value > 0
     some = changed(MEASURED, recomputing={"full": MEASURED.recomputing["full"]})
@@ -229,8 +229,8 @@ def test_a_profile_that_never_saw_it_is_refused(inputs_of):
     assert untold(changed(before, source="published"), again, range(4)) == []
 
 
-def test_a_plan_of_a_profile_that_never_saw_it_is_refused():
-    """One that was solved, or written, before layers were measured so; what others published is as they say."""
+def test_a_plan_with_a_profile_without_that_recompute_is_refused():
+    """Also a plan solved or written before layers were measured so; published costs are taken as they are."""
     before = changed(MEASURED, recomputing={})
     for plan in PLANS:
         assert pricing_of(measured(plan, "none", before)).price
@@ -242,7 +242,7 @@ def test_a_plan_of_a_profile_that_never_saw_it_is_refused():
             assert "planner profile" in refused.value.fix
 
 
-def test_a_kind_of_rank_that_never_saw_it_is_named():
+def test_a_device_kind_without_that_recompute_is_named():
     plan = measured(PLANS[0], "full")
     modules = {"llm": changed(MEASURED, recomputing={}), "llm@toy": MEASURED}
     told = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules=modules)))
@@ -254,7 +254,7 @@ def test_a_kind_of_rank_that_never_saw_it_is_named():
     assert refused.value.where == "uses.prices.modules.llm@toy"
 
 
-def test_who_has_old_costs_is_told_to_measure_again(inputs_of):
+def test_old_costs_ask_for_a_new_measurement(inputs_of):
     plan = pipeline.decide(inputs_of("none", changed(MEASURED, recomputing={}))).plan
     for change, fix in (("recompute=full", "measure it again (planner profile)"), ("dtype=bf16", "profile the model")):
         with pytest.raises(InputError, match="say nothing of another") as refused:

@@ -1,4 +1,4 @@
-"""Layers that recompute unlike each other cost what each of them costs: seconds and bytes are sums over layers."""
+"""Layers with different recomputation cost what each of them costs: seconds and bytes are sums over layers."""
 
 from itertools import pairwise
 
@@ -72,7 +72,7 @@ SPREAD = [{}, {"dp": 1, "tp": 2}, {"dp": 1, "cp": 2}, {"dp": 1, "cp": 2, "ulysse
 
 @pytest.mark.parametrize("spread", SPREAD, ids=str)
 @pytest.mark.parametrize("how", WORDS)
-def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how, spread):
+def test_ranges_that_cover_all_layers_equal_one_setting_to_the_bit(how, spread):
     word = said(how, **spread)
     for ranges in ({"0-3": how}, {"0-1": how, "2-3": how}, {0: how, "1,3": how, 2: how}):
         other = said(ranges, **spread)
@@ -88,7 +88,7 @@ def test_ranges_that_cover_all_layers_are_the_word_to_the_bit(how, spread):
     st.sampled_from(SPREAD),
 )
 def test_seconds_and_bytes_are_those_of_each_layer(words, sizes, spread):
-    """But for what a pass on a stage takes however small it is, which is once."""
+    """Except for the constant of a pass on a stage, which counts once."""
     ranges = {layer: how for layer, how in enumerate(words) if how != "none"}
     layout, pause = said(ranges, **spread), 1e-4
     alone = [passes(said(how, **spread), (0,), sizes) for how in words]
@@ -110,7 +110,7 @@ def test_full_is_one_forward_more_and_selective_a_part_of_it():
         assert 0 < some[1][0] - none[1][0] < forward
 
 
-def test_a_token_cap_lies_between_those_of_the_words():
+def test_a_token_cap_is_between_those_of_uniform_recompute():
     caps = [
         token_cap(MODULE, held(said(how)), said(how), DEVICE, Limits(), BUNDLED)
         for how in ("none", {"0-1": "full"}, "full")
@@ -128,8 +128,8 @@ def test_measured_layers_are_summed_and_published_passes_are_shared_out():
 
 
 @pytest.mark.parametrize("recompute", ["full", {"0-1": "full"}])
-def test_what_costs_do_not_tell_apart_costs_the_same(recompute):
-    """Fits of a module without others beside them are of the layers that somebody had."""
+def test_recompute_that_fits_do_not_distinguish_costs_the_same(recompute):
+    """Fits of a module without others beside them are those of the layers that were published."""
     fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
     known = ModuleCosts(source="published", spread=0.1, layer=fit)
     assert costs_of_layers(known, mixed(said(recompute), range(4))) == known
@@ -182,7 +182,7 @@ def plan_of(pricing: Pricing, plan: Plan) -> Plan:
     return changed(plan, layouts=pricing.layouts)
 
 
-def test_a_plan_that_says_the_word_by_ranges_is_worth_the_same(solved):
+def test_recompute_given_by_ranges_is_priced_the_same(solved):
     plan = solved("full")
     again = by_hand(plan, {"0-15": "full", "16-31": "full"})
     for of in (score, lambda each: score(each, 0, overlap_of("tp=on"))):
@@ -199,7 +199,7 @@ def test_more_recomputation_takes_longer_and_holds_less(solved):
 
 
 def test_switched_overlap_prices_each_kind_of_layer_again(solved):
-    """What is made again whole sends in its backward what its forward sent, hidden or not."""
+    """Full recomputation sends in backward what forward sent, exposed or not."""
     plan = by_hand(solved("none"), {"0-7": "full"})
     before, after = (pricing_of(each) for each in (plan, overlapped(plan, overlap_of("tp=off"))))
     for priced in (before, after):

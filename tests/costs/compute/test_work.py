@@ -1,4 +1,4 @@
-"""What ranks compute adds up to what the model is, however it is split."""
+"""The work of all ranks adds up to the model's, however it is sharded."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_dense_ranks_share_the_layers_flops(tp, cp, micro, module):
 
 @given(ep=POWERS, tp=st.sampled_from([1, 2, 4]), etp=st.sampled_from([1, 2]))
 def test_experts_ranks_share_the_layers_flops(ep, tp, etp):
-    """The mean rank's, with its own tokens' copies; etp's ranks get each other's and have a part of each expert."""
+    """Of the mean rank, with its own tokens' copies; ranks of etp get each other's, and have a shard of each expert."""
     setup = Columns(ranks=64, seq=2048, batch=64, tp=tp, ep=ep, etp=etp)
     squared, per_token = layer_flops(MIXTRAL, "moe")
     whole = squared * 2048**2 + per_token * 2048

@@ -1,4 +1,4 @@
-"""Activations: the equations of Korthikanti et al. (arXiv 2205.05198), and what takes away from them."""
+"""Activations: the equations of Korthikanti et al. (arXiv 2205.05198), and what recomputation saves."""
 
 from itertools import pairwise
 

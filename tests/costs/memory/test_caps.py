@@ -1,4 +1,4 @@
-"""Bytes on a rank: states by ZeRO stage and dtype, what they leave for tokens, what recomputation saves."""
+"""Bytes on a rank: states by ZeRO stage and dtype, the tokens that they leave room for, what recomputation saves."""
 
 from math import prod
 

@@ -1,4 +1,4 @@
-"""Micro-batches in flight, against schedules that are played through."""
+"""Micro-batches in flight, against schedules that are simulated pass by pass."""
 
 import numpy as np
 import pytest

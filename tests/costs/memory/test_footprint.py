@@ -68,7 +68,7 @@ def test_logits_are_on_the_last_stage_and_of_one_micro_batch():
     assert last.logits == pytest.approx(512 * (6 * 4096 / 2 + normed + gathered))
 
 
-def test_a_layer_is_made_again_when_logits_are_gone():
+def test_a_layer_is_recomputed_after_logits_are_freed():
     setup = replace(SETUP, full=1.0)
     first, last = (footprint(DENSE, setup, MEGATRON, stage) for stage in (0, 1))
     kept = 2 * 8 * 512 * 2 * 256 / 2  # two micro-batches of the inputs of eight layers
@@ -76,7 +76,7 @@ def test_a_layer_is_made_again_when_logits_are_gone():
     assert last.activations == pytest.approx(kept / 2)  # logits take more than the layer
 
 
-def test_optimizer_and_logits_do_not_meet():
+def test_optimizer_step_and_logits_do_not_coincide():
     narrow = footprint(DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), Accounting(gradient_bytes=2), 0)
     assert narrow.allocated == pytest.approx(narrow.states + narrow.update + narrow.workspace)
 

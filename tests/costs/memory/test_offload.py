@@ -1,4 +1,4 @@
-"""Offload: what hides, what stays, and the fewest ranks that hold an item, each against brute force."""
+"""Offload: what hides, what stays on the device, and the fewest ranks that hold an item, each against brute force."""
 
 import pytest
 from hypothesis import given
@@ -63,7 +63,7 @@ def test_longer_items_hide_more_and_long_ones_all():
 
 
 @pytest.mark.parametrize("name", ["a100-40gb", "a100-80gb", "h100-80gb", "h200"])
-def test_gpus_have_a_way_to_their_host_and_the_cpu_has_none(name):
+def test_gpus_have_a_link_to_their_host_and_the_cpu_has_none(name):
     assert library.read(name, Profile)[0].device.host_gb_per_s > 20
     cpu = library.read("cpu", Profile)[0].device
     assert cpu.host_gb_per_s is None
@@ -71,7 +71,7 @@ def test_gpus_have_a_way_to_their_host_and_the_cpu_has_none(name):
 
 
 def test_the_first_layer_and_the_last_stay():
-    """ByteScale's count: 2 layers whole, and 1 − r of the l − 2 others; of two layers nothing can go."""
+    """ByteScale's count: two layers stay, and 1 − r of the l − 2 others; with two layers nothing is offloaded."""
     for layers in (1, 2, 3, 32):
         for ratio in (0.0, 0.25, 1.0):
             counted = sum(1.0 if layer in (0, layers - 1) else 1 - ratio for layer in range(layers))
@@ -119,7 +119,7 @@ def test_offload_saves_ranks_only_where_it_hides():
 
 
 @pytest.mark.parametrize("again_kib", [0.0, 500.0])
-def test_what_is_placed_fits_the_memory_that_the_cap_stands_for(again_kib):
+def test_offloaded_placements_fit_the_memory_of_the_cap(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
     held = HELD._replace(remade=again_kib * 1024)
     rank = offloading(PASSES, held, 32, DEVICE)
@@ -131,6 +131,6 @@ def test_what_is_placed_fits_the_memory_that_the_cap_stands_for(again_kib):
         assert found.offload and taken <= held.most * cap * (1 + 1e-12)
 
 
-def test_activations_of_nothing_need_no_way():
+def test_without_activations_no_link_is_needed():
     free = Offloading(8, 0.0, 0.0, ((0.0, 0.0),), 1.0)
     assert (free.most(5), free.kept(1.0)) == (1.0, 1.0)

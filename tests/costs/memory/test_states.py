@@ -1,4 +1,4 @@
-"""States: what ranks hold together is what the model has, and sharding takes away what it says."""
+"""Model states: all ranks together hold the model's, and ZeRO removes the copies that it says."""
 
 from itertools import pairwise
 
@@ -86,7 +86,7 @@ def test_every_layer_is_on_one_stage(module, pp, vpp):
     assert {kind: sum(int(each[kind]) for each in held) for kind in held[0]} == kind_counts(module)
 
 
-def test_embedding_and_head_stand_for_a_layer_each_where_that_comes_out_even():
+def test_embedding_and_head_count_as_a_layer_each_where_that_divides_evenly():
     """As Llama 3 405B was trained: 126 layers on 16 stages (arXiv 2407.21783, §3.3.2)."""
     setup = Columns(ranks=16, seq=32, batch=16, pp=16)
     counts = [int(held_layers(changed(DENSE, layers=126), setup, stage)["dense"]) for stage in range(16)]
@@ -107,7 +107,7 @@ def test_a_tied_head_is_a_second_copy_on_another_stage():
     assert two - one == pytest.approx(2 * 64 * 256)
 
 
-def test_what_is_its_own_master_takes_as_much_without_a_copy():
+def test_own_master_weights_take_as_much_without_a_copy():
     setup = Columns(ranks=8, seq=32, batch=16, zero=3)
     owned = over_ranks(DENSE, setup, Accounting(own_master=True))
     assert owned == pytest.approx(tuple(size * parameters(DENSE).total for size in (4, 4, 8)))

@@ -1,4 +1,4 @@
-"""Collectives: the next larger measured size, an honest spread beyond the table, levels where nothing was measured."""
+"""Measured collectives: the next larger size counts, spread grows beyond the table, other levels are analytic."""
 
 import pytest
 from hypothesis import given

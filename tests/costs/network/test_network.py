@@ -1,4 +1,6 @@
-"""Collectives move what their names say, over the narrowest of what they cross; many groups at once as one by one."""
+"""Collectives move the bytes that they must, over the narrowest link that they cross; arrays of groups as one
+by one.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Seconds of gathers and reductions among replicas: HSDP by its formula, and gradients in half the bytes."""
+"""Seconds of gathers and reductions among replicas: HSDP by its formula, and bf16 gradients in half the bytes."""
 
 from dataclasses import replace
 from math import prod
@@ -53,8 +53,8 @@ def pricing(layout: Layout, module: Decoder = MODULE, per_node: int = 0, collect
     return Pricing({"llm": module}, {"llm": layout}, cluster, prices, {"gpu": DEVICE})
 
 
-def seconds(layout: Layout, phase: str, row: int | None = None, **of) -> float:
-    return pricing(layout, **of).price(Task("llm", LAYERS, phase, row, "all", layout.ranks)).value
+def seconds(layout: Layout, phase: str, micro_batch: int | None = None, **of) -> float:
+    return pricing(layout, **of).price(Task("llm", LAYERS, phase, micro_batch, "all", layout.ranks)).value
 
 
 def state_bytes(layout: Layout) -> float:
@@ -69,15 +69,15 @@ def ring(size_bytes: float, ranks: int) -> float:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize(
-    ("phase", "row"), [("gather", None), ("gather", 0), ("sync", None), ("sync", 0), ("update", None)]
+    ("phase", "micro_batch"), [("gather", None), ("gather", 0), ("sync", None), ("sync", 0), ("update", None)]
 )
-def test_one_replica_is_none(zero, phase, row):
+def test_one_replica_is_none(zero, phase, micro_batch):
     """To the bit, wherever it stands in the mesh."""
-    alone = seconds(spread(zero, dp=8), phase, row)
+    alone = seconds(spread(zero, dp=8), phase, micro_batch)
     assert (alone > 0) == (phase != "gather" or zero > 0)
     assert (
-        seconds(spread(zero, replica=1, dp=8), phase, row)
-        == seconds(spread(zero, dp=8, replica=1), phase, row)
+        seconds(spread(zero, replica=1, dp=8), phase, micro_batch)
+        == seconds(spread(zero, dp=8, replica=1), phase, micro_batch)
         == alone
     )
 
@@ -127,12 +127,12 @@ def test_shards_within_a_node_send_less_between_nodes():
     assert inside < plain and inside < across
 
 
-def sent(layout: Layout, phase: str, row: int | None = None) -> dict[str, float]:
+def sent(layout: Layout, phase: str, micro_batch: int | None = None) -> dict[str, float]:
     """Bytes of each kind of collective that sends any: seconds where it takes one a nanosecond, and others nothing."""
     found = {}
     for kind in KINDS:
         tables = {each: table(1.0 if each == kind else 1e18) for each in KINDS}
-        found[kind] = round(seconds(layout, phase, row, collectives=tables) * 1e9)
+        found[kind] = round(seconds(layout, phase, micro_batch, collectives=tables) * 1e9)
     return {kind: size for kind, size in found.items() if size}
 
 
@@ -146,15 +146,15 @@ def table(gb_per_s: float) -> Collective:
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_bf16_halves_the_bytes_that_are_reduced(zero):
     """Below ZeRO-1 sums are gathered again, in float32; by ZeRO-3 layers' parameters, for backward."""
-    row, held = (0 if zero == 3 else None), parameters(MODULE).total * 4
+    micro_batch, held = (0 if zero == 3 else None), parameters(MODULE).total * 4
     again = {0: held, 1: 0, 3: of_layers(MODULE, LAYERS) * 2}[zero]
     rest = {"all_gather": again} if again else {}
-    assert sent(spread(zero, dp=8), "sync", row) == {"reduce_scatter": held, **rest}
-    assert sent(spread(zero, "bf16", dp=8), "sync", row) == {"all_to_all": held / 2, **rest}
+    assert sent(spread(zero, dp=8), "sync", micro_batch) == {"reduce_scatter": held, **rest}
+    assert sent(spread(zero, "bf16", dp=8), "sync", micro_batch) == {"all_to_all": held / 2, **rest}
     for gradients in ("float32", "bf16"):
-        assert sent(spread(zero, gradients, dp=8), "gather", row) == ({"all_gather": held / 2} if zero else {})
+        assert sent(spread(zero, gradients, dp=8), "gather", micro_batch) == ({"all_gather": held / 2} if zero else {})
     if zero:  # shards are all-reduced as they were summed, in float32
-        found = sent(spread(zero, "bf16", replica=2, dp=4), "sync", row)
+        found = sent(spread(zero, "bf16", replica=2, dp=4), "sync", micro_batch)
         assert found == {"all_to_all": held / 2, "reduce_scatter": held / 4, "all_gather": held / 4 + again}
 
 
@@ -205,8 +205,8 @@ def test_ranks_that_share_tensors_send_their_parts_apart(dp, tp, replica, dims):
     assert seconds(spread(1, **mesh), "sync") == pytest.approx(reduced, rel=1e-12)
     again = ring(of_layers(MODULE, LAYERS) * 2.0 / tp, dp)  # for backward; the ends stayed
     assert seconds(spread(3, **mesh), "sync", 0) == pytest.approx(reduced + again, rel=1e-12)
-    for zero, row in ((1, None), (3, 0)):
-        assert seconds(spread(zero, **mesh), "gather", row) == pytest.approx(ring(held * 2.0, dp), rel=1e-12)
+    for zero, micro_batch in ((1, None), (3, 0)):
+        assert seconds(spread(zero, **mesh), "gather", micro_batch) == pytest.approx(ring(held * 2.0, dp), rel=1e-12)
     assert seconds(spread(0, **mesh), "sync") == pytest.approx(2 * ring(held * GRADIENT, dp * replica), rel=1e-12)
 
 

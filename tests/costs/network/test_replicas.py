@@ -1,4 +1,4 @@
-"""Gradients, parameters and the update over replicas."""
+"""Data-parallel communication of gradients and parameters, and the optimizer's step."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rings of keys and values: what they send, what attention hides of it, and the link that limits them."""
+"""Ring attention: what its ranks send, what attention hides of it, and the link that limits them."""
 
 from itertools import pairwise
 

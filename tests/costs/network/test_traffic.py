@@ -1,4 +1,4 @@
-"""Volumes of tensor, sequence and expert parallelism."""
+"""Volumes of tensor, sequence and expert parallelism against the papers' formulas."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Degrees: what the heads allow, and how the rest is split."""
+"""Degrees of groups: those that the heads allow, and how one factors into Ulysses and ring."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Layers of some blocks only: each is priced by what it has, in the closed form as in prices of tasks."""
+"""Layers with only some blocks are priced by those they have, in the closed form as in prices of tasks."""
 
 import pytest
 

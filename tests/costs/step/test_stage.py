@@ -1,4 +1,4 @@
-"""One micro-batch on a stage: recomputation, the host's pace, layers shared out."""
+"""Seconds of one micro-batch on a stage: recomputation, launches of the host, layers per stage."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def test_more_recomputed_takes_longer(first, second):
 
 
 @pytest.mark.parametrize("again", ["attention", "norm", "mlp", "moe"])
-def test_each_part_made_again_costs_and_less_than_the_whole_layer(again):
+def test_each_recomputed_part_costs_less_than_the_whole_layer(again):
     none, part, whole = (
         float(mean_layer(MIXTRAL, replace(SETUP, **fields), shipped()).seconds)
         for fields in ({}, {"parts": frozenset([again])}, {"full": 1.0})
@@ -39,7 +39,7 @@ def test_full_recomputation_is_one_forward_more():
 
 
 @given(device=st.floats(1e-6, 1.0), host=st.floats(0, 1.0))
-def test_the_slower_of_device_and_host_sets_the_pace(device, host):
+def test_the_slower_of_device_and_host_is_critical(device, host):
     seconds = float(launched(Pass(compute=device), host).seconds)
     assert max(device, host) * (1 - 1e-12) <= seconds <= max(device, host) * 2**0.25 * (1 + 1e-12)
 

@@ -1,4 +1,4 @@
-"""The closed form: arrays as one by one, bubbles, scaling."""
+"""The closed form of a step: arrays as one by one, bubbles, scaling."""
 
 from dataclasses import replace
 
