@@ -1,4 +1,4 @@
-"""Do activities make sense? Numbers name what there is, and quantities are ones that a clock can count with."""
+"""Validates activities before the clock runs: indices in range, shapes as documented, quantities finite."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.simulate.activities import NOBODY, Activities, Lists
 
-MOST = 1e300  # of any quantity
+MOST = 1e300  # upper limit of any quantity
 
 
 def require_sound(of: Activities) -> None:
-    """Raises InputError for the first activity that names what is not there, or asks for what cannot be."""
+    """Raises InputError for the first activity with an index out of range or an impossible quantity."""
     n = of.count
     require_lengths(of)
     for name, lists, below in (
@@ -39,7 +39,7 @@ def require_sound(of: Activities) -> None:
 
 
 def require_lengths(of: Activities) -> None:
-    """An array for each: a clock that is compiled would read beyond one that is shorter."""
+    """Check the lengths of all arrays: compiled code would read beyond the end of one that is too short."""
     n = of.count
     each = {"seconds": n, "queued_by": n, "share": n, "sharer": n, "bytes": n}
     entries = {"taken": len(of.takes.of), "given": len(of.gives.of)}
@@ -61,22 +61,25 @@ def require_lists(name: str, lists: Lists, count: int) -> None:
 
 
 def require_once(name: str, lists: Lists) -> None:
-    """Whoever takes twice from a store, or is in a lane twice, would wait for itself."""
+    """No activity may name a lane or a store twice: it would wait for itself."""
     named = owners(lists) * (lists.of.max(initial=0) + 1) + lists.of
     if len(np.unique(named)) < len(named):
         raise unsound(f"an activity names a {name} twice")
 
 
 def owners(lists: Lists) -> NDArray[np.int64]:
-    """Of each entry, the activity."""
+    """For each entry of the lists, the number of its activity."""
     return np.repeat(np.arange(len(lists.first) - 1), np.diff(lists.first))
 
 
-def require_all(right: NDArray[np.bool_], what: str, whose: NDArray[np.int64] | None = None) -> None:
-    if not right.all():
-        at = int(np.argmin(right))
-        raise unsound(f"activity {at if whose is None else whose[at]} {what}")
+def require_all(valid: NDArray[np.bool_], what: str, owner: NDArray[np.int64] | None = None) -> None:
+    """Raises InputError for the first entry that is not valid; `owner`: the activity of each entry."""
+    if not valid.all():
+        at = int(np.argmin(valid))
+        raise unsound(f"activity {at if owner is None else owner[at]} {what}")
 
 
 def unsound(what: str) -> InputError:
-    return InputError(what, where="activities", fix="build them with simulate/activities.py's Builder, from 0 on")
+    return InputError(
+        what, where="activities", fix="build them with ActivityBuilder of simulate/activities.py, numbered from 0"
+    )

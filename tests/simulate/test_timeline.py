@@ -5,8 +5,8 @@ from hypothesis import given
 
 from planner.costs.cost import Cost
 from planner.simulate import Event, Timeline, simulate
-from planner.simulate.breakdown import busy_seconds
 from planner.simulate.same_tasks import of_same_tasks
+from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
 from tests.programs import by_lane, programs, task
 
