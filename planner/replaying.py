@@ -45,14 +45,14 @@ def replay_traces(
         graphs.append(build(read(path)))
     graphs, notes = one_job(graphs)
     explained = replay(graphs, [*left_out, "unseen"]).steps
-    made = replay(graphs, left_out)
+    replayed = replay(graphs, left_out)
     for graph in graphs:
         prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
-    chain = critical_path(made)
-    late = stragglers(graphs, made.met) if len(graphs) > 1 else []
-    predicted = predict(made, changes, left_out) if changes.any else None
-    return Answer(made, explained, chain, ranked(chain), late, predicted, [*notes, *made.notes])
+    chain = critical_path(replayed)
+    late = stragglers(graphs, replayed.met) if len(graphs) > 1 else []
+    predicted = predict(replayed, changes, left_out) if changes.any else None
+    return Answer(replayed, explained, chain, ranked(chain), late, predicted, [*notes, *replayed.notes])
 
 
 def known(without: Sequence[str]) -> list[Kind]:

@@ -40,7 +40,7 @@ def collectives(graphs: Sequence[Graph]) -> tuple[list[Met], list[str]]:
     """Collectives of two ranks or more, and notes on what could not be matched."""
     begins, agree = offsets(graphs)
     by_rank = [keyed(graph) for graph in graphs]
-    met: list[Met] = []
+    matched: list[Met] = []
     notes = [] if agree else ["the clocks of the ranks disagree: collectives are matched by their order alone"]
     if len({tuple(step.name for step in graph.steps) for graph in graphs}) > 1:
         notes.append("the ranks recorded different steps: each is replayed, and the slowest rank of each step counts")
@@ -57,10 +57,10 @@ def collectives(graphs: Sequence[Graph]) -> tuple[list[Met], list[str]]:
         if agree and sum(touch(graphs, ranks, ops, begins) for ops in occurrences) < TOUCH * len(occurrences):
             notes.append(f"not matched, since they do not overlap in time: {what}")
             continue
-        met += [one(graphs, key, ranks, ops) for ops in occurrences]
-    if not met:
+        matched += [one(graphs, key, ranks, ops) for ops in occurrences]
+    if not matched:
         notes.append("no collective of the ranks matches: each is replayed by itself")
-    return met, notes
+    return matched, notes
 
 
 def rank_of(graphs: Sequence[Graph], g: int) -> int:
@@ -106,15 +106,15 @@ class Straggler(NamedTuple):
     slower: tuple[tuple[str, float], ...]  # classes of work slower than on the median rank, excess seconds
 
 
-def stragglers(graphs: Sequence[Graph], met: Sequence[Met]) -> list[Straggler]:
+def stragglers(graphs: Sequence[Graph], matched: Sequence[Met]) -> list[Straggler]:
     """All ranks, those first for which the others waited longest."""
     kinds = [by_kind(graph) for graph in graphs]
     found = []
     for g in range(len(graphs)):
-        mine = [each for each in met if g in each.waits]
+        mine = [each for each in matched if g in each.waits]
         last = [each for each in mine if each.waits[g] == 0.0]
-        kept = sum(median(wait for other, wait in each.waits.items() if other != g) for each in last)
-        found.append(Straggler(rank_of(graphs, g), len(last), len(mine), kept, slower(kinds, g)))
+        waited = sum(median(wait for other, wait in each.waits.items() if other != g) for each in last)
+        found.append(Straggler(rank_of(graphs, g), len(last), len(mine), waited, slower(kinds, g)))
     return sorted(found, key=lambda each: (-each.kept_waiting, each.rank))
 
 

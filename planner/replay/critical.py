@@ -46,15 +46,15 @@ class Place(NamedTuple):
 
 def place_of(replay: Replay, activity: int) -> Place:
     """The host segment or operation that an activity stands for."""
-    wired = replay.wired
-    if 0 <= activity - wired.meetings < len(replay.met):  # a collective is attributed to the first of its ranks
-        g, op = replay.met[activity - wired.meetings].meeting.ops[0]
+    activities = replay.wired
+    if 0 <= activity - activities.meetings < len(replay.met):  # a collective is attributed to the first of its ranks
+        g, op = replay.met[activity - activities.meetings].meeting.ops[0]
         return Place(g, op=op)
     for g, graph in enumerate(replay.graphs):
-        if 0 <= activity - wired.pieces[g] < len(graph.pieces):
-            return Place(g, piece=activity - wired.pieces[g])
-        op = int(np.searchsorted(wired.ops[g], activity))
-        if op < len(graph.work) and wired.ops[g][op] == activity:
+        if 0 <= activity - activities.pieces[g] < len(graph.pieces):
+            return Place(g, piece=activity - activities.pieces[g])
+        op = int(np.searchsorted(activities.ops[g], activity))
+        if op < len(graph.work) and activities.ops[g][op] == activity:
             return Place(g, op=op)
     return Place(0)
 

@@ -29,7 +29,7 @@ class Graph:
     trace: Trace
     pieces: list[Piece]
     work: list[Work]
-    by: list[int]  # the call that launched each operation; −1: unknown
+    by: list[int]  # the call that launched each operation; −1: unmatched
     steps: list[Step]
     found: dict[str, int]  # number of dependencies of each kind
     notes: tuple[str, ...]
@@ -37,33 +37,33 @@ class Graph:
 
 def build(trace: Trace) -> Graph:
     """Build the execution graph of a trace: find all dependencies and the timing of every operation."""
-    threads, found = Threads(len(trace.threads)), Counter[str]()
-    at, by = queue_times(trace)
-    queues = Queues(trace, at)
-    pieces = launch(trace, threads, queues, at, by)
-    unknown = synchronise(trace, threads, queues, by)
-    found["threads"] = handovers(trace, threads)
+    threads, counts = Threads(len(trace.threads)), Counter[str]()
+    queued_at, calls = queue_times(trace)
+    queues = Queues(trace, queued_at)
+    launching = launch(trace, threads, queues, queued_at, calls)
+    unmatched = synchronise(trace, threads, queues, calls)
+    counts["threads"] = handovers(trace, threads)
     marks = marked(trace, threads)  # last, so that step segments come after others that end together
-    between = InterStream(trace, queues, at, by)
+    between = InterStream(trace, queues, queued_at, calls)
     between.by_calls()
-    work = timed(trace, at, pieces, between)
-    all_pieces = threads.done([op.end for op in trace.ops])
-    found["launch"] = sum(piece is not None for piece in pieces)
-    found["synchronise"] = sum(piece.synchronises for piece in all_pieces)
-    found["inter-stream"] = sum(between.found.values())
-    notes = remarks(trace, work, unknown, between.found)
-    return Graph(trace, all_pieces, work, by, steps_of(marks), dict(found), notes)
+    work = timed(trace, queued_at, launching, between)
+    all_segments = threads.done([op.end for op in trace.ops])
+    counts["launch"] = sum(segment is not None for segment in launching)
+    counts["synchronise"] = sum(segment.synchronises for segment in all_segments)
+    counts["inter-stream"] = sum(between.found.values())
+    notes = remarks(trace, work, unmatched, between.found)
+    return Graph(trace, all_segments, work, calls, steps_of(marks), dict(counts), notes)
 
 
 def marked(trace: Trace, threads: Threads) -> list[tuple[Mark, Piece, Piece]]:
     """Each step with segments that end at its beginning and at its end; without steps, the whole capture is one."""
     whole = Mark("the whole capture", 0, 0.0, trace.end)
     marks = trace.steps or ((whole,) if len(trace.threads) else ())
-    made = []
+    segments = []
     for mark in marks:
         begin = threads.cut(mark.thread, mark.start)
-        made.append((mark, begin, threads.cut(mark.thread, mark.end)))
-    return made
+        segments.append((mark, begin, threads.cut(mark.thread, mark.end)))
+    return segments
 
 
 def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
@@ -78,7 +78,7 @@ def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
     return steps
 
 
-def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -> tuple[str, ...]:
+def remarks(trace: Trace, work: list[Work], unmatched: int, rules: Counter[str]) -> tuple[str, ...]:
     """Notes on what the graph could not explain, and how its waits were found."""
     notes = [*trace.notes]
     lost = sum(each.launch is None for each in work)
@@ -97,9 +97,9 @@ def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -
         )
     if early:
         notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
-    if unknown:
+    if unmatched:
         notes.append(
-            f"{unknown} calls that synchronise wait for nothing that the trace shows: "
+            f"{unmatched} calls that synchronise wait for nothing that the trace shows: "
             "their time beyond that of other such calls is unseen"
         )
     if rules:

@@ -31,7 +31,7 @@ class Gap(NamedTuple):
 
 def handovers(trace: Trace, threads: Threads) -> int:
     """Add waits between threads to their segments; return their number."""
-    found = 0
+    count = 0
     linked = {frozenset((link.thread, link.to_thread)) for link in trace.links}
     gaps = sorted(gap for thread in operating(trace.host) for gap in gaps_of(trace.host, thread))
     starts = [gap.start for gap in gaps]
@@ -44,8 +44,8 @@ def handovers(trace: Trace, threads: Threads) -> int:
                 threads.cut(gap.thread, gap.start)
             awaited = threads.cut(waker.thread, waker.start)
             threads.cut(gap.thread, gap.end).pieces += (awaited,)
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 def operating(host: Host) -> list[int]:

@@ -35,18 +35,18 @@ class Beginning(NamedTuple):
     by: Literal["launch", "stream", "graph", "capture"]  # what released it; for the last two the trace does not show it
 
 
-def timed(trace: Trace, at: list[float], pieces: list[Piece | None], between: InterStream) -> list[Work]:
-    """Timings of all operations; `at`: when each was queued, `pieces`: the host segment that launched it."""
-    made: list[Work] = []
+def timed(trace: Trace, queued_at: list[float], launching: list[Piece | None], between: InterStream) -> list[Work]:
+    """Timings of all operations; `queued_at`: when each was queued; `launching`: the segment that launched it."""
+    timings: list[Work] = []
     begun: list[Beginning] = []
     ends = [0.0] * len(trace.streams)
     last = [-1] * len(trace.streams)
     for i, op in enumerate(trace.ops):
         before, after = ends[op.stream], last[op.stream]
         start = max(op.start, before)
-        begun.append(beginning(trace, between, i, after, (at[i] if pieces[i] else 0.0, before, start)))
+        begun.append(beginning(trace, between, i, after, (queued_at[i] if launching[i] else 0.0, before, start)))
         awaits = tuple(between.awaits.get(i, ()))
-        made.append(Work(max(0.0, op.end - start), 0.0, 0.0, 0.0, pieces[i], awaits, after))
+        timings.append(Work(max(0.0, op.end - start), 0.0, 0.0, 0.0, launching[i], awaits, after))
         ends[op.stream], last[op.stream] = max(before, op.end), i
     latency = middle([each.gap for each in begun if each.by == "launch" and each.gap <= LATE])
     begun = [
@@ -54,7 +54,7 @@ def timed(trace: Trace, at: list[float], pieces: list[Piece | None], between: In
         for each in begun
     ]
     stream_gap = middle([each.gap for each in begun if each.by == "stream" and each.gap <= LATE])
-    return [paced(work, each, latency, stream_gap) for work, each in zip(made, begun, strict=True)]
+    return [paced(work, each, latency, stream_gap) for work, each in zip(timings, begun, strict=True)]
 
 
 def middle(values: list[float]) -> float:

@@ -85,12 +85,12 @@ class Replay:
     @cached_property
     def steps(self) -> list[StepTimes]:
         """All steps of all ranks, rank by rank."""
-        found = []
+        steps = []
         for g, graph in enumerate(self.graphs):
             for step in graph.steps:
-                lasts = self.piece_end(g, step.end.number) - self.piece_end(g, step.begin.number)
-                found.append(StepTimes(rank_of(self.graphs, g), step.name, step.seconds, lasts))
-        return found
+                seconds = self.piece_end(g, step.end.number) - self.piece_end(g, step.begin.number)
+                steps.append(StepTimes(rank_of(self.graphs, g), step.name, step.seconds, seconds))
+        return steps
 
     @property
     def median_error(self) -> float:
@@ -133,18 +133,19 @@ class Replay:
 
     def busy(self) -> list[Busy]:
         """Seconds of work of every stream, measured and replayed."""
-        found = []
+        streams = []
         for g, graph in enumerate(self.graphs):
             starts, ends = self.op_times(g)
             ops = graph.trace.ops
-            on = np.fromiter((op.stream for op in ops), dtype=np.int64, count=len(ops))
-            lasted = np.fromiter((op.end - op.start for op in ops), dtype=np.float64, count=len(ops))
+            stream_of = np.fromiter((op.stream for op in ops), dtype=np.int64, count=len(ops))
+            durations = np.fromiter((op.end - op.start for op in ops), dtype=np.float64, count=len(ops))
             measured, replayed = (
-                np.bincount(on, weights=each, minlength=len(graph.trace.streams)) for each in (lasted, ends - starts)
+                np.bincount(stream_of, weights=each, minlength=len(graph.trace.streams))
+                for each in (durations, ends - starts)
             )
             for stream, name in enumerate(graph.trace.streams):
-                found.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
-        return found
+                streams.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
+        return streams
 
     @cached_property
     def copied(self) -> "Copied":
@@ -178,13 +179,13 @@ def replay(
     `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
     that changed the graphs, for errors. Raises InputError when activities wait for each other in a circle.
     """
-    met, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
+    matched, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
     begins, _ = offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
-    made = wired(graphs, without, [each.meeting for each in met], begins, in_order=in_order)
-    times, ended = run(made.activities)
+    converted = wired(graphs, without, [each.meeting for each in matched], begins, in_order=in_order)
+    times, ended = run(converted.activities)
     if not ended.all():
         raise circle(without, changes)
-    return Replay(tuple(graphs), tuple(met), made, times, tuple(notes))
+    return Replay(tuple(graphs), tuple(matched), converted, times, tuple(notes))
 
 
 def circle(without: Collection[Kind], changes: Sequence[str]) -> InputError:

@@ -37,14 +37,14 @@ class Spans:
     def seconds(self, base: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Begin and end in seconds since `base` µs, in whole nanoseconds so that adjacent spans touch exactly; (n,)."""
         start = self.starts() - base
-        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
-        return np.rint(start * 1e3) / 1e9, np.rint((start + lasts) * 1e3) / 1e9
+        duration = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return np.rint(start * 1e3) / 1e9, np.rint((start + duration) * 1e3) / 1e9
 
     def near(self, middle: float) -> NDArray[np.bool_]:
         """Which spans have a plausible time: within a day of `middle`; (n,)."""
         start = self.starts()
-        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
-        return (np.abs(start - middle) <= DAY) & (lasts <= DAY)
+        duration = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return (np.abs(start - middle) <= DAY) & (duration <= DAY)
 
     def host(self, base: float, kept: NDArray[np.bool_]) -> Host:
         """Spans of the host by thread, each before those nested in it; a tag of 1 marks annotations."""

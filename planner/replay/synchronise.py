@@ -16,7 +16,7 @@ from planner.replay.trace import Call, Trace
 def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -> int:
     """Cut host threads at synchronising calls; return the number of long calls for which no cause was found."""
     lasts = last_streams(trace, by)
-    unknown = 0
+    unmatched = 0
     for i, call in enumerate(trace.calls):
         effect = does(call.name)
         if not effect.endswith("_sync"):
@@ -26,11 +26,11 @@ def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -
             if call.end - call.start > BLOCKED:
                 threads.cut(call.thread, call.start)
                 threads.cut(call.thread, call.end).unmatched = True
-                unknown += 1
+                unmatched += 1
             continue
         threads.cut(call.thread, call.start)
         threads.cut(call.thread, call.end).markers = tuple(found)
-    return unknown
+    return unmatched
 
 
 def last_streams(trace: Trace, by: list[int]) -> list[int]:

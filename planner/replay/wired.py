@@ -65,7 +65,7 @@ class Wiring:
         self.graphs, self.without, self.meetings, self.offsets = graphs, without, meetings, offsets
         self.in_order = False
         self.built = Builder()
-        self.met = {op: i for i, meeting in enumerate(meetings) for op in meeting.ops}
+        self.met = {op: i for i, collective in enumerate(meetings) for op in collective.ops}
         self.pieces: list[int] = []
         self.ops: list[Numbers] = []
         self.markers: list[int] = []
@@ -87,8 +87,8 @@ class Wiring:
     def done(self) -> Wired:
         for g, graph in enumerate(self.graphs):
             self.rank(g, graph)
-        for meeting in self.meetings:
-            self.built.add(meeting.seconds, after=[int(self.ops[g][op]) for g, op in meeting.ops])
+        for collective in self.meetings:
+            self.built.add(collective.seconds, after=[int(self.ops[g][op]) for g, op in collective.ops])
         for seconds, launch in self.delays:
             self.built.add(seconds, queued_by=launch)
         return Wired(self.built.done(), tuple(self.pieces), tuple(self.ops), self.leaves, self.meeting)

@@ -119,7 +119,7 @@ def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) ->
     after = replay(graphs, sorted(left_out), in_order=in_order, changes=[change.said for change in changes.graphs])
     seconds, replayed = max(after.step_seconds, busiest(graphs)), max(before.step_seconds, busiest(before.graphs))
     if seconds > after.step_seconds or replayed > before.step_seconds:
-        what = "the host alone would be quicker than its busiest stream, which sets the pace"
+        what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))
     for said, pipeline in changes.pipelines:
         seconds, what = pipeline(after)

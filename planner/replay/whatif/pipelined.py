@@ -48,7 +48,9 @@ def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
             passes = [spans(replay, graph, mine[i::2], step.replayed / (step.measured or 1.0)) for i in (0, 1)]
             inside = pipeline(stages, micro_batches, layers, (passes[0] / micro_batches, passes[1] / micro_batches))
             seconds.append(inside + max(0.0, step.replayed - sum(passes)))
-        layout = f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches ({recorded} in the trace)"
+        layout = (
+            f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches ({recorded} in the trace)"
+        )
         return median(seconds), f"{layout}; transfers between stages not counted, time outside the layers unchanged"
 
     return apply
