@@ -21,13 +21,13 @@ RETURN = 100 * US  # at most, from the end of what a call waited for to its retu
 class Queues:
     """Per stream, its operations with the times at which they were queued, began and ended, each non-decreasing."""
 
-    def __init__(self, trace: Trace, at: list[float]) -> None:
+    def __init__(self, trace: Trace, queued_at: list[float]) -> None:
         self.ops: list[list[int]] = [[] for _ in trace.streams]
         self.queued: list[list[float]] = [[] for _ in trace.streams]
         self.starts: list[list[float]] = [[] for _ in trace.streams]
         self.ends: list[list[float]] = [[] for _ in trace.streams]
         for i, op in enumerate(trace.ops):
-            for values, value in ((self.queued, at[i]), (self.starts, op.start), (self.ends, op.end)):
+            for values, value in ((self.queued, queued_at[i]), (self.starts, op.start), (self.ends, op.end)):
                 last = values[op.stream][-1] if values[op.stream] else value
                 values[op.stream].append(max(last, value))
             self.ops[op.stream].append(i)
@@ -53,53 +53,57 @@ def queue_times(trace: Trace) -> tuple[list[float], list[int]]:
     for i, call in enumerate(trace.calls):
         if call.correlation >= 0 and does(call.name) == "work":
             first.setdefault(call.correlation, i)
-    by = [first.get(op.correlation, -1) for op in trace.ops]
-    by = [call if call < 0 or trace.calls[call].start <= trace.ops[i].start + SKEW else -1 for i, call in enumerate(by)]
+    calls = [first.get(op.correlation, -1) for op in trace.ops]
+    calls = [
+        call if call < 0 or trace.calls[call].start <= trace.ops[i].start + SKEW else -1 for i, call in enumerate(calls)
+    ]
     earliest: dict[int, float] = {}
-    for op, call_number in zip(trace.ops, by, strict=True):
+    for op, call_number in zip(trace.ops, calls, strict=True):
         earliest[call_number] = min(op.start, earliest.get(call_number, op.start))
-    at = []
-    for op, call_number in zip(trace.ops, by, strict=True):
+    queued_at = []
+    for op, call_number in zip(trace.ops, calls, strict=True):
         if call_number < 0:
-            at.append(0.0)
+            queued_at.append(0.0)
             continue
         call = trace.calls[call_number]
         issued = call.start if waits_for_own(op, call) else min(call.end, earliest[call_number])
-        at.append(max(call.start, issued))
-    in_order(trace, at, by)
-    return at, by
+        queued_at.append(max(call.start, issued))
+    in_order(trace, queued_at, calls)
+    return queued_at, calls
 
 
-def in_order(trace: Trace, at: list[float], by: list[int]) -> None:
+def in_order(trace: Trace, queued_at: list[float], calls: list[int]) -> None:
     """Make queue times ascend on each stream; an operation launched after its successors loses its launch."""
     least = [float("inf")] * len(trace.streams)  # queue time of later operations
-    for i in range(len(at) - 1, -1, -1):
-        if by[i] < 0:
+    for i in range(len(queued_at) - 1, -1, -1):
+        if calls[i] < 0:
             continue
         stream = trace.ops[i].stream
-        if at[i] > least[stream]:
-            if trace.calls[by[i]].start > least[stream]:
-                at[i], by[i] = 0.0, -1
+        if queued_at[i] > least[stream]:
+            if trace.calls[calls[i]].start > least[stream]:
+                queued_at[i], calls[i] = 0.0, -1
                 continue
-            at[i] = least[stream]
-        least[stream] = at[i]
+            queued_at[i] = least[stream]
+        least[stream] = queued_at[i]
 
 
-def launch(trace: Trace, threads: Threads, queues: Queues, at: list[float], by: list[int]) -> list[Piece | None]:
+def launch(
+    trace: Trace, threads: Threads, queues: Queues, queued_at: list[float], calls: list[int]
+) -> list[Piece | None]:
     """Cut host threads where they launch; return the segment that queues each operation, None where unknown."""
     segments: dict[int, Piece] = {}
-    for i, call_number in enumerate(by):
+    for i, call_number in enumerate(calls):
         if call_number >= 0 and call_number not in segments:
             call = trace.calls[call_number]
-            awaited = freed_by(trace.ops[i], call, at[i], queues)
+            awaited = freed_by(trace.ops[i], call, queued_at[i], queues)
             if awaited >= 0:
                 threads.cut(call.thread, call.start)
-            segment = segments[call_number] = threads.cut(call.thread, at[i])
+            segment = segments[call_number] = threads.cut(call.thread, queued_at[i])
             if awaited >= 0:
                 segment.ops += (awaited,)
             elif waits_for_own(trace.ops[i], call):
                 threads.cut(call.thread, call.end).ops += (i,)
-    return [segments.get(call_number) for call_number in by]
+    return [segments.get(call_number) for call_number in calls]
 
 
 def freed_by(op: Op, call: Call, queued_at: float, queues: Queues) -> int:

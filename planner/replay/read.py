@@ -139,15 +139,17 @@ class Reading:
         """The trace of all events that were added. Raises InputError."""
         all_spans = [self.host, *self.ops.values()]
         center = middle(all_spans)
-        kept = {id(spans): spans.near(center) for spans in (*all_spans, self.calls, self.steps)}
-        implausible = sum(int((~kept[id(spans)]).sum()) for spans in all_spans)
+        plausible = {id(spans): spans.near(center) for spans in (*all_spans, self.calls, self.steps)}
+        implausible = sum(int((~plausible[id(spans)]).sum()) for spans in all_spans)
         self.odd["dropped, more than a day from the others,"] += implausible
-        if not kept[id(self.host)].any():
+        if not plausible[id(self.host)].any():
             message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
             raise InputError(message, where=self.source, fix=FIX)
-        base = min(float(spans.starts()[kept[id(spans)]].min()) for spans in all_spans if kept[id(spans)].any())
-        calls, ops = self.joined(base, kept)
-        steps = [Mark(*each[:4]) for each in rows(self.steps, base, kept[id(self.steps)])]
+        base = min(
+            float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
+        )
+        calls, ops = self.joined(base, plausible)
+        steps = [Mark(*each[:4]) for each in rows(self.steps, base, plausible[id(self.steps)])]
         notes = [f"{count} events {what} in the trace" for what, count in sorted(self.odd.items()) if count]
         return Trace(
             source=self.source,
@@ -158,7 +160,7 @@ class Reading:
             base=base * US,
             threads=tuple(f"thread {tid}" for _, tid in self.threads),
             streams=tuple(f"stream {stream}" for _, stream in self.streams),
-            host=self.host.host(base, kept[id(self.host)]),
+            host=self.host.host(base, plausible[id(self.host)]),
             calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
             ops=tuple(sorted(ops, key=lambda op: (op.stream, op.start, op.end))),
             waited=self.waited,
@@ -167,26 +169,26 @@ class Reading:
             notes=(*about.notes(), *notes),
         )
 
-    def joined(self, base: float, kept: dict[int, Kept]) -> tuple[list[Call], list[Op]]:
+    def joined(self, base: float, plausible: dict[int, Kept]) -> tuple[list[Call], list[Op]]:
         """Calls and device operations; without correlation ids they are joined by launch arrows."""
         by_call, by_op = (
             self.flows.launches() if any(-1 in spans.correlation for spans in self.ops.values()) else ({}, {})
         )
         groups = [*self.groups]
-        found = rows(self.calls, base, kept[id(self.calls)], by_call)
+        found = rows(self.calls, base, plausible[id(self.calls)], by_call)
         calls = [Call(*each[:5]) for each in found]
         ops = []
         for kind, spans in self.ops.items():
-            for name, stream, begin, end, correlation, group in rows(spans, base, kept[id(spans)], by_op):
+            for name, stream, begin, end, correlation, group in rows(spans, base, plausible[id(spans)], by_op):
                 ops.append(Op(name, kind, stream, begin, end, correlation, groups[group]))
         return calls, ops
 
 
-def rows(spans: Spans, base: float, kept: Kept, arrows: dict[float, int] | None = None) -> Iterator[Row]:
+def rows(spans: Spans, base: float, plausible: Kept, arrows: dict[float, int] | None = None) -> Iterator[Row]:
     """Name, track, begin and end in seconds, correlation (else that of an arrow that starts there) and tag of spans."""
     names = [*spans.names]
     begins, ends = spans.seconds(base)
-    for i in np.flatnonzero(kept).tolist():
+    for i in np.flatnonzero(plausible).tolist():
         correlation = spans.correlation[i]
         if correlation < 0 and arrows:
             correlation = arrows.get(spans.start[i], -1)

@@ -13,9 +13,9 @@ from planner.replay.pieces import Threads
 from planner.replay.trace import Call, Trace
 
 
-def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -> int:
+def synchronise(trace: Trace, threads: Threads, queues: Queues, calls: list[int]) -> int:
     """Cut host threads at synchronising calls; return the number of long calls for which no cause was found."""
-    lasts = last_streams(trace, by)
+    lasts = last_streams(trace, calls)
     unmatched = 0
     for i, call in enumerate(trace.calls):
         effect = does(call.name)
@@ -33,10 +33,10 @@ def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -
     return unmatched
 
 
-def last_streams(trace: Trace, by: list[int]) -> list[int]:
+def last_streams(trace: Trace, calls: list[int]) -> list[int]:
     """For each call, the stream to which its thread last gave work; −1: none."""
     given = {}
-    for op, call_number in zip(trace.ops, by, strict=True):
+    for op, call_number in zip(trace.ops, calls, strict=True):
         given[call_number] = op.stream
     found, thread, last = [], -1, -1
     for i, call in enumerate(trace.calls):

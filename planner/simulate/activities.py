@@ -127,18 +127,18 @@ class Builder:
     def done(self) -> Activities:
         """The activities as arrays."""
         count = len(self.rows)
-        rows = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
+        scalars = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
         moved = np.zeros(count)
         moved[[*self.bytes]] = [*self.bytes.values()]
         takes, taken = amounts(self.takes, count)
         gives, given = amounts(self.gives, count)
         return Activities(
-            seconds=rows[:, 0].copy(),
+            seconds=scalars[:, 0].copy(),
             lanes=listed(self.lanes),
             after=listed(self.after),
-            queued_by=rows[:, 1].astype(np.int64),
-            share=rows[:, 2].copy(),
-            sharer=rows[:, 3].astype(np.int64),
+            queued_by=scalars[:, 1].astype(np.int64),
+            share=scalars[:, 2].copy(),
+            sharer=scalars[:, 3].astype(np.int64),
             bytes=moved,
             links=sparse(self.links, count),
             takes=takes,

@@ -20,24 +20,28 @@ LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
 class Clock:
     """The state of one simulation."""
 
-    def __init__(self, of: Activities) -> None:
-        n = of.count
-        self.of = of
-        self.seconds, self.share, self.sharer = of.seconds.tolist(), of.share.tolist(), of.sharer.tolist()
-        self.lanes = [of.lanes[i] for i in range(n)]
+    def __init__(self, activities: Activities) -> None:
+        n = activities.count
+        self.of = activities
+        self.seconds, self.share, self.sharer = (
+            activities.seconds.tolist(),
+            activities.share.tolist(),
+            activities.sharer.tolist(),
+        )
+        self.lanes = [activities.lanes[i] for i in range(n)]
         self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NOBODY] * n
         self.ended = [False] * n
         self.blocked = [
             len(self.lanes[i]) for i in range(n)
         ]  # number of lanes and activities that each still waits for
         self.followers: list[list[int]] = [[] for _ in range(n)]
-        self.queues: list[deque[int]] = [deque() for _ in range(of.lane_count)]
+        self.queues: list[deque[int]] = [deque() for _ in range(activities.lane_count)]
         self.queued: list[list[int]] = [[] for _ in range(n)]  # activities that the end of each one queues
-        self.free = [1.0] * of.lane_count
-        self.sharers: list[set[int]] = [set() for _ in range(of.lane_count)]
+        self.free = [1.0] * activities.lane_count
+        self.sharers: list[set[int]] = [set() for _ in range(activities.lane_count)]
         self.ending: list[tuple[float, int, int]] = []  # heap of expected ends: time, activity, version of the estimate
-        self.moving = Moving(of)
-        self.stores = Stores(of)
+        self.moving = Moving(activities)
+        self.stores = Stores(activities)
         self.wire()
 
     def wire(self) -> None:
@@ -123,9 +127,9 @@ class Clock:
 class Moving:
     """Transfers in flight. When one begins or ends, the rates and expected ends of those on its links are updated."""
 
-    def __init__(self, of: Activities) -> None:
-        self.size, self.links = of.bytes.tolist(), [of.links[i] for i in range(of.count)]
-        self.bandwidth = of.bandwidth.tolist()
+    def __init__(self, activities: Activities) -> None:
+        self.size, self.links = activities.bytes.tolist(), [activities.links[i] for i in range(activities.count)]
+        self.bandwidth = activities.bandwidth.tolist()
         self.on: list[list[int]] = [[] for _ in self.bandwidth]  # transfers on each link, in order of arrival
         self.left = dict[int, float]()  # bytes that each transfer in flight still has to move
         self.rate = dict[int, float]()  # bytes per second
@@ -169,11 +173,17 @@ class Moving:
 class Stores:
     """Amounts in stores, and the activities that wait for them, first come first served."""
 
-    def __init__(self, of: Activities) -> None:
-        self.takes = [[*zip(of.takes[i], slice_of(of.takes.first, of.taken, i), strict=True)] for i in range(of.count)]
-        self.gives = [[*zip(of.gives[i], slice_of(of.gives.first, of.given, i), strict=True)] for i in range(of.count)]
-        self.stock = of.stock.tolist()
-        self.slack = (of.stock * ROUNDING).tolist()
+    def __init__(self, activities: Activities) -> None:
+        self.takes = [
+            [*zip(activities.takes[i], slice_of(activities.takes.first, activities.taken, i), strict=True)]
+            for i in range(activities.count)
+        ]
+        self.gives = [
+            [*zip(activities.gives[i], slice_of(activities.gives.first, activities.given, i), strict=True)]
+            for i in range(activities.count)
+        ]
+        self.stock = activities.stock.tolist()
+        self.slack = (activities.stock * ROUNDING).tolist()
         self.waiting: list[deque[int]] = [deque() for _ in self.stock]
 
     def take(self, i: int) -> bool:

@@ -47,22 +47,28 @@ def run(activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
     return compiled(LIB, activities) if LIB else run_clock(activities)
 
 
-def compiled(library: ctypes.CDLL, of: Activities) -> tuple[Times, NDArray[np.bool_]]:
+def compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
     """The same, by clock.c. Raises MemoryError."""
     buffers: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # referenced here while the library reads them
     for name in FLOATS:
-        buffers[name] = np.ascontiguousarray(getattr(of, name), dtype=np.float64)
+        buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.float64)
     for name in NUMBERS:
-        buffers[name] = np.ascontiguousarray(getattr(of, name), dtype=np.int64)
+        buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.int64)
     for name in LISTS:
-        lists: Lists = getattr(of, name)
+        lists: Lists = getattr(activities, name)
         buffers[f"{name}_first"] = np.ascontiguousarray(lists.first, dtype=np.int64)
         buffers[f"{name}_of"] = np.ascontiguousarray(lists.of, dtype=np.int64)
-    counts = zip(COUNTS, (of.count, of.lane_count, len(of.bandwidth), len(of.stock)), strict=True)
+    counts = zip(
+        COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth), len(activities.stock)), strict=True
+    )
     struct = Struct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
-    starts, ends, causes = np.zeros(of.count), np.zeros(of.count), np.zeros(of.count, dtype=np.int64)
-    ended = np.zeros(of.count, dtype=np.bool_)
+    starts, ends, causes = (
+        np.zeros(activities.count),
+        np.zeros(activities.count),
+        np.zeros(activities.count, dtype=np.int64),
+    )
+    ended = np.zeros(activities.count, dtype=np.bool_)
     outputs = (each.ctypes.data for each in (starts, ends, causes, ended))
     if library.planner_clock(ctypes.byref(struct), *outputs):
-        raise MemoryError(f"out of memory with {of.count} activities")
+        raise MemoryError(f"out of memory with {activities.count} activities")
     return Times(starts, ends, causes), ended

@@ -56,13 +56,13 @@ def read_steps(path: Path) -> tuple[Recorded, ...]:
         fix = "give the file that `planner run --trace` wrote"
         raise InputError("the trace holds a measured and a simulated side", where=head.named("planner"), fix=fix)
     ranks = head.whole("ranks", 1, MAX_RANKS)
-    stands = stands_for(head, ranks)
+    represented = stands_for(head, ranks)
     steps = [Step(entry) for entry in head.each("steps")]
     if not steps:
         raise head.wrong("steps", "the trace holds no step")
     for record in top.each("traceEvents"):
         if record.value("ph", str) == "X" and record.value("cat", str) != "step":
-            record_slice(record, steps, stands, ranks)
+            record_slice(record, steps, represented, ranks)
     return tuple(step.recorded(label, head.value("plan", str), ranks) for step in steps)
 
 
@@ -118,7 +118,7 @@ class Step:
         return Recorded(timeline, label, self.groups, self.tokens, plan, self.number, self.run_step)
 
 
-def record_slice(record: Place, steps: list[Step], stands: Mapping[int, Ranks], ranks: int) -> None:
+def record_slice(record: Place, steps: list[Step], represented: Mapping[int, Ranks], ranks: int) -> None:
     """Add one slice to the step it belongs to. Raises InputError."""
     args = record.inside("args")
     at = args.value("step", int, 0)
@@ -142,7 +142,7 @@ def record_slice(record: Place, steps: list[Step], stands: Mapping[int, Ranks], 
         args.number("spread", 0.0),
         args.value("cause", str, ""),
     )
-    step.add(key, stands.get(rank, Ranks((rank,))))
+    step.add(key, represented.get(rank, Ranks((rank,))))
 
 
 def seconds(microseconds: float) -> float:

@@ -170,7 +170,7 @@ def test_steps_follow_each_other_without_touching():
 
 
 def of_kinds(plan):
-    """As it is for very many ranks: a timeline holds the events of one group of each kind (`timeline.representative_rank`)."""
+    """As in a large job: the timeline has events of one group per kind (`timeline.representative_rank`)."""
     others = alike_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
     return Traced(simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), plan.size, others), tasks, "simulated")
