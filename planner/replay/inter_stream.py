@@ -30,7 +30,7 @@ class InterStream:
         self.trace, self.queues, self.at, self.by = trace, queues, at, by
         self.awaits: dict[int, list[int]] = {}
         self.found = Counter[str]()
-        self.recorded = {call.correlation: call.end for call in trace.calls if does(call.name) == "record"}
+        self.record_times = {call.correlation: call.end for call in trace.calls if does(call.name) == "record"}
         self.order = sorted((call, min(i for i in ops)) for call, ops in self.of_calls().items())
 
     def of_calls(self) -> dict[int, list[int]]:
@@ -60,11 +60,11 @@ class InterStream:
         ops = self.trace.ops
         target = self.trace.waited.get(call.correlation)
         if target and target.stream >= 0 and target.on_stream >= 0:
-            place = bisect_left(self.queues.queued[target.stream], call.end)
-            mine = self.queues.ops[target.stream]
-            recorded = self.recorded.get(target.record, call.end)
-            awaited = self.queues.last_queued(target.on_stream, recorded)
-            self.add(mine[place] if place < len(mine) else -1, awaited, "as recorded")
+            index = bisect_left(self.queues.queued[target.stream], call.end)
+            stream_ops = self.queues.ops[target.stream]
+            recorded_at = self.record_times.get(target.record, call.end)
+            awaited = self.queues.last_queued(target.on_stream, recorded_at)
+            self.add(stream_ops[index] if index < len(stream_ops) else -1, awaited, "as recorded")
         elif following >= 0 and before >= 0 and ops[before].stream != ops[following].stream:
             self.add(following, before, "by the order of calls")
         elif following >= 0:
@@ -72,8 +72,8 @@ class InterStream:
             lasts = (
                 self.queues.last_queued(other, call.start) for other in range(len(self.queues.ops)) if other != stream
             )
-            over = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + EXACT]
-            self.add(following, max(over, default=(0.0, -1))[1], "by the order of calls")
+            ended = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + EXACT]
+            self.add(following, max(ended, default=(0.0, -1))[1], "by the order of calls")
 
     def add(self, op: int, awaited: int, rule: str) -> bool:
         """Add a wait unless the times rule it out; whether it is one now."""

@@ -34,9 +34,7 @@ class Wired(NamedTuple):
     activities: Activities
     pieces: tuple[int, ...]  # number of the first segment of each graph
     ops: tuple[Numbers, ...]  # per graph, the number of each operation; for a collective, of its arrival
-    leaves: dict[
-        tuple[int, int], int
-    ]  # (graph, operation) → the activity whose end is that of a collective on this rank
+    leaves: dict[tuple[int, int], int]  # (graph, operation of a collective) → the activity that ends with it
     meetings: int  # number of the first collective
 
 
@@ -74,9 +72,9 @@ class Wiring:
             self.pieces.append(number)
             number += len(graph.pieces)
             # The exit of a collective is numbered right after its arrival, so nothing queues between them.
-            collective = np.array([(g, i) in self.met for i in range(len(graph.work))], dtype=np.int64)
-            self.ops.append(number + np.arange(len(collective)) + np.cumsum(collective) - collective)
-            number += len(collective) + int(collective.sum())
+            is_collective = np.array([(g, i) in self.met for i in range(len(graph.work))], dtype=np.int64)
+            self.ops.append(number + np.arange(len(is_collective)) + np.cumsum(is_collective) - is_collective)
+            number += len(is_collective) + int(is_collective.sum())
             self.markers.append(number)
             number += sum(len(segment.markers) for segment in graph.pieces)
         self.leaves = {(g, op): int(self.ops[g][op]) + 1 for g, op in self.met}

@@ -91,6 +91,7 @@ class Lanes:
         return self.shared[key]
 
     def lane(self, builder: Builder, rank: int, stream: str) -> int:
+        """The lane of one stream of a rank."""
         if (rank, stream) not in self.found:
             self.found[rank, stream] = builder.lane()
         return self.found[rank, stream]

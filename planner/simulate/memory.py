@@ -27,8 +27,8 @@ class Memory:
     def peaks(self) -> tuple[float, ...]:
         """Peak bytes of each rank."""
         distinct = {id(curve): curve for curve in self.curves}
-        most = {name: max(held for _, held in curve) for name, curve in distinct.items()}
-        return tuple(most[id(curve)] for curve in self.curves)
+        peak = {name: max(held for _, held in curve) for name, curve in distinct.items()}
+        return tuple(peak[id(curve)] for curve in self.curves)
 
 
 def memory_use(
@@ -54,10 +54,10 @@ def memory_use(
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]
-            held = activation_bytes(task)
-            frees = [(end, -share * held) for end, share in freed.after(task, event)] if held else []
-            for rank in event.ranks if held else ():
-                changes[rank] += [(event.start, held), *frees]
+            kept = activation_bytes(task)
+            frees = [(end, -share * kept) for end, share in freed.after(task, event)] if kept else []
+            for rank in event.ranks if kept else ():
+                changes[rank] += [(event.start, kept), *frees]
         elif event.phase in ("B", "I"):
             extra = remade_bytes(by_id[event.id])
             for rank in event.ranks if extra else ():
