@@ -1,4 +1,4 @@
-"""The whole product in one go, on the machine at hand: profile, solve, verify and simulate, run, check."""
+"""The workflow of `planner demo`: profile, solve, verify and simulate, run, check, all on this machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ STEPS = 4
 
 
 class Listener(Protocol):
-    """Who tells the story: told what begins, how it goes on, and what came of it."""
+    """Receives the beginning, the progress and the result of each chapter."""
 
     def begin(self, chapter: str) -> OnProgress: ...
 
@@ -33,7 +33,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Everything the demo made."""
+    """All results of the demo."""
 
     folder: Path
     inputs: Inputs
@@ -80,7 +80,7 @@ def demo(folder: Path, listener: Listener) -> Told:
 
 
 def own_copy(job: Job, source: Path, profile: Path) -> Job:
-    """The shipped job with what was just measured, and with paths that hold from the demo's folder."""
+    """The shipped job with the profile just measured, and with absolute paths."""
     lengths = job.workload.lengths
     if isinstance(lengths, LengthsFile):
         lengths = changed(lengths, path=str((source.parent / lengths.path).resolve()))
@@ -88,7 +88,7 @@ def own_copy(job: Job, source: Path, profile: Path) -> Job:
 
 
 def again(folder: Path, inputs: Inputs) -> Path:
-    """The same job solved a second time: the same bytes, which the check confirms."""
+    """Solve the same job again; the check confirms that the plan has the same bytes."""
     path = folder / "plan-again.yaml"
     files.write(path, pipeline.decide(inputs).plan)
     return path

@@ -1,4 +1,4 @@
-"""What costs rest on: what was measured here, what others measured, and how far predictions were off both."""
+"""The workflows of `planner ledger`, `profile` and `calibrate`: measurements under the costs, and prediction errors."""
 
 import hashlib
 import sys
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from planner.ledger.account import Account
     from planner.ledger.row import Predict
 
-RANKS_ON_CPU = 4  # of the shipped cluster of this machine's kind, cpu-4
+RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
 
 # --------------------------------------------------------------------------------------------------------- ledger
 
 
 def note(ran: Ran, path: Path | None = None) -> Path:
-    """Append a run to the user's own ledger, or to `path`; says where it is. Raises InputError."""
+    """Append a run to the user's own ledger, or to `path`; return that path. Raises InputError."""
     path = path or own.default_path()
     if ran.predicted_step_seconds is None:
-        raise InputError("nothing was predicted of it")
+        raise InputError("the run has no prediction")
     plan, now = ran.plan, datetime.now(timezone.utc)
     entry = own.Entry(
         when=now.isoformat(timespec="milliseconds"),
@@ -56,13 +56,13 @@ def note(ran: Ran, path: Path | None = None) -> Path:
 
 
 def drift(path: Path | None = None) -> tuple[list[Drift], list[own.Unread]]:
-    """Of the runs in the user's own ledger, or in `path`, by plan and machine; and its lines that cannot be read."""
+    """Prediction errors of runs in the user's own ledger, or in `path`, by plan and machine; and unreadable lines."""
     entries, unread = own.read(path or own.default_path())
     return drifts(entries), unread
 
 
 def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | None" = None) -> "Account":
-    """Published rows of a folder, or of these sources only, beside what is predicted of them. Raises InputError."""
+    """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
     from planner.ledger.published import account_of_folder
     from planner.published.predict import predict as shipped
 
@@ -74,7 +74,7 @@ def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | Non
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """How to profile; None: every GPU in bf16, or on the CPU four ranks in float32."""
+    """How to profile; None: all GPUs in bf16, or without one four ranks on the CPU in float32."""
 
     ranks: int | None = None
     dtype: Dtype | None = None
@@ -84,7 +84,7 @@ class Measuring:
 def profile(
     model: str, measuring: Measuring, target: Path | None, on_progress: OnProgress = unheard
 ) -> tuple[Profile, Path]:
-    """Measure a model's pieces on this machine, into `target` or the user's cache."""
+    """Measure layers, optimizer and collectives of a model here; write the profile to `target` or the user's cache."""
     from planner.profiling import ProfileOptions, device_name, gpu_count
     from planner.profiling import profile as measure
 
@@ -102,23 +102,23 @@ def profile(
 
 
 def holds_published(folder: Path) -> bool:
-    """Whether a folder's files are published rows; else they are tables of kernels. Raises InputError."""
+    """Whether a folder holds published records; otherwise it holds tables of kernels. Raises InputError."""
     from planner.published.rows import is_published
 
     if not folder.is_dir():
-        raise InputError("this is no folder", where=str(folder), fix="give a folder of CSV files")
+        raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
     return any(is_published(path) for path in sorted(folder.glob("*.csv")))
 
 
 def calibrate_tables(
     folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = unheard
 ) -> "tuple[Calibrated, Path | None]":
-    """A device's rates from a folder of tables; `device`: a profile with its facts. Raises InputError."""
+    """Fit a device's rates on kernel tables; `device`: a profile with its specification. Raises InputError."""
     from planner.calibrate.assemble import calibrate_tables as assemble
 
     if device is None:
         fix = f"one of {', '.join(library.names(Profile))}; or a file as in docs/devices.md"
-        raise InputError("whose tables these are is not said", where="--device", fix=fix)
+        raise InputError("the device of these tables is not given", where="--device", fix=fix)
     base, _ = library.read(device, Profile)
     made = assemble(folder, base, today(), on_progress)
     if target:
@@ -129,7 +129,9 @@ def calibrate_tables(
 def calibrate_published(
     folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = unheard
 ) -> "tuple[CalibrationFit, list[Path]]":
-    """Frameworks and paces from published step times, into `target`/software and /devices. Raises InputError."""
+    """Fit coefficients of frameworks and device rates on published step times; write them to `target`/software and
+    `target`/devices. Raises InputError.
+    """
     if find_spec("scipy") is None:
         fix = "pip install 'planner[calibrate]'"
         raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)

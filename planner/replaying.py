@@ -1,4 +1,4 @@
-"""Recorded traces, replayed: what `planner replay` does."""
+"""The workflow of `planner replay`: recorded traces replayed on the event clock, with what-ifs."""
 
 import os
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ NOTHING = Asked()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A replay, what its length is made of, who keeps whom waiting, and what changes would give."""
+    """A replay with its critical path, stragglers and the prediction of what-ifs."""
 
     replay: Replay
-    explained: list[StepTimes]  # with nothing kept that only the trace shows: no unseen time
+    explained: list[StepTimes]  # the same steps replayed without unseen time
     path: list[Link]
     operators: list[Ranked]
     stragglers: list[Straggler]
@@ -33,7 +33,10 @@ class Answer:
 def replay_traces(
     paths: Sequence[Path], without: Sequence[str] = (), asked: Asked = NOTHING, on_progress: OnProgress = unheard
 ) -> Answer:
-    """One trace, or one of each rank. Raises InputError."""
+    """Replay one trace, or one of each rank.
+
+    `without`: kinds of dependencies to leave out; `options`: what-ifs. Raises InputError.
+    """
     left_out, changes = known(without), parse(asked)
     once(paths)
     graphs = []
@@ -42,21 +45,23 @@ def replay_traces(
         graphs.append(build(read(path)))
     graphs, notes = one_job(graphs)
     explained = replay(graphs, [*left_out, "unseen"]).steps
-    made = replay(graphs, left_out)
+    replayed = replay(graphs, left_out)
     for graph in graphs:
         prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
-    chain = critical_path(made)
-    late = stragglers(graphs, made.met) if len(graphs) > 1 else []
-    predicted = predict(made, changes, left_out) if changes.any else None
-    return Answer(made, explained, chain, ranked(chain), late, predicted, [*notes, *made.notes])
+    chain = critical_path(replayed)
+    late = stragglers(graphs, replayed.met) if len(graphs) > 1 else []
+    predicted = predict(replayed, changes, left_out) if changes.any else None
+    return Answer(replayed, explained, chain, ranked(chain), late, predicted, [*notes, *replayed.notes])
 
 
 def known(without: Sequence[str]) -> list[Kind]:
-    """Kinds of dependencies, as they are spelled. Raises InputError."""
+    """Parse names of kinds of dependencies. Raises InputError."""
     for name in without:
         if name not in KINDS:
-            raise InputError(f"`{name}` is no kind of dependency", where="--without", fix=f"one of {', '.join(KINDS)}")
+            raise InputError(
+                f"`{name}` is not a kind of dependency", where="--without", fix=f"one of {', '.join(KINDS)}"
+            )
     return [kind for kind in KINDS if kind in without]
 
 
@@ -69,11 +74,11 @@ def once(paths: Sequence[Path]) -> None:
 
 
 def write_picture(path: Path, answer: Answer) -> None:
-    """The replayed timeline beside the measured one, for Perfetto; gzipped when its name ends in .gz."""
+    """Write the replayed and the measured timeline for Perfetto, gzipped when the name ends in .gz."""
     write_chrome(path, answer.replay)
 
 
 def not_over(path: Path | None, traces: Sequence[Path]) -> None:
-    """Raises InputError when a picture would take the place of a trace."""
+    """Raises InputError when the output would overwrite one of the traces."""
     if path is not None and os.path.realpath(path) in {os.path.realpath(trace) for trace in traces}:
         raise InputError("that is one of the traces to replay", where=f"--trace {path}", fix="choose another path")

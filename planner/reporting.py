@@ -1,4 +1,4 @@
-"""A page of whatever there is: a plan, a trace of planner's own, a ledger of published rows or of runs."""
+"""The workflow of `planner report`: a page of a plan, of a trace that planner wrote, or of a ledger."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,32 +16,32 @@ from planner.report import Page, Shown, Why, ledger_page, plan_page, recorded, r
 from planner.simulate.recorded import read_steps
 from planner.simulate.strict import GZIPPED
 
-BEGINNING = 1 << 10  # bytes that tell a plan from a trace
+BEGINNING = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
 
 @dataclass(frozen=True, slots=True)
 class With:
-    """What a page of a plan shows besides."""
+    """What a page of a plan shows in addition."""
 
     measured: Path | None = None  # a trace that `run --trace` wrote
-    why: bool = False  # what more memory, ranks or bandwidth would save: solves several times
+    why: bool = False  # what more memory, ranks or bandwidth would save; solves several times
 
 
 def report(path: Path, extra: With | None = None) -> Page:
-    """The page of what `path` is. Raises InputError and Infeasible."""
+    """Build the page of a plan, trace, folder of records or ledger. Raises InputError and Infeasible."""
     extra = extra or With()
     if is_plan(path):
         return of_plan(path, extra)
     if extra.measured or extra.why:
         where = "--measured" if extra.measured else "--why"
-        raise InputError("this is of plans", where=where, fix=f"leave it out, or give a plan instead of {path}")
+        raise InputError("this option is for plans", where=where, fix=f"leave it out, or give a plan instead of {path}")
     if path.is_dir():
         return of_folder(path)
     return of_runs(path) if path.suffix == ".jsonl" else of_trace(path)
 
 
 def write(path: Path, target: Path, extra: With | None = None) -> dict[str, Any]:
-    """The page into `target`, whole or not at all; what was written. Raises InputError and Infeasible."""
+    """Write the page to `target` atomically; return a summary for JSON. Raises InputError and Infeasible."""
     page = report(path, extra)
     text = page.html()
     files.write_text(target, text)
@@ -49,7 +49,7 @@ def write(path: Path, target: Path, extra: With | None = None) -> dict[str, Any]
 
 
 def is_plan(path: Path) -> bool:
-    """Neither a folder, nor lines of runs, nor a trace."""
+    """Whether a path is a plan: not a folder, a ledger of runs (.jsonl) or a trace. Raises InputError."""
     if path.is_dir() or path.suffix == ".jsonl":
         return False
     try:
@@ -61,6 +61,7 @@ def is_plan(path: Path) -> bool:
 
 
 def of_plan(path: Path, extra: With) -> Page:
+    """The page of a plan, simulated."""
     plan = pipeline.read_plan(path)
     measured = measured_steps(plan, extra.measured) if extra.measured else []
     found = pipeline.why(plan) if extra.why else None
@@ -68,7 +69,7 @@ def of_plan(path: Path, extra: With) -> Page:
 
 
 def measured_steps(plan: Plan, path: Path) -> list[tuple[int, Shown]]:
-    """The steps that a run of the plan measured, each with which of the plan's it is. Raises InputError."""
+    """Steps that a run of the plan measured, each with its number in the plan. Raises InputError."""
     tasks = [expand(plan, number) for number in range(len(plan.steps))]
     steps = measured_of(path, tasks, plan.name, plan.size)
     runs = ["" if len(steps) == 1 or step.run_step is None else f" {step.run_step}" for step in steps]
@@ -76,18 +77,21 @@ def measured_steps(plan: Plan, path: Path) -> list[tuple[int, Shown]]:
 
 
 def of_trace(path: Path) -> Page:
+    """The timelines of a trace that planner wrote."""
     steps = read_steps(path)
     shown = [recorded(f"step {at if step.run_step is None else step.run_step}", step) for at, step in enumerate(steps)]
     return timeline_page(steps[0].plan or path.name, shown)
 
 
 def of_folder(path: Path) -> Page:
+    """Published records of a folder, predicted and measured."""
     from planner.published.predict import predict
 
     return ledger_page(account_of_folder(path, (), predict), path.name or str(path))
 
 
 def of_runs(path: Path) -> Page:
+    """The user's ledger of runs."""
     if not path.is_file():
         raise InputError("there is no such file", where=str(path), fix="check the path")
     entries, unread = own.read(path)

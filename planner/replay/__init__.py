@@ -1,6 +1,6 @@
-"""Traces of torch.profiler (Kineto) replayed: execution graph, timeline, critical path, ranks beside each other.
+"""Replays traces of torch.profiler (Kineto): execution graph, timeline, critical path, stragglers, what-ifs.
 
-file → read → Trace → build → Graph → wired → the clock → Replay
+file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (the event clock) → Replay
 """
 
 from planner.replay.classes import kernel_class

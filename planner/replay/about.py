@@ -1,4 +1,4 @@
-"""What a trace says about itself: which rank of how many, on which device, by which versions."""
+"""Metadata of a trace: rank, world size, device, versions of the software."""
 
 import re
 from pathlib import Path
@@ -11,33 +11,32 @@ MOST_RANKS = 1_000_000
 
 
 class About:
-    """Of one file."""
+    """Metadata of one file."""
 
     def __init__(self, source: str, file: File) -> None:
         self.source, self.file = source, file
         self.distributed: dict[str, Any] = file.distributed if isinstance(file.distributed, dict) else {}
 
     def said(self, key: str) -> int | None:
+        """An integer of `distributedInfo`; None where there is none."""
         value = self.distributed.get(key)
         found = number(value) if isinstance(value, (int, float, str)) else None
         return None if found is None else int(found)
 
     def rank(self) -> int | None:
-        """From the file, else from its name."""
+        """The rank that the file states, else the one in its name."""
         named = RANK.search(Path(self.source).name)
-        said = self.said("rank")
-        return said if said is not None and possible(said) else int(named.group(1)) if named else None
+        stated = self.said("rank")
+        return stated if stated is not None and possible(stated) else int(named.group(1)) if named else None
 
     def world_size(self) -> int | None:
-        said = self.said("world_size")
-        return said if said is not None and 1 <= said <= MOST_RANKS else None
+        stated = self.said("world_size")
+        return stated if stated is not None and 1 <= stated <= MOST_RANKS else None
 
     def notes(self) -> list[str]:
-        """What it says that cannot be."""
-        said = self.said("rank")
-        return (
-            [] if said is None or possible(said) else [f"the trace says that its rank is {said:.6g}: that is not taken"]
-        )
+        """A note where the stated rank is impossible."""
+        stated = self.said("rank")
+        return [] if stated is None or possible(stated) else [f"the trace says that its rank is {stated:.6g}: ignored"]
 
     def device(self) -> str:
         devices = self.file.devices
@@ -45,7 +44,7 @@ class About:
         return str(first.get("name", "")) if isinstance(first, dict) else ""
 
     def versions(self) -> dict[str, str]:
-        """Of what made the trace, as far as it says."""
+        """Versions of the software that recorded the trace, as far as they are stated."""
         file = self.file
         given = {
             "torch": file.torch_version,

@@ -1,4 +1,4 @@
-"""Where the time of a step goes on the device: computing, communication beside it or exposed, copies, idleness."""
+"""Where the time of a step goes on the device: compute, overlapped and exposed communication, copies, idle."""
 
 from typing import NamedTuple
 
@@ -12,24 +12,27 @@ Times = NDArray[np.float64]
 
 
 class Parts(NamedTuple):
-    """Seconds; they add up to the step."""
+    """Seconds that add up to the step; the fields are keys of the JSON answer."""
 
-    compute: float  # with no communication beside it
-    overlapped: float  # both
+    compute: float  # without concurrent communication
+    overlapped: float  # compute and communication at once
     exposed_communication: float
-    copies: float  # with neither
+    copies: float  # without either
     idle: float
 
 
 class Breakdown(NamedTuple):
-    """Of the mean step."""
+    """The breakdown of the mean step."""
 
     parts: Parts
-    kinds: dict[str, float]  # seconds of each kind of work, the longest first
+    kinds: dict[str, float]  # seconds of each class of work, the longest first
 
 
 def breakdown(trace: Trace, starts: Times, ends: Times, windows: list[tuple[float, float]]) -> Breakdown:
-    """Of operations at these times, in the mean of some windows. Without a device, operators compute."""
+    """Mean breakdown over some windows, given starts and ends of operations in seconds, (operations,) each.
+
+    In a trace without device operations the times are those of host operators, which count as compute.
+    """
     kinds = np.array([kernel_class(op.name, op.kind) for op in trace.ops], dtype=np.str_)
     names = sorted({*kinds.tolist()})
     if not trace.ops:
@@ -45,13 +48,14 @@ def breakdown(trace: Trace, starts: Times, ends: Times, windows: list[tuple[floa
 
 
 def sort_of(name: str) -> str:
+    """The part that a class of work without communication belongs to."""
     return "copies" if name in ("memcpy", "memset") else "compute"
 
 
 def in_window(
     kinds: NDArray[np.str_], sorts: dict[str, str], starts: Times, ends: Times, window: tuple[float, float]
 ) -> Parts:
-    """The parts of one window."""
+    """Parts of one window; `sorts`: part by class of work."""
     low, high = window
     within = (ends > low) & (starts < high)
     sort = np.array([sorts[kind] for kind in kinds[within].tolist()], dtype=np.str_)
@@ -73,7 +77,7 @@ def in_window(
 
 
 def covered(starts: Times, ends: Times) -> float:
-    """The length of a union of intervals."""
+    """Length of the union of intervals."""
     if not len(starts):
         return 0.0
     order = np.argsort(starts, kind="stable")
@@ -83,6 +87,6 @@ def covered(starts: Times, ends: Times) -> float:
 
 
 def inside(starts: Times, ends: Times, windows: list[tuple[float, float]]) -> float:
-    """Seconds within the mean window."""
+    """Seconds of intervals within the mean window."""
     total = sum(float(np.maximum(0.0, np.minimum(ends, high) - np.maximum(starts, low)).sum()) for low, high in windows)
     return total / max(1, len(windows))

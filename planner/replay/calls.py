@@ -1,4 +1,4 @@
-"""What calls of a device's runtime do to streams, by name: CUDA's runtime and driver, and HIP's."""
+"""What calls of the device runtime do to streams, by name: CUDA runtime, CUDA driver and HIP."""
 
 import re
 from typing import Literal
@@ -14,14 +14,14 @@ EXACT: dict[str, Does] = {
     "EventSynchronize": "event_sync",
     "DeviceSynchronize": "device_sync",
     "CtxSynchronize": "device_sync",
-    "Free": "device_sync",  # waits for all that the device has to do
+    "Free": "device_sync",  # implicitly synchronises with the device
     "FreeHost": "device_sync",
 }
 WORK = re.compile(r"Launch|Memcpy|Memset|MemPrefetch")
 
 
 def does(name: str) -> Does:
-    """What a call does, apart from its time."""
+    """The effect of a call on streams."""
     plain, found = PREFIX.subn("", name)
     plain = re.sub(r"_(v\d+|ptsz|spt)$", "", plain)
     if not found:

@@ -1,4 +1,4 @@
-"""Kinds of work on a device, by the names of kernels: one table, first match."""
+"""Classes of device operations by kernel name: one table of patterns, the first match counts."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("all-reduce", r"nccl.*allreduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),
     ("reduce-scatter", r"nccl.*reducescatter|reduce_scatter"),
     ("all-gather", r"nccl.*allgather|all_gather_kernel|multimem_all_gather"),
-    ("send/recv", r"nccl.*sendrecv|nccl.*(alltoall|all_to_all)"),  # all-to-all is made of these
+    ("send/recv", r"nccl.*sendrecv|nccl.*(alltoall|all_to_all)"),  # NCCL implements all-to-all with these
     ("broadcast", r"nccl.*broadcast"),
     ("reduce", r"nccl.*reduce"),
     ("communication", r"nccl|nvshmem|deep_?ep|mscclpp"),
@@ -30,7 +30,7 @@ PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in
 
 @lru_cache(maxsize=100_000)
 def kernel_class(name: str, kind: str = "kernel") -> str:
-    """The kind of work of one operation of a device."""
+    """The class of a device operation; `kind`: kernel, memcpy or memset."""
     if kind != "kernel":
         return kind
     return next((found for found, pattern in PATTERNS if pattern.search(name)), "other")

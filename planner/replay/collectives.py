@@ -1,8 +1,8 @@
-"""The collectives of several ranks: which operations are one, and what it takes from its last arrival.
+"""Matches the collectives of several ranks, and finds stragglers.
 
-Operations match by order, among those of one process group (or one stream, where groups are not said), kind and name.
-A collective's own seconds are those of the rank that was in it shortest: it arrived last. So no clock has to be right;
-but where clocks agree, operations that do not touch in time are not taken for one.
+Operations match by order, among those with the same process group (or stream, where groups are not recorded), class and
+name. A collective's own seconds are those of the rank that was in it for the shortest time: it arrived last. So clocks
+need not agree; but where they do, operations that do not overlap in time are not matched.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from planner.replay.classes import is_communication, kernel_class
 from planner.replay.graph import Graph
 from planner.replay.wired import Meeting
 
-SAME_CLOCK = 1.0  # seconds between the first steps of ranks, at most, for clocks that are taken to agree
-TOUCH = 0.8  # of the operations of a key, that must overlap in time
+SAME_CLOCK = 1.0  # seconds, at most, between the first steps of ranks whose clocks are taken to agree
+TOUCH = 0.8  # share of the operations with a key that must overlap in time
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str]  # process group or stream, class, name
 
 
 class Met(NamedTuple):
-    """A collective of some ranks."""
+    """A collective with the waiting time of each rank."""
 
     key: Key
     meeting: Meeting
-    waits: dict[int, float]  # graph → how long it was there before the last one
+    waits: dict[int, float]  # graph → seconds from its arrival to the last one
 
 
 def offsets(graphs: Sequence[Graph]) -> tuple[list[float], bool]:
-    """When each capture begins on one clock, and whether there is one."""
+    """Start of each capture in seconds on a common clock (0 where clocks disagree), and whether they agree."""
     firsts = [graph.trace.base + graph.steps[0].begin.end for graph in graphs if graph.steps]
     if len(firsts) < len(graphs) or max(firsts) - min(firsts) > SAME_CLOCK:
         return [0.0] * len(graphs), False
@@ -37,10 +37,10 @@ def offsets(graphs: Sequence[Graph]) -> tuple[list[float], bool]:
 
 
 def collectives(graphs: Sequence[Graph]) -> tuple[list[Met], list[str]]:
-    """Those of two ranks or more; and what could not be matched."""
+    """Collectives of two ranks or more, and notes on what could not be matched."""
     begins, agree = offsets(graphs)
     by_rank = [keyed(graph) for graph in graphs]
-    met: list[Met] = []
+    matched: list[Met] = []
     notes = [] if agree else ["the clocks of the ranks disagree: collectives are matched by their order alone"]
     if len({tuple(step.name for step in graph.steps) for graph in graphs}) > 1:
         notes.append("the ranks recorded different steps: each is replayed, and the slowest rank of each step counts")
@@ -53,24 +53,24 @@ def collectives(graphs: Sequence[Graph]) -> tuple[list[Met], list[str]]:
             counts = ", ".join(f"{len(by_rank[g][key])} on rank {rank_of(graphs, g)}" for g in ranks)
             notes.append(f"not matched, since ranks have different numbers of them: {what} ({counts})")
             continue
-        rows = [*zip(*(by_rank[g][key] for g in ranks), strict=True)]
-        if agree and sum(touch(graphs, ranks, row, begins) for row in rows) < TOUCH * len(rows):
+        occurrences = [*zip(*(by_rank[g][key] for g in ranks), strict=True)]
+        if agree and sum(touch(graphs, ranks, ops, begins) for ops in occurrences) < TOUCH * len(occurrences):
             notes.append(f"not matched, since they do not overlap in time: {what}")
             continue
-        met += [one(graphs, key, ranks, row) for row in rows]
-    if not met:
-        notes.append("no collective of the ranks matches: each is replayed as if it were alone")
-    return met, notes
+        matched += [one(graphs, key, ranks, ops) for ops in occurrences]
+    if not matched:
+        notes.append("no collective of the ranks matches: each is replayed by itself")
+    return matched, notes
 
 
 def rank_of(graphs: Sequence[Graph], g: int) -> int:
-    """The rank that a graph is of; its place, where the trace does not say."""
+    """The rank of a graph; its index where the trace does not record it."""
     rank = graphs[g].trace.rank
     return g if rank is None else rank
 
 
 def keyed(graph: Graph) -> dict[Key, list[int]]:
-    """The communication of a rank, in order of its beginning."""
+    """Communication operations of a rank by key, each in order of their start."""
     found: dict[Key, list[int]] = {}
     ops = graph.trace.ops
     for i in sorted(range(len(ops)), key=lambda i: (ops[i].start, i)):
@@ -81,42 +81,45 @@ def keyed(graph: Graph) -> dict[Key, list[int]]:
     return found
 
 
-def touch(graphs: Sequence[Graph], ranks: Sequence[int], row: Sequence[int], begins: Sequence[float]) -> bool:
-    ops = [(graphs[g].trace.ops[op], begins[g]) for g, op in zip(ranks, row, strict=True)]
-    return max(op.start + begin for op, begin in ops) <= min(op.end + begin for op, begin in ops)
+def touch(graphs: Sequence[Graph], ranks: Sequence[int], ops: Sequence[int], begins: Sequence[float]) -> bool:
+    """Whether the operations of an occurrence, one per rank, all overlap at some moment."""
+    placed = [(graphs[g].trace.ops[op], begins[g]) for g, op in zip(ranks, ops, strict=True)]
+    return max(op.start + begin for op, begin in placed) <= min(op.end + begin for op, begin in placed)
 
 
-def one(graphs: Sequence[Graph], key: Key, ranks: Sequence[int], row: Sequence[int]) -> Met:
-    lasted = {g: graphs[g].work[op].seconds for g, op in zip(ranks, row, strict=True)}
-    own = min(lasted.values())
-    pairs = tuple(zip(ranks, row, strict=True))
-    return Met(key, Meeting(pairs, own), {g: seconds - own for g, seconds in lasted.items()})
+def one(graphs: Sequence[Graph], key: Key, ranks: Sequence[int], ops: Sequence[int]) -> Met:
+    """The collective that operations make, one per rank."""
+    durations = {g: graphs[g].work[op].seconds for g, op in zip(ranks, ops, strict=True)}
+    own_seconds = min(durations.values())
+    members = tuple(zip(ranks, ops, strict=True))
+    waits = {g: seconds - own_seconds for g, seconds in durations.items()}
+    return Met(key, Meeting(members, own_seconds), waits)
 
 
 class Straggler(NamedTuple):
-    """How one rank keeps the others waiting."""
+    """How one rank delays the others; the fields are keys of the JSON answer."""
 
     rank: int
-    last: int  # collectives that it was the last to come to
-    of: int
-    kept_waiting: float  # seconds that the others waited for it, in the median, summed over those
-    slower: tuple[tuple[str, float], ...]  # kinds of work that take it longer than the median rank, seconds more
+    last: int  # number of collectives at which it arrived last
+    of: int  # number of its collectives
+    kept_waiting: float  # median seconds that the others waited for it, summed over those at which it was last
+    slower: tuple[tuple[str, float], ...]  # classes of work slower than on the median rank, excess seconds
 
 
-def stragglers(graphs: Sequence[Graph], met: Sequence[Met]) -> list[Straggler]:
-    """Ranks by how long they are waited for."""
+def stragglers(graphs: Sequence[Graph], matched: Sequence[Met]) -> list[Straggler]:
+    """All ranks, those first for which the others waited longest."""
     kinds = [by_kind(graph) for graph in graphs]
     found = []
     for g in range(len(graphs)):
-        mine = [each for each in met if g in each.waits]
+        mine = [each for each in matched if g in each.waits]
         last = [each for each in mine if each.waits[g] == 0.0]
-        kept = sum(median(wait for other, wait in each.waits.items() if other != g) for each in last)
-        found.append(Straggler(rank_of(graphs, g), len(last), len(mine), kept, slower(kinds, g)))
+        waited = sum(median(wait for other, wait in each.waits.items() if other != g) for each in last)
+        found.append(Straggler(rank_of(graphs, g), len(last), len(mine), waited, slower(kinds, g)))
     return sorted(found, key=lambda each: (-each.kept_waiting, each.rank))
 
 
 def by_kind(graph: Graph) -> dict[str, float]:
-    """Seconds of a rank's own work, by kind."""
+    """Seconds of a rank's device work by class, without communication."""
     seconds: dict[str, float] = {}
     for op in graph.trace.ops:
         kind = kernel_class(op.name, op.kind)
@@ -126,7 +129,7 @@ def by_kind(graph: Graph) -> dict[str, float]:
 
 
 def slower(kinds: Sequence[dict[str, float]], g: int) -> tuple[tuple[str, float], ...]:
-    """The kinds of work that take a rank at least 5 % longer than the median rank, the largest first."""
+    """Up to three classes of work that take a rank over 5 % longer than the median rank, with the excess seconds."""
     usual = {kind: median(each.get(kind, 0.0) for each in kinds) for kind in kinds[g]}
     more = [(kind, seconds - usual[kind]) for kind, seconds in kinds[g].items() if seconds > 1.05 * usual[kind]]
     return tuple(sorted(more, key=lambda pair: (-pair[1], pair[0]))[:3])

@@ -1,4 +1,4 @@
-"""What a replay's length is made of: the chain of causes that ends with its last step, and the operators on it."""
+"""The critical path of a replay: the chain of causes that ends with its last step, and the operators on it."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ from planner.simulate.activities import NOBODY
 
 
 class Link(NamedTuple):
-    """A stretch of the path: a piece of a thread or an operation of a device."""
+    """One activity of the path: a host segment or a device operation."""
 
     rank: int
-    where: str  # the thread or the stream
-    kind: str  # "host", or the kind of work
-    name: str  # of the operation of the device; "" of the host
+    where: str  # thread or stream
+    kind: str  # "host", "launch", or the class of the operation
+    name: str  # of the device operation; "" for the host
     within: Within
     start: float
     end: float
@@ -28,7 +28,7 @@ class Link(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """All that one operator has on the path of one kind."""
+    """What one operator contributes to the path by one class of work; the fields are keys of the JSON answer."""
 
     operator: str
     kind: str
@@ -37,7 +37,7 @@ class Ranked(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which piece or operation an activity is; both −1: a marker, a delay or a collective on its way."""
+    """The host segment or operation that an activity stands for; both −1: a marker or a launch delay."""
 
     graph: int
     piece: int = -1
@@ -45,22 +45,22 @@ class Place(NamedTuple):
 
 
 def place_of(replay: Replay, activity: int) -> Place:
-    """Which one an activity is."""
-    wired = replay.wired
-    if 0 <= activity - wired.meetings < len(replay.met):  # the collective itself stands for all its ranks
-        g, op = replay.met[activity - wired.meetings].meeting.ops[0]
+    """The host segment or operation that an activity stands for."""
+    activities = replay.wired
+    if 0 <= activity - activities.meetings < len(replay.met):  # a collective is attributed to the first of its ranks
+        g, op = replay.met[activity - activities.meetings].meeting.ops[0]
         return Place(g, op=op)
     for g, graph in enumerate(replay.graphs):
-        if 0 <= activity - wired.pieces[g] < len(graph.pieces):
-            return Place(g, piece=activity - wired.pieces[g])
-        op = int(np.searchsorted(wired.ops[g], activity))
-        if op < len(graph.work) and wired.ops[g][op] == activity:
+        if 0 <= activity - activities.pieces[g] < len(graph.pieces):
+            return Place(g, piece=activity - activities.pieces[g])
+        op = int(np.searchsorted(activities.ops[g], activity))
+        if op < len(graph.work) and activities.ops[g][op] == activity:
             return Place(g, op=op)
     return Place(0)
 
 
 def critical_path(replay: Replay) -> list[Link]:
-    """From the beginning of the first step to the end of the last, first to last; of several ranks, of the last."""
+    """Links from the beginning of the first step to the end of the last one, on whichever rank that ends last."""
     ends = [
         (replay.piece_end(g, graph.steps[-1].end.number), -g) for g, graph in enumerate(replay.graphs) if graph.steps
     ]
@@ -81,39 +81,39 @@ def critical_path(replay: Replay) -> list[Link]:
 
 
 def named(replay: Replay, chain: list[tuple[Place, float, float]]) -> list[Link]:
-    """The chain with the operators that each stretch lies in, or was launched from."""
+    """The links of a chain, each with the operators that enclose it or its launch."""
     found: dict[int, list[tuple[int, Within]]] = {}
     for g, graph in enumerate(replay.graphs):
-        mine = [i for i, (place, _, _) in enumerate(chain) if place.graph == g]
+        mine = [i for i, (origin, _, _) in enumerate(chain) if origin.graph == g]
         moments = []
         for i in mine:
-            place = chain[i][0]
-            call = graph.by[place.op] if place.op >= 0 else -1
-            if place.piece >= 0:
-                piece = graph.pieces[place.piece]
-                moments.append((piece.thread, piece.end - piece.seconds / 2))
+            origin = chain[i][0]
+            call = graph.by[origin.op] if origin.op >= 0 else -1
+            if origin.piece >= 0:
+                segment = graph.pieces[origin.piece]
+                moments.append((segment.thread, segment.end - segment.seconds / 2))
             elif call >= 0:
                 moments.append((graph.trace.calls[call].thread, graph.trace.calls[call].start))
             else:
                 moments.append((-1, 0.0))
         found[g] = [*zip(mine, stacks(graph.trace.host, moments), strict=True)]
     within = {i: each for pairs in found.values() for i, each in pairs}
-    return [link(replay, place, within[i], (start, end)) for i, (place, start, end) in enumerate(chain)]
+    return [link(replay, origin, within[i], (start, end)) for i, (origin, start, end) in enumerate(chain)]
 
 
-def link(replay: Replay, place: Place, within: Within, times: tuple[float, float]) -> Link:
-    graph, rank = replay.graphs[place.graph], rank_of(replay.graphs, place.graph)
-    if place.op >= 0:
-        op = graph.trace.ops[place.op]
+def link(replay: Replay, origin: Place, within: Within, times: tuple[float, float]) -> Link:
+    graph, rank = replay.graphs[origin.graph], rank_of(replay.graphs, origin.graph)
+    if origin.op >= 0:
+        op = graph.trace.ops[origin.op]
         return Link(rank, graph.trace.streams[op.stream], kernel_class(op.name, op.kind), op.name, within, *times)
-    if place.piece >= 0:
-        thread = graph.trace.threads[graph.pieces[place.piece].thread]
+    if origin.piece >= 0:
+        thread = graph.trace.threads[graph.pieces[origin.piece].thread]
         return Link(rank, thread, "host", "", within, *times)
     return Link(rank, "launch", "launch latency", "", within, *times)
 
 
 def merged(links: list[Link]) -> list[Link]:
-    """Stretches of the host in one operator, one after the other, as one."""
+    """Merge adjacent host links in the same operator."""
     found: list[Link] = []
     for each in links:
         last = found[-1] if found else None
@@ -125,12 +125,12 @@ def merged(links: list[Link]) -> list[Link]:
 
 
 def ranked(links: list[Link]) -> list[Ranked]:
-    """Operators by what they have on the path, the longest first."""
+    """Operators by their seconds on the path, the longest first."""
     seconds: dict[tuple[str, str], float] = {}
     counts: dict[tuple[str, str], int] = {}
     for each in links:
         key = (each.within.operator, each.kind)
         seconds[key] = seconds.get(key, 0.0) + each.seconds
         counts[key] = counts.get(key, 0) + 1
-    rows = [Ranked(*key, total, counts[key]) for key, total in seconds.items()]
-    return sorted(rows, key=lambda row: (-row.seconds, row.operator, row.kind))
+    shares = [Ranked(*key, total, counts[key]) for key, total in seconds.items()]
+    return sorted(shares, key=lambda share: (-share.seconds, share.operator, share.kind))

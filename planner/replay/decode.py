@@ -1,8 +1,8 @@
-"""The bytes of a trace as typed events: only the fields that are needed, and no more memory than is stated.
+"""Decodes the bytes of a trace into typed events, with only the fields that are needed and in bounded memory.
 
-A trace may be plain or gzipped, an object with `traceEvents` or the bare list. Whatever a profiler has written as a
-number or as text (`ts`, `tid`, `correlation`, `stream`) is read as either; fields that are not named here are skipped.
-Events are decoded some at a time, and gone as soon as somebody has taken from them what matters.
+A trace may be plain or gzipped, an object with `traceEvents` or the bare list. Fields that profilers write as numbers
+or as text (`ts`, `tid`, `correlation`, `stream`) are read as either; fields that are not named here are skipped.
+Events are decoded in batches, which the caller may drop once it has taken what it needs.
 """
 
 import gzip
@@ -18,14 +18,14 @@ from planner.errors import InputError
 from planner.replay.elements import Elements
 from planner.units import MIB, size
 
-LARGEST = 384 * MIB  # of a trace once unpacked; replaying one of 301 MB took 4.6 times that, measured
-CHUNK = 4 * MIB
+MAX_BYTES = 384 * MIB  # of an uncompressed trace; replaying one of 301 MB took 4.6 times that memory, measured
+CHUNK = 4 * MIB  # read at a time
 
-Either = float | str | None  # as a profiler may write a number
+Either = float | str | None  # profilers write numbers as either
 
 
 def number(value: Either) -> float | None:
-    """A number, however it is written."""
+    """A number written as a number or as text; None where there is none, or it is not finite."""
     try:
         found = float(value) if value is not None else None
     except ValueError:
@@ -34,12 +34,13 @@ def number(value: Either) -> float | None:
 
 
 def whole(value: Either, otherwise: int = -1) -> int:
+    """The same as an integer; `otherwise` where there is none."""
     found = number(value)
     return otherwise if found is None else int(found)
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is said about an event."""
+    """The `args` of an event."""
 
     correlation: Either = None
     external: Either = msgspec.field(default=None, name="External id")
@@ -51,7 +52,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One line of a Chrome trace."""
+    """One event of a Chrome trace."""
 
     ph: str = ""
     cat: str | None = None
@@ -65,7 +66,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class File(msgspec.Struct):
-    """The whole file."""
+    """The fields of a trace file; `events` is decoded separately."""
 
     events: list[Event] | None = msgspec.field(default=None, name="traceEvents")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
@@ -85,14 +86,14 @@ EVENTS = msgspec.json.Decoder(list[Event])
 
 
 class Decoding:
-    """One file: its events, then what else it says."""
+    """Decodes one file: first its events, then its other fields, which are in `file` afterwards."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file = File()
 
     def events(self) -> Iterator[list[Event]]:
-        """Some at a time. Raises InputError."""
+        """The events in batches. Raises InputError."""
         elements = Elements()
         for chunk in self.chunks():
             whole_events = elements.feed(chunk)
@@ -114,24 +115,24 @@ class Decoding:
         return InputError(what, where=str(self.path), fix=fix)
 
     def json(self, decode: Any, data: bytes) -> Any:
-        """What bytes hold. Raises InputError."""
+        """Decode bytes. Raises InputError."""
         try:
             return decode(data)
         except msgspec.ValidationError as error:
-            raise self.wrong(f"this is no trace of a profiler: {error}", FIX) from error
+            raise self.wrong(f"this is not a profiler trace: {error}", FIX) from error
         except RecursionError as error:
-            raise self.wrong("something in it is nested too deeply", AGAIN) from error
+            raise self.wrong("its JSON is nested too deeply", AGAIN) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if "truncated" in str(error):
                 raise self.wrong("the trace ends in the middle", AGAIN) from error
             odd = NOT_A_NUMBER.search(data)
             what = (
-                f"it holds {odd.group(1).decode()}, which is no number of JSON" if odd else f"this is not JSON: {error}"
+                f"it holds {odd.group(1).decode()}, which JSON does not allow" if odd else f"this is not JSON: {error}"
             )
             raise self.wrong(what, AGAIN) from error
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the file, unzipped, never more than LARGEST."""
+        """The uncompressed bytes of the file in chunks, at most MAX_BYTES. Raises InputError."""
         path, size_bytes = self.path, 0
         try:
             with open(path, "rb") as raw:
@@ -140,8 +141,8 @@ class Decoding:
                 while chunk := source.read(CHUNK):
                     yield chunk.removeprefix(BOM) if not size_bytes else chunk
                     size_bytes += len(chunk)
-                    if size_bytes > LARGEST:
-                        what = f"the trace is larger than {size(LARGEST)} once unpacked"
+                    if size_bytes > MAX_BYTES:
+                        what = f"the trace is larger than {size(MAX_BYTES)} once unpacked"
                         raise self.wrong(what, "record fewer steps, or without stacks and shapes")
         except EOFError as error:
             raise self.wrong("the trace ends in the middle", AGAIN) from error

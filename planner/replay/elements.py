@@ -1,7 +1,7 @@
-"""The events of a trace cut from its bytes, some at a time, so that never all of them are in memory as objects.
+"""Splits the bytes of a trace into whole events chunk by chunk, so that they need not all be in memory as objects.
 
-Whatever is outside of the list of events is kept as it is, with that list empty; so both can be read by a JSON reader.
-Brackets, commas and quotes are found by arrays; what is between them is nobody's business here.
+Everything outside the list of events is kept as it is, with that list left empty, so a JSON decoder reads both parts.
+Brackets, commas and quotes are located with numpy; what lies between them is not parsed here.
 """
 
 import re
@@ -9,21 +9,21 @@ import re
 import numpy as np
 
 KEY = re.compile(rb'"traceEvents"\s*:\s*\[\Z')
-NEAR = 64  # bytes before a bracket in which its key stands
+NEAR = 64  # bytes before a bracket in which its key is looked for
 QUOTE, BACKSLASH, COMMA = ord('"'), ord("\\"), ord(",")
-STEP = np.zeros(256, dtype=np.int8)  # how a byte changes the depth
+STEP = np.zeros(256, dtype=np.int8)  # change of nesting depth by byte
 STEP[[ord("["), ord("{")]], STEP[[ord("]"), ord("}")]] = 1, -1
 MARK = STEP != 0
 MARK[COMMA] = True
 
 
 class Elements:
-    """Fed with chunks, in order."""
+    """Takes the chunks of a file in order and returns the events that they complete."""
 
     def __init__(self) -> None:
-        self.rest = bytearray()  # all that is not in the list of events
-        self.pending = bytearray()  # the beginning of an event
-        self.depth, self.within = 0, 0  # now, and of the list of events; 0: outside of it
+        self.rest = bytearray()  # everything outside the list of events
+        self.pending = bytearray()  # the beginning of an incomplete event
+        self.depth, self.within = 0, 0  # current depth; depth of the list of events, 0: outside it
         self.quoted, self.escaped = False, False
 
     @property
@@ -32,7 +32,7 @@ class Elements:
         return self.within > 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """Whole events, with commas between them."""
+        """Take a chunk; return the bytes of the events that it completes, separated by commas."""
         at, depth, codes = self.marks(chunk)
         found: list[bytes] = []
         place = 0
@@ -50,7 +50,7 @@ class Elements:
                 return b",".join(found)
 
     def marks(self, chunk: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where brackets and commas are outside of strings, how deep it is behind each, and which they are."""
+        """Positions of brackets and commas outside strings, the depth after each, and their bytes; (marks,) each."""
         data = np.frombuffer(chunk, dtype=np.uint8)
         quotes = np.flatnonzero(data == QUOTE)
         escaped = self.escapes(np.flatnonzero(data == BACKSLASH), len(data))
@@ -65,7 +65,7 @@ class Elements:
         return at, depth, codes
 
     def escapes(self, slashes: np.ndarray, length: int) -> np.ndarray:
-        """Which bytes follow a backslash that is itself not escaped."""
+        """Positions of escaped bytes: those after a backslash that is itself not escaped."""
         first = np.array([0] if self.escaped else [], dtype=np.int64)
         self.escaped = False
         if not len(slashes):
@@ -73,14 +73,14 @@ class Elements:
         begins = np.concatenate([[True], np.diff(slashes) != 1])
         starts = slashes[begins]
         place = slashes - starts[np.cumsum(begins) - 1]
-        if len(first) and starts[0] == 0:  # the first one is escaped by the chunk before
+        if len(first) and starts[0] == 0:  # the previous chunk escapes the first one
             place = place - (slashes < (starts[1] if len(starts) > 1 else length))
         escaping = slashes[place % 2 == 0]
         self.escaped = bool(len(escaping) and escaping[-1] == length - 1)
         return np.concatenate([first, escaping + 1])
 
     def opening(self, chunk: bytes, at: np.ndarray, depth: np.ndarray, codes: np.ndarray, place: int) -> int:
-        """Behind the bracket that begins the list of events; −1: not in this chunk."""
+        """Position after the bracket that opens the list of events; −1: not in this chunk."""
         brackets = (codes == ord("[")) & (depth <= 2) & (at >= place)
         for i in np.flatnonzero(brackets).tolist():
             end = int(at[i]) + 1
@@ -92,7 +92,7 @@ class Elements:
         return -1
 
     def body(self, chunk: bytes, at: np.ndarray, depth: np.ndarray, codes: np.ndarray, place: int) -> tuple[bytes, int]:
-        """The whole events from a place on, and where the list ends; −1: not in this chunk."""
+        """The complete events from a position on, and the position where the list ends; −1: not in this chunk."""
         first = int(np.searchsorted(at, place))
         ends = np.flatnonzero(depth[first:] < self.within)
         if len(ends):

@@ -1,6 +1,6 @@
-"""Arrows between events: from forward operators to backward ones, and from calls to what they launched.
+"""Flow arrows between events: from forward to backward operators, and from calls to the operations they launch.
 
-The second kind is asked only where events do not say their correlation themselves.
+The second kind is used only where events carry no correlation ids.
 """
 
 from array import array
@@ -12,7 +12,7 @@ End = tuple[str, str, float]  # process, thread, time as written
 
 
 class Flows:
-    """Arrows, as they are read."""
+    """Collects the two ends of arrows."""
 
     def __init__(self) -> None:
         self.forward: dict[str, End] = {}
@@ -21,7 +21,7 @@ class Flows:
         self.calls, self.begun = Ends(), Ends()
 
     def add(self, event: Event) -> bool:
-        """Take the end of an arrow; whether it could be read."""
+        """Add one end of an arrow; False if its time cannot be read."""
         time = number(event.ts)
         if time is None:
             return False
@@ -37,7 +37,7 @@ class Flows:
         return float(-1 - self.ids.setdefault(str(value), len(self.ids))) if found is None else found
 
     def links(self, threads: dict[tuple[str, str], int], seconds: float, base: float) -> list[Arrow]:
-        """From forward to backward; `seconds`: of a unit of time as written, `base`: where it begins."""
+        """Arrows from forward to backward; `seconds`: length of the file's unit, `base`: time zero in that unit."""
         found = []
         for key, (pid, tid, time) in self.forward.items():
             to_pid, to_tid, to_time = self.backward.get(key, ("", "", 0.0))
@@ -47,7 +47,7 @@ class Flows:
         return sorted(found, key=lambda arrow: (arrow.to_thread, arrow.to_time))
 
     def launches(self) -> tuple[dict[float, int], dict[float, int]]:
-        """Numbers of arrows, by when the call begins that launches, and by when what it launched begins; as written."""
+        """Numbers of launch arrows by start of the call and by start of the launched operation, in the file's unit."""
         ends = dict(zip(self.begun.id, self.begun.time, strict=True))
         tails = dict(zip(self.calls.id, self.calls.time, strict=True))
         both = [(time, ends[key]) for key, time in tails.items() if key in ends]
@@ -55,7 +55,7 @@ class Flows:
 
 
 class Ends:
-    """Of many arrows, by number."""
+    """One end of each of many arrows: id and time."""
 
     def __init__(self) -> None:
         self.id, self.time = array("d"), array("d")
@@ -66,5 +66,5 @@ class Ends:
 
 
 def text(value: Either) -> str:
-    """7, 7.0 and "7" are one thread."""
+    """A process or thread id as text: 7, 7.0 and "7" are the same."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

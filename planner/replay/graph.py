@@ -1,4 +1,4 @@
-"""The execution graph of a trace: pieces of the host's threads, operations of the device, and who waits for whom."""
+"""The execution graph of a trace: segments of host threads, device operations, and who waits for whom."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,60 +14,60 @@ from planner.replay.trace import Mark, Trace
 
 
 class Step(NamedTuple):
-    """A step and the pieces that end as it begins and as it is over."""
+    """A training step with the segments that end at its beginning and at its end."""
 
     name: str
     begin: Piece
     end: Piece
-    seconds: float  # measured
+    seconds: float  # as measured
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Of one rank."""
+    """The execution graph of one rank."""
 
     trace: Trace
     pieces: list[Piece]
     work: list[Work]
-    by: list[int]  # the call that launched each operation; −1: none
+    by: list[int]  # the call that launched each operation; −1: unmatched
     steps: list[Step]
-    found: dict[str, int]  # dependencies of each kind
+    found: dict[str, int]  # number of dependencies of each kind
     notes: tuple[str, ...]
 
 
 def build(trace: Trace) -> Graph:
-    """What waits for what."""
-    threads, found = Threads(len(trace.threads)), Counter[str]()
-    at, by = queue_times(trace)
-    queues = Queues(trace, at)
-    pieces = launch(trace, threads, queues, at, by)
-    unknown = synchronise(trace, threads, queues, by)
-    found["threads"] = handovers(trace, threads)
-    marks = marked(trace, threads)  # after all that may end as a step does
-    between = InterStream(trace, queues, at, by)
+    """Build the execution graph of a trace: find all dependencies and the timing of every operation."""
+    threads, counts = Threads(len(trace.threads)), Counter[str]()
+    queued_at, calls = queue_times(trace)
+    queues = Queues(trace, queued_at)
+    launching = launch(trace, threads, queues, queued_at, calls)
+    unmatched = synchronise(trace, threads, queues, calls)
+    counts["threads"] = handovers(trace, threads)
+    marks = marked(trace, threads)  # last, so that step segments come after others that end together
+    between = InterStream(trace, queues, queued_at, calls)
     between.by_calls()
-    work = timed(trace, at, pieces, between)
-    all_pieces = threads.done([op.end for op in trace.ops])
-    found["launch"] = sum(piece is not None for piece in pieces)
-    found["synchronise"] = sum(piece.synchronises for piece in all_pieces)
-    found["inter-stream"] = sum(between.found.values())
-    notes = remarks(trace, work, unknown, between.found)
-    return Graph(trace, all_pieces, work, by, steps_of(marks), dict(found), notes)
+    work = timed(trace, queued_at, launching, between)
+    all_segments = threads.done([op.end for op in trace.ops])
+    counts["launch"] = sum(segment is not None for segment in launching)
+    counts["synchronise"] = sum(segment.synchronises for segment in all_segments)
+    counts["inter-stream"] = sum(between.found.values())
+    notes = remarks(trace, work, unmatched, between.found)
+    return Graph(trace, all_segments, work, calls, steps_of(marks), dict(counts), notes)
 
 
 def marked(trace: Trace, threads: Threads) -> list[tuple[Mark, Piece, Piece]]:
-    """Steps, each with a piece that ends as it begins and one that ends with it; without any, the whole is one."""
+    """Each step with segments that end at its beginning and at its end; without steps, the whole capture is one."""
     whole = Mark("the whole capture", 0, 0.0, trace.end)
     marks = trace.steps or ((whole,) if len(trace.threads) else ())
-    made = []
+    segments = []
     for mark in marks:
         begin = threads.cut(mark.thread, mark.start)
-        made.append((mark, begin, threads.cut(mark.thread, mark.end)))
-    return made
+        segments.append((mark, begin, threads.cut(mark.thread, mark.end)))
+    return segments
 
 
 def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
-    """A step lasts until the next one begins; the last one, and one before a pause, until its own end."""
+    """Each step extends to the beginning of the next one; the last, and one before a pause, to its own end."""
     steps = []
     for i, (mark, begin, end) in enumerate(marks):
         if i + 1 < len(marks):
@@ -78,8 +78,8 @@ def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
     return steps
 
 
-def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -> tuple[str, ...]:
-    """What a reader should know about how the graph was found."""
+def remarks(trace: Trace, work: list[Work], unmatched: int, rules: Counter[str]) -> tuple[str, ...]:
+    """Notes on what the graph could not explain, and how its waits were found."""
     notes = [*trace.notes]
     lost = sum(each.launch is None for each in work)
     early = sum(
@@ -92,18 +92,21 @@ def remarks(trace: Trace, work: list[Work], unknown: int, rules: Counter[str]) -
         notes.append("no work of a device in the trace: the host's threads only")
     if lost:
         notes.append(
-            f"{lost} operations of the device have no launch in the trace before them: they follow the one before"
+            f"{lost} operations of the device have no launch in the trace before them: "
+            "they follow their predecessor on the stream"
         )
     if early:
         notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
-    if unknown:
+    if unmatched:
         notes.append(
-            f"{unknown} calls that synchronise wait for nothing that the trace shows: "
-            "what they take beyond their own pace is unseen"
+            f"{unmatched} calls that synchronise wait for nothing that the trace shows: "
+            "their time beyond that of other such calls is unseen"
         )
     if rules:
-        said = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
-        notes.append(f"waits between streams were found {said}")
+        by_rule = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
+        notes.append(f"waits between streams were found {by_rule}")
     if unseen:
-        notes.append(f"{unseen:.6f} s of streams are before operations that nothing found in the trace held back")
+        notes.append(
+            f"{unseen:.6f} s of streams lie before operations and are not explained by anything found in the trace"
+        )
     return tuple(notes)

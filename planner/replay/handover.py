@@ -1,9 +1,9 @@
-"""From thread to thread of the host: one that resumes after a gap was woken by another, which then fell idle.
+"""Dependencies between host threads: a thread that resumes after a gap was woken by another, which then fell idle.
 
-The backward thread begins as the main thread has called for it and waits; the main thread goes on as that one is done.
-Nothing in a trace says so, but the gaps do: thread U resumes at s; T, of all threads that fell idle at most a tolerance
-before s and stayed so, fell idle last; and U was idle then. What lies between is what waking takes. Threads that never
-run an operator (watchdogs that query events) are left out.
+The backward thread starts when the main thread has called it and waits; the main thread resumes when that is done.
+Traces do not record this, but gaps show it: thread U resumes at s; of all threads that fell idle at most a tolerance
+before s and stayed idle, T fell idle last; and U was idle then. The time in between is the wake-up latency. Threads
+that never run an operator (watchdogs that query events) are ignored.
 """
 
 from bisect import bisect_right
@@ -16,13 +16,13 @@ from planner.replay.pieces import Threads
 from planner.replay.trace import Host, Trace
 from planner.units import MS, US
 
-SIGNIFICANT = 50 * US  # gaps that may be waits
-WAKING = 1 * MS  # at most, from the end of one thread to the beginning of the other
-LINKED = 10 * MS  # the same, of two threads that the trace links by an arrow from forward to backward
+SIGNIFICANT = 50 * US  # shortest gap that may be a wait
+WAKING = 1 * MS  # at most, from when one thread falls idle until the other resumes
+LINKED = 10 * MS  # the same, for two threads joined by an arrow from forward to backward
 
 
 class Gap(NamedTuple):
-    """A thread does nothing that the trace would show."""
+    """A time in which a thread does nothing recorded; seconds."""
 
     start: float
     end: float
@@ -30,8 +30,8 @@ class Gap(NamedTuple):
 
 
 def handovers(trace: Trace, threads: Threads) -> int:
-    """Add what threads wait for; the number of times that one wakes another."""
-    found = 0
+    """Add waits between threads to their segments; return their number."""
+    count = 0
     linked = {frozenset((link.thread, link.to_thread)) for link in trace.links}
     gaps = sorted(gap for thread in operating(trace.host) for gap in gaps_of(trace.host, thread))
     starts = [gap.start for gap in gaps]
@@ -44,19 +44,19 @@ def handovers(trace: Trace, threads: Threads) -> int:
                 threads.cut(gap.thread, gap.start)
             awaited = threads.cut(waker.thread, waker.start)
             threads.cut(gap.thread, gap.end).pieces += (awaited,)
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 def operating(host: Host) -> list[int]:
-    """Threads with operators: those with calls of the runtime alone watch over others, and wake nobody."""
+    """Threads with operators; those with runtime calls alone are watchdogs, which wake no other."""
     calls = np.array([PREFIX.match(name) is not None for name in host.names], dtype=np.bool_)
     found: list[int] = np.unique(host.thread[~calls[host.name]]).tolist()
     return found
 
 
 def gaps_of(host: Host, thread: int) -> list[Gap]:
-    """Of one thread: from its first moment to its last, and before and after."""
+    """Gaps of one thread: between its spans, and before and after them."""
     mine = host.thread == thread
     start, end, annotation = host.start[mine], host.end[mine], host.annotation[mine]
     if not len(start):
@@ -73,7 +73,7 @@ def gaps_of(host: Host, thread: int) -> list[Gap]:
 
 
 def woken_by(gap: Gap, gaps: list[Gap], starts: list[float], linked: set[frozenset[int]]) -> Gap | None:
-    """The gap of another thread that began as this one ended."""
+    """The gap of another thread that began just before this one ended; None: no thread woke this one."""
     i = bisect_right(starts, gap.end)
     while i > 0:
         i -= 1

@@ -1,13 +1,14 @@
-"""From stream to stream of a device: work after `cudaStreamWaitEvent` waits for the work before its `cudaEventRecord`.
+"""Dependencies between streams: work after `cudaStreamWaitEvent` waits for the work before its `cudaEventRecord`.
 
-Which stream waits for which is said by newer traces only (`cuda_sync`). In others it is found, in this order:
-1. the waiting stream is the one that the same thread gives work next;
-2. if that thread gave its last work before to another stream, the wait is for that work: a collective waits for what it
-   is made of;
-3. else it is for another stream's last work at the time of the call, the one that ended last before the waiting work
-   began: what comes after a collective waits for it;
-4. work that began long after anything explains, within a tolerance of the end of another stream's work, waited for it.
-What ended only after the waiting work had begun was never waited for.
+Only newer traces record which stream waits for which (`cuda_sync`). In others it is inferred, in this order:
+1. the waiting stream is the one to which the same thread gives work next;
+2. if that thread gave its previous work to another stream, the wait is for that work: a collective waits for the
+   kernels that produce its input;
+3. else it is for the last work of another stream at the time of the call, the one that ended last before the waiting
+   work began: what consumes a collective waits for it;
+4. work that began later than anything known explains, within a tolerance of the end of another stream's work, waited
+   for that work.
+Work that ended after the waiting work had begun is never taken as awaited.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,21 +19,22 @@ from planner.replay.launches import EXACT, Queues
 from planner.replay.trace import Call, Trace
 from planner.units import US
 
-LATE = 20 * US  # from when all that is known lets work begin until it does; what is longer is not the device's own pace
-TOGETHER = 20 * US  # from the end of one stream's work to the beginning of another's that waited for it
+LATE = 20 * US  # of the device itself, from when all that is known lets work begin until it does
+TOGETHER = 20 * US  # at most, from the end of awaited work to the start of waiting work on another stream
 
 
 class InterStream:
-    """For every operation, those of other streams that it waits for, and how many were found by which rule."""
+    """For each operation, those of other streams that it waits for; and the number of waits found by each rule."""
 
     def __init__(self, trace: Trace, queues: Queues, at: list[float], by: list[int]) -> None:
         self.trace, self.queues, self.at, self.by = trace, queues, at, by
         self.awaits: dict[int, list[int]] = {}
         self.found = Counter[str]()
-        self.recorded = {call.correlation: call.end for call in trace.calls if does(call.name) == "record"}
+        self.record_times = {call.correlation: call.end for call in trace.calls if does(call.name) == "record"}
         self.order = sorted((call, min(i for i in ops)) for call, ops in self.of_calls().items())
 
     def of_calls(self) -> dict[int, list[int]]:
+        """Operations by the call that launched them."""
         ops: dict[int, list[int]] = {}
         for i, call in enumerate(self.by):
             if call >= 0:
@@ -40,7 +42,7 @@ class InterStream:
         return ops
 
     def by_calls(self) -> None:
-        """What the calls of the trace say, or let one conclude."""
+        """Find waits by recorded `cuda_sync` events and by the order of calls."""
         calls = [call for call, _ in self.order]
         for i, call in enumerate(self.trace.calls):
             if does(call.name) != "stream_wait":
@@ -54,15 +56,15 @@ class InterStream:
         return self.trace.calls[one].thread == self.trace.calls[other].thread
 
     def wait(self, call: Call, before: int, following: int) -> None:
-        """One call that lets a stream wait; the operations that its thread queued before and after it."""
+        """Resolve one `cudaStreamWaitEvent`; `before`, `following`: its thread's operations around it, or −1."""
         ops = self.trace.ops
-        said = self.trace.waited.get(call.correlation)
-        if said and said.stream >= 0 and said.on_stream >= 0:
-            place = bisect_left(self.queues.queued[said.stream], call.end)
-            mine = self.queues.ops[said.stream]
-            recorded = self.recorded.get(said.record, call.end)
-            awaited = self.queues.last_queued(said.on_stream, recorded)
-            self.add(mine[place] if place < len(mine) else -1, awaited, "as said")
+        target = self.trace.waited.get(call.correlation)
+        if target and target.stream >= 0 and target.on_stream >= 0:
+            index = bisect_left(self.queues.queued[target.stream], call.end)
+            stream_ops = self.queues.ops[target.stream]
+            recorded_at = self.record_times.get(target.record, call.end)
+            awaited = self.queues.last_queued(target.on_stream, recorded_at)
+            self.add(stream_ops[index] if index < len(stream_ops) else -1, awaited, "as recorded")
         elif following >= 0 and before >= 0 and ops[before].stream != ops[following].stream:
             self.add(following, before, "by the order of calls")
         elif following >= 0:
@@ -70,11 +72,11 @@ class InterStream:
             lasts = (
                 self.queues.last_queued(other, call.start) for other in range(len(self.queues.ops)) if other != stream
             )
-            over = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + EXACT]
-            self.add(following, max(over, default=(0.0, -1))[1], "by the order of calls")
+            ended = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + EXACT]
+            self.add(following, max(ended, default=(0.0, -1))[1], "by the order of calls")
 
     def add(self, op: int, awaited: int, rule: str) -> bool:
-        """What began before the other one's end did not wait for it."""
+        """Add a wait unless the times rule it out; whether it is one now."""
         ops = self.trace.ops
         if op < 0 or awaited < 0 or ops[op].stream == ops[awaited].stream:
             return False
@@ -86,7 +88,7 @@ class InterStream:
         return True
 
     def by_time(self, op: int) -> bool:
-        """Whether a late operation began as another stream's ended."""
+        """Find what a late operation waited for: work of another stream that ended just before. True if any."""
         ops, queues = self.trace.ops, self.queues
         begun, found = ops[op].start, (0.0, -1)
         for stream in range(len(queues.ops)):

@@ -1,4 +1,4 @@
-"""Whether traces are of the ranks of one job, and which rank each is of."""
+"""Checks that traces are of different ranks of one job, and assigns ranks where traces do not record them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,20 +12,20 @@ from planner.replay.trace import Trace
 
 
 def one_job(graphs: Sequence[Graph]) -> tuple[list[Graph], list[str]]:
-    """The graphs in the order of their ranks, each with one; and what should be known. Raises InputError."""
+    """The graphs in the order of their ranks, each with a rank; and notes. Raises InputError."""
     distinct([graph.trace for graph in graphs])
     sizes = sorted({graph.trace.world_size for graph in graphs if graph.trace.world_size is not None})
     if len(sizes) > 1:
-        said = ", ".join(map(str, sizes))
-        raise InputError(f"the traces are of jobs of {said} ranks", where="TRACE", fix="give those of one job")
-    unsaid = [graph for graph in graphs if graph.trace.rank is None]
+        listed = ", ".join(map(str, sizes))
+        raise InputError(f"the traces are of jobs of {listed} ranks", where="TRACE", fix="give those of one job")
+    unnumbered = [graph for graph in graphs if graph.trace.rank is None]
     numbered = with_ranks(graphs)
-    notes = missing([graph.trace for graph in numbered], len(unsaid))
+    notes = missing([graph.trace for graph in numbered], len(unnumbered))
     return numbered, [*notes, *mixed([graph.trace for graph in numbered])]
 
 
 def distinct(traces: Sequence[Trace]) -> None:
-    """Raises InputError when two traces hold the same, or are of one rank."""
+    """Raises InputError when two traces are the same capture, or of the same rank."""
     for i, trace in enumerate(traces):
         for other in traces[:i]:
             if same(trace, other):
@@ -36,12 +36,12 @@ def distinct(traces: Sequence[Trace]) -> None:
 
 
 def same(one: Trace, other: Trace) -> bool:
-    """Whether everything happened at the same time."""
+    """Whether two traces are the same capture: all their times are equal."""
     return one.base == other.base and one.ops == other.ops and np.array_equal(one.host.start, other.host.start)
 
 
 def with_ranks(graphs: Sequence[Graph]) -> list[Graph]:
-    """By rank; those that do not say theirs get the lowest that are left, in the order in which they are given."""
+    """Graphs sorted by rank; those without one get the lowest free ranks, in the order given."""
     taken = {graph.trace.rank for graph in graphs}
     free = (rank for rank in range(2 * len(graphs) + 1) if rank not in taken)
     numbered = [
@@ -51,13 +51,15 @@ def with_ranks(graphs: Sequence[Graph]) -> list[Graph]:
     return sorted(numbered, key=lambda graph: graph.trace.rank or 0)
 
 
-def missing(traces: Sequence[Trace], unsaid: int) -> list[str]:
-    """What is said when not all ranks of a job are here, or some do not say which they are."""
+def missing(traces: Sequence[Trace], unnumbered: int) -> list[str]:
+    """Notes where ranks of the job are missing, or traces do not record their rank."""
     given = ", ".join(str(trace.rank) for trace in traces)
     world = max((trace.world_size or 1 for trace in traces), default=1)
     notes = []
-    if unsaid and len(traces) > 1:
-        notes.append(f"{unsaid} traces do not say their rank: they are taken for the lowest that are left ({given})")
+    if unnumbered and len(traces) > 1:
+        notes.append(
+            f"{unnumbered} traces do not say their rank: they are taken for the lowest that are left ({given})"
+        )
     if len(traces) < world:
         notes.append(
             f"traces of {len(traces)} of {world} ranks are given ({given}): a collective lasts as it did there"
@@ -66,7 +68,7 @@ def missing(traces: Sequence[Trace], unsaid: int) -> list[str]:
 
 
 def mixed(traces: Sequence[Trace]) -> Iterator[str]:
-    """What is odd about ranks beside each other."""
+    """Notes where ranks do not fit together."""
     devices = sorted({trace.device for trace in traces if trace.device})
     if len(devices) > 1:
         yield f"the ranks are on different devices: {', '.join(devices)}"
@@ -75,4 +77,5 @@ def mixed(traces: Sequence[Trace]) -> Iterator[str]:
 
 
 def communicates(trace: Trace) -> bool:
+    """Whether a trace has communication operations."""
     return any(is_communication(kernel_class(op.name, op.kind)) for op in trace.ops)

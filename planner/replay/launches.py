@@ -1,7 +1,7 @@
-"""From the host to the device: a call launches one operation, or all those of a graph, and its stream queues them.
+"""Dependencies of the device on the host: a call launches one operation, or all of a CUDA graph, into stream queues.
 
-Where an operation began before its call came back, the call is cut there: what is left of it runs beside the operation.
-Where the call ended only after its own copy, as with pageable memory, the host waited for it.
+Where an operation began before its call returned, the call is cut there and its rest runs concurrently. Where a call
+returned only after its own copy, as with pageable memory, the host waited for the copy.
 """
 
 from bisect import bisect_right
@@ -11,98 +11,103 @@ from planner.replay.pieces import Piece, Threads
 from planner.replay.trace import Call, Op, Trace
 from planner.units import US
 
-EXACT = 1.001 * US  # by how much times of one moment may differ: older traces count whole microseconds
-SKEW = 50 * US  # by how much the clocks of host and device may disagree; a call later than that launched something else
-FULL = 500  # operations that wait on a stream before its queue may be full; CUDA's holds about a thousand
-BLOCKED = 20 * US  # a call that launches and lasts longer may have waited
-RETURN = 100 * US  # at most, from the end of what a call waited for until it came back
+EXACT = 1.001 * US  # resolution of times: older traces count whole microseconds
+SKEW = 50 * US  # between host and device clocks; an operation that starts earlier has another launch
+FULL = 500  # queued operations from which a queue may be full; CUDA queues hold about a thousand
+BLOCKED = 20 * US  # a call of at least this duration may have waited
+RETURN = 100 * US  # at most, from the end of what a call waited for to its return
 
 
 class Queues:
-    """Per stream: its operations, when they were queued, when they began and ended."""
+    """Per stream, its operations with the times at which they were queued, began and ended, each non-decreasing."""
 
-    def __init__(self, trace: Trace, at: list[float]) -> None:
+    def __init__(self, trace: Trace, queued_at: list[float]) -> None:
         self.ops: list[list[int]] = [[] for _ in trace.streams]
         self.queued: list[list[float]] = [[] for _ in trace.streams]
         self.starts: list[list[float]] = [[] for _ in trace.streams]
         self.ends: list[list[float]] = [[] for _ in trace.streams]
         for i, op in enumerate(trace.ops):
-            for values, value in ((self.queued, at[i]), (self.starts, op.start), (self.ends, op.end)):
+            for values, value in ((self.queued, queued_at[i]), (self.starts, op.start), (self.ends, op.end)):
                 last = values[op.stream][-1] if values[op.stream] else value
                 values[op.stream].append(max(last, value))
             self.ops[op.stream].append(i)
 
     def last_queued(self, stream: int, time: float) -> int:
-        """The last operation that a stream had been given by then; −1: none."""
+        """The last operation queued on a stream at `time`; −1: none."""
         found = bisect_right(self.queued[stream], time)
         return self.ops[stream][found - 1] if found else -1
 
     def last_ended(self, stream: int, time: float) -> int:
+        """The last operation of a stream that had ended at `time`; −1: none."""
         found = bisect_right(self.ends[stream], time)
         return self.ops[stream][found - 1] if found else -1
 
     def waiting(self, stream: int, time: float) -> int:
-        """How many operations had been queued and had not begun."""
+        """Number of operations queued but not begun at `time`."""
         return bisect_right(self.queued[stream], time) - bisect_right(self.starts[stream], time)
 
 
 def queue_times(trace: Trace) -> tuple[list[float], list[int]]:
-    """When each operation was queued, at the latest as it began, and by which call."""
+    """For each operation, when it was queued (at the latest when it began) and by which call; −1: unknown."""
     first: dict[int, int] = {}
     for i, call in enumerate(trace.calls):
         if call.correlation >= 0 and does(call.name) == "work":
             first.setdefault(call.correlation, i)
-    by = [first.get(op.correlation, -1) for op in trace.ops]
-    by = [call if call < 0 or trace.calls[call].start <= trace.ops[i].start + SKEW else -1 for i, call in enumerate(by)]
+    calls = [first.get(op.correlation, -1) for op in trace.ops]
+    calls = [
+        call if call < 0 or trace.calls[call].start <= trace.ops[i].start + SKEW else -1 for i, call in enumerate(calls)
+    ]
     earliest: dict[int, float] = {}
-    for op, call_number in zip(trace.ops, by, strict=True):
+    for op, call_number in zip(trace.ops, calls, strict=True):
         earliest[call_number] = min(op.start, earliest.get(call_number, op.start))
-    at = []
-    for op, call_number in zip(trace.ops, by, strict=True):
+    queued_at = []
+    for op, call_number in zip(trace.ops, calls, strict=True):
         if call_number < 0:
-            at.append(0.0)
+            queued_at.append(0.0)
             continue
         call = trace.calls[call_number]
         issued = call.start if waits_for_own(op, call) else min(call.end, earliest[call_number])
-        at.append(max(call.start, issued))
-    in_order(trace, at, by)
-    return at, by
+        queued_at.append(max(call.start, issued))
+    in_order(trace, queued_at, calls)
+    return queued_at, calls
 
 
-def in_order(trace: Trace, at: list[float], by: list[int]) -> None:
-    """Streams work in the order of launches: what was launched too late for its place has lost its launch."""
-    least = [float("inf")] * len(trace.streams)  # of those behind
-    for i in range(len(at) - 1, -1, -1):
-        if by[i] < 0:
+def in_order(trace: Trace, queued_at: list[float], calls: list[int]) -> None:
+    """Make queue times ascend on each stream; an operation launched after its successors loses its launch."""
+    least = [float("inf")] * len(trace.streams)  # queue time of later operations
+    for i in range(len(queued_at) - 1, -1, -1):
+        if calls[i] < 0:
             continue
         stream = trace.ops[i].stream
-        if at[i] > least[stream]:
-            if trace.calls[by[i]].start > least[stream]:
-                at[i], by[i] = 0.0, -1
+        if queued_at[i] > least[stream]:
+            if trace.calls[calls[i]].start > least[stream]:
+                queued_at[i], calls[i] = 0.0, -1
                 continue
-            at[i] = least[stream]
-        least[stream] = at[i]
+            queued_at[i] = least[stream]
+        least[stream] = queued_at[i]
 
 
-def launch(trace: Trace, threads: Threads, queues: Queues, at: list[float], by: list[int]) -> list[Piece | None]:
-    """The piece that queues each operation."""
-    pieces: dict[int, Piece] = {}
-    for i, call_number in enumerate(by):
-        if call_number >= 0 and call_number not in pieces:
+def launch(
+    trace: Trace, threads: Threads, queues: Queues, queued_at: list[float], calls: list[int]
+) -> list[Piece | None]:
+    """Cut host threads where they launch; return the segment that queues each operation, None where unknown."""
+    segments: dict[int, Piece] = {}
+    for i, call_number in enumerate(calls):
+        if call_number >= 0 and call_number not in segments:
             call = trace.calls[call_number]
-            full = freed_by(trace.ops[i], call, at[i], queues)
-            if full >= 0:
+            awaited = freed_by(trace.ops[i], call, queued_at[i], queues)
+            if awaited >= 0:
                 threads.cut(call.thread, call.start)
-            piece = pieces[call_number] = threads.cut(call.thread, at[i])
-            if full >= 0:
-                piece.ops += (full,)
+            segment = segments[call_number] = threads.cut(call.thread, queued_at[i])
+            if awaited >= 0:
+                segment.ops += (awaited,)
             elif waits_for_own(trace.ops[i], call):
                 threads.cut(call.thread, call.end).ops += (i,)
-    return [pieces.get(call_number) for call_number in by]
+    return [segments.get(call_number) for call_number in calls]
 
 
 def freed_by(op: Op, call: Call, queued_at: float, queues: Queues) -> int:
-    """The operation whose end made room in a full queue for that of a call; −1: the call did not wait for room."""
+    """The operation whose end made room in a full queue, if the call waited for room; else −1."""
     if call.end - call.start < BLOCKED or queued_at < call.end or queues.waiting(op.stream, call.end - EXACT) < FULL:
         return -1
     found = queues.last_ended(op.stream, call.end)
@@ -111,6 +116,6 @@ def freed_by(op: Op, call: Call, queued_at: float, queues: Queues) -> int:
 
 
 def waits_for_own(op: Op, call: Call) -> bool:
-    """A copy to or from pageable memory, or one that is not asynchronous, over before the call was."""
+    """Whether a call blocked on its own copy: pageable or not asynchronous, and done before the call returned."""
     blocking = "pageable" in op.name.lower() or "Async" not in call.name
     return op.kind == "memcpy" and blocking and op.end <= call.end + EXACT

@@ -1,9 +1,9 @@
-"""What every operation of the device takes, from what had let it begin: its own pace, and what nothing explains.
+"""Timing of each device operation relative to what released it: gap, launch latency, duration, unexplained time.
 
-What a trace shows but nothing explains is kept apart: the device's own pace (a few microseconds from what lets an
-operation begin until it does), and beyond it `unseen` time, so that it can be left out and its share be said. So it is
-with what lies before operations of a launched graph, whose order the trace does not show, and before those that were
-launched before the capture.
+The gap from the release of an operation to its start is split into the usual latency of the device (a few microseconds)
+and `unseen` time beyond it, which nothing found explains; so unseen time can be left out and its share reported. The
+same holds for gaps before operations inside a launched CUDA graph, whose order the trace does not show, and before
+operations that were launched before the capture.
 """
 
 from statistics import median
@@ -16,55 +16,54 @@ from planner.replay.trace import Trace
 
 
 class Work(NamedTuple):
-    """An operation of the device, as the clock needs it."""
+    """The timing of a device operation as the event clock needs it; seconds."""
 
     seconds: float
-    lead: float  # on its stream before it begins: from the end of the one before, or of what it waited for
-    delay: float  # from its launch until it can begin
-    unseen: float  # more of either that nothing explains
-    launch: Piece | None
-    awaits: tuple[int, ...]  # operations of other streams
+    lead: float  # it occupies its stream this long before it starts
+    delay: float  # latency from its launch until it can start
+    unseen: float  # further time before it that nothing explains
+    launch: Piece | None  # the host segment that launches it
+    awaits: tuple[int, ...]  # operations of other streams that it waits for
     after: int  # the operation before it on its stream; −1: the first
 
 
 class Beginning(NamedTuple):
-    """How an operation began, as measured."""
+    """How an operation started, as measured; seconds."""
 
-    gap: float  # since all that is known had let it
+    gap: float  # from its release by all that is known
     since_launch: float
-    by: Literal[
-        "launch", "stream", "graph", "capture"
-    ]  # what it waited for last; of the last two the trace says nothing
+    by: Literal["launch", "stream", "graph", "capture"]  # what released it; for the last two the trace does not show it
 
 
-def timed(trace: Trace, at: list[float], pieces: list[Piece | None], between: InterStream) -> list[Work]:
-    """What every operation takes, from what had let it begin."""
-    made: list[Work] = []
+def timed(trace: Trace, queued_at: list[float], launching: list[Piece | None], between: InterStream) -> list[Work]:
+    """Timings of all operations; `queued_at`: when each was queued; `launching`: the segment that launched it."""
+    timings: list[Work] = []
     begun: list[Beginning] = []
     ends = [0.0] * len(trace.streams)
     last = [-1] * len(trace.streams)
     for i, op in enumerate(trace.ops):
         before, after = ends[op.stream], last[op.stream]
         start = max(op.start, before)
-        begun.append(beginning(trace, between, i, after, (at[i] if pieces[i] else 0.0, before, start)))
+        begun.append(beginning(trace, between, i, after, (queued_at[i] if launching[i] else 0.0, before, start)))
         awaits = tuple(between.awaits.get(i, ()))
-        made.append(Work(max(0.0, op.end - start), 0.0, 0.0, 0.0, pieces[i], awaits, after))
+        timings.append(Work(max(0.0, op.end - start), 0.0, 0.0, 0.0, launching[i], awaits, after))
         ends[op.stream], last[op.stream] = max(before, op.end), i
     latency = middle([each.gap for each in begun if each.by == "launch" and each.gap <= LATE])
     begun = [
         each._replace(by="launch") if each.by == "stream" and each.since_launch <= latency + EXACT else each
         for each in begun
     ]
-    pace = middle([each.gap for each in begun if each.by == "stream" and each.gap <= LATE])
-    return [paced(work, each, latency, pace) for work, each in zip(made, begun, strict=True)]
+    stream_gap = middle([each.gap for each in begun if each.by == "stream" and each.gap <= LATE])
+    return [paced(work, each, latency, stream_gap) for work, each in zip(timings, begun, strict=True)]
 
 
 def middle(values: list[float]) -> float:
+    """The median; 0 of nothing."""
     return median(values) if values else 0.0
 
 
 def beginning(trace: Trace, between: InterStream, op: int, after: int, times: tuple[float, float, float]) -> Beginning:
-    """How one began that follows `after`; when it was queued, when the one before ended, when it began."""
+    """How an operation started; `after`: its predecessor; `times`: queued, end of the predecessor, start."""
     queued, before, start = times
     call = between.by[op]
     of_graph = call >= 0 and "GraphLaunch" in trace.calls[call].name
@@ -80,24 +79,27 @@ def beginning(trace: Trace, between: InterStream, op: int, after: int, times: tu
 
 
 def readiness(trace: Trace, between: InterStream, op: int, ready: float, begun: float) -> tuple[float, float]:
-    """When all that is known had let an operation begin, and how long after it did."""
+    """When all that is known had released an operation, and the gap from then to its start, in seconds."""
     for awaited in between.awaits.get(op, ()):
         ready = max(ready, trace.ops[awaited].end)
     return ready, max(0.0, begun - ready)
 
 
-def paced(work: Work, begun: Beginning, latency: float, pace: float) -> Work:
-    """The gap before an operation: the pace of its stream, what launching takes, and what is unseen."""
+def paced(work: Work, begun: Beginning, latency: float, stream_gap: float) -> Work:
+    """Split the gap before an operation into lead on its stream, launch latency and unseen time.
+
+    `latency`: median gap after a launch; `stream_gap`: median gap after the previous operation of a stream; seconds.
+    """
     gap = begun.gap
     if begun.by == "capture":
         return work._replace(unseen=gap)
     if begun.by == "graph":
-        kept = gap if gap <= LATE else min(gap, pace)
-        return work._replace(lead=kept, unseen=gap - kept)
+        lead = gap if gap <= LATE else min(gap, stream_gap)
+        return work._replace(lead=lead, unseen=gap - lead)
     if begun.by == "launch":
         unseen = gap - latency if gap > max(LATE, latency) else 0.0
-        lead = min(gap - unseen, pace)
+        lead = min(gap - unseen, stream_gap)
         return work._replace(lead=lead, delay=begun.since_launch - unseen - lead, unseen=unseen)
-    kept = gap if gap <= LATE else min(gap, pace)
+    lead = gap if gap <= LATE else min(gap, stream_gap)
     delay = max(0.0, min(latency, begun.since_launch - gap))
-    return work._replace(lead=kept, delay=delay, unseen=gap - kept)
+    return work._replace(lead=lead, delay=delay, unseen=gap - lead)

@@ -1,6 +1,6 @@
-"""A replay as a Chrome trace, the measured timeline beside the replayed one: two processes for each rank.
+"""Writes a replay as a Chrome trace with the measured and the replayed timeline: two processes for each rank.
 
-Names come from traces of others, and go through json; times are in microseconds from the first capture's beginning.
+Names come from recorded traces and are escaped as JSON; times are microseconds since the first capture began.
 """
 
 import gzip
@@ -20,11 +20,11 @@ from planner.units import US
 Record = dict[str, Any]
 
 
-AT_ONCE = 10_000  # records that are in memory
+AT_ONCE = 10_000  # records in memory at a time
 
 
 def write_chrome(path: Path, replay: Replay) -> None:
-    """One JSON object, which ui.perfetto.dev opens; gzipped when the name ends in .gz. Whole or not at all."""
+    """Write one JSON object for ui.perfetto.dev atomically, gzipped when the name ends in .gz."""
     with whole(path) as out:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
@@ -34,23 +34,24 @@ def write_chrome(path: Path, replay: Replay) -> None:
 
 
 def chrome(replay: Replay) -> Iterator[bytes]:
-    """The bytes of that object, bit by bit."""
+    """The bytes of that object in parts."""
     records = (record for g in range(len(replay.graphs)) for record in of_rank(replay, g))
     yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
     before = b""
-    for some in batches(records):
-        yield before + b",\n".join(map(msgspec.json.encode, some))
+    for batch in batches(records):
+        yield before + b",\n".join(map(msgspec.json.encode, batch))
         before = b",\n"
     yield b"\n]}\n"
 
 
 def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    left = iter(records)
-    while some := [*islice(left, AT_ONCE)]:
-        yield some
+    remaining = iter(records)
+    while batch := [*islice(remaining, AT_ONCE)]:
+        yield batch
 
 
 def of_rank(replay: Replay, g: int) -> Iterator[Record]:
+    """All records of one rank: process and thread names, host segments, device operations."""
     graph = replay.graphs[g]
     begin = offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
     threads = len(graph.trace.threads)
@@ -59,13 +60,13 @@ def of_rank(replay: Replay, g: int) -> Iterator[Record]:
         yield {"ph": "M", "name": "process_name", "pid": 2 * g + side, "args": {"name": f"rank {rank} {label}"}}
         for number, name in enumerate((*graph.trace.threads, *graph.trace.streams)):
             yield {"ph": "M", "name": "thread_name", "pid": 2 * g + side, "tid": number, "args": {"name": name}}
-    moments = [(piece.thread, piece.end - piece.seconds / 2) for piece in graph.pieces]
-    for piece, within in zip(graph.pieces, stacks(graph.trace.host, moments), strict=True):
-        lasts = piece.seconds + piece.unseen
-        if lasts > 0:
-            end = replay.piece_end(g, piece.number)
-            for side, until in enumerate((piece.end + begin, end)):
-                yield span(2 * g + side, piece.thread, within.operator, until - lasts, until)
+    moments = [(segment.thread, segment.end - segment.seconds / 2) for segment in graph.pieces]
+    for segment, within in zip(graph.pieces, stacks(graph.trace.host, moments), strict=True):
+        duration = segment.seconds + segment.unseen
+        if duration > 0:
+            end = replay.piece_end(g, segment.number)
+            for side, until in enumerate((segment.end + begin, end)):
+                yield span(2 * g + side, segment.thread, within.operator, until - duration, until)
     starts, ends = (each.tolist() for each in replay.op_times(g))
     for i, op in enumerate(graph.trace.ops):
         yield span(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)
@@ -73,5 +74,6 @@ def of_rank(replay: Replay, g: int) -> Iterator[Record]:
 
 
 def span(process: int, thread: int, name: str, start: float, end: float) -> Record:
+    """A complete event; times in seconds."""
     begin, stop = round(start / US, 3), round(end / US, 3)
     return {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": begin, "dur": round(stop - begin, 3)}

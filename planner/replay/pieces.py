@@ -1,8 +1,9 @@
-"""The host's threads in pieces: one ends where its thread acts on something else, or something acts on it.
+"""Host threads cut into segments: a segment ends where its thread launches, waits for or wakes something.
 
-A piece is one thing to the clock. Its seconds are those between its end and the latest of what it had to wait for: the
-piece before it, and, as measured, whatever else it awaits. Gaps between operators are the host's own time. A call that
-synchronises with nothing that was found is `unseen` time beyond what such calls take when nothing is left to wait for.
+A segment is one activity of the event clock. Its own seconds run from the latest end of what it had to wait for, as
+measured (the previous segment of the thread and whatever else it awaits), to its end. Gaps between operators are host
+time. Where a synchronising call waits for nothing that was found, its time beyond the median of other such calls is
+`unseen`.
 """
 
 from collections.abc import Sequence
@@ -16,63 +17,66 @@ KINDS: tuple[Kind, ...] = ("threads", "launch", "synchronise", "inter-stream", "
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Of one thread, up to `end`."""
+    """A stretch of a host thread up to `end`; times in seconds."""
 
     thread: int
     end: float
     start: float = 0.0
     seconds: float = 0.0
-    unseen: float = 0.0  # more, of a call that waited for nothing that was found
+    unseen: float = 0.0  # further seconds of a call that waited for nothing that was found
     number: int = -1
-    unmatched: bool = False  # such a call
-    ops: tuple[int, ...] = ()  # awaited operations of the device
-    markers: tuple[tuple[int, int], ...] = ()  # streams awaited as they are, and their last op then
-    pieces: "tuple[Piece, ...]" = ()  # awaited pieces of other threads
+    unmatched: bool = False  # ends with such a call
+    ops: tuple[int, ...] = ()  # device operations that it awaits
+    markers: tuple[
+        tuple[int, int], ...
+    ] = ()  # streams that it awaits, each with the operation that was last on it then
+    pieces: "tuple[Piece, ...]" = ()  # segments of other threads that it awaits
 
     @property
     def synchronises(self) -> bool:
+        """Whether it waits for the device."""
         return bool(self.ops or self.markers)
 
 
 class Threads:
-    """The pieces of all threads, as they are found, in whatever order."""
+    """Collects the segments of all threads in any order."""
 
     def __init__(self, count: int) -> None:
         self.of: list[list[Piece]] = [[] for _ in range(count)]
 
     def cut(self, thread: int, time: float) -> Piece:
-        """One more piece, which ends at `time`; of those that end together, the one that was cut first is first."""
-        piece = Piece(thread, time)
-        self.of[thread].append(piece)
-        return piece
+        """Add a segment that ends at `time` seconds; of those that end together, the first one cut comes first."""
+        segment = Piece(thread, time)
+        self.of[thread].append(segment)
+        return segment
 
     def done(self, op_ends: Sequence[float]) -> list[Piece]:
-        """All pieces, thread by thread, with their seconds."""
+        """All segments thread by thread, with their own seconds."""
         found: list[Piece] = []
-        for pieces in self.of:
-            pieces.sort(key=lambda piece: piece.end)
+        for segments in self.of:
+            segments.sort(key=lambda segment: segment.end)
             before = 0.0
-            for piece in pieces:
-                piece.start = before
-                awaited = [op_ends[op] for op in piece.ops]
-                awaited += [op_ends[op] for _, op in piece.markers]
-                awaited += [other.end for other in piece.pieces]
-                piece.seconds = max(0.0, piece.end - max(before, *awaited, before))
-                piece.number = len(found)
-                before = piece.end
-                found.append(piece)
-            pieces.clear()
+            for segment in segments:
+                segment.start = before
+                awaited = [op_ends[op] for op in segment.ops]
+                awaited += [op_ends[op] for _, op in segment.markers]
+                awaited += [other.end for other in segment.pieces]
+                segment.seconds = max(0.0, segment.end - max(before, *awaited, before))
+                segment.number = len(found)
+                before = segment.end
+                found.append(segment)
+            segments.clear()
         set_apart(found)
         return found
 
 
-def set_apart(pieces: Sequence[Piece]) -> None:
-    """What unmatched calls take beyond the pace of calls that are matched is unseen."""
-    unmatched = [piece for piece in pieces if piece.unmatched]
+def set_apart(segments: Sequence[Piece]) -> None:
+    """Move to `unseen` what unmatched calls take beyond the median of matched ones."""
+    unmatched = [segment for segment in segments if segment.unmatched]
     if not unmatched:
         return
-    paces = [piece.seconds for piece in pieces if piece.synchronises]
-    pace = median(paces) if paces else 0.0
-    for piece in unmatched:
-        piece.unseen = max(0.0, piece.seconds - pace)
-        piece.seconds -= piece.unseen
+    matched = [segment.seconds for segment in segments if segment.synchronises]
+    usual = median(matched) if matched else 0.0
+    for segment in unmatched:
+        segment.unseen = max(0.0, segment.seconds - usual)
+        segment.seconds -= segment.unseen

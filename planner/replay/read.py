@@ -1,6 +1,6 @@
-"""A file of a profiler as a Trace; what is odd about it but can be lived with is said in its notes.
+"""Reads a trace file of torch.profiler into a RecordedTrace; anomalies that do no harm become notes.
 
-Host events are operators, annotations and all calls of the runtime; of Python's own frames only modules are kept.
+Host spans are operators, annotations and all calls of the device runtime; of Python frames only modules are kept.
 """
 
 import re
@@ -27,14 +27,14 @@ ANNOTATIONS = {"user_annotation", "python_function"}
 STEP = re.compile(r"^ProfilerStep#?(\d+)")
 MODULE = "nn.Module: "
 NO_ARGS = Args()
-MOST = 4_000_000  # spans that are kept
+MAX_SPANS = 4_000_000  # of operators, calls and device operations together
 
 Kept = NDArray[np.bool_]
 Row = tuple[str, int, float, float, int, int]
 
 
 def read(path: str | Path) -> Trace:
-    """The trace at `path`. Raises InputError."""
+    """Read the trace at `path`. Raises InputError."""
     decoding = Decoding(Path(path))
     reading = Reading(str(path))
     for events in decoding.events():
@@ -45,7 +45,7 @@ def read(path: str | Path) -> Trace:
 
 
 class Reading:
-    """Events, sorted into what they are."""
+    """Sorts events into host spans, calls, device operations, steps and arrows, and assembles a trace of them."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -60,26 +60,27 @@ class Reading:
         self.flows = Flows()
 
     def add(self, events: list[Event]) -> None:
-        """Some more. Raises InputError."""
+        """Add a batch of events. Raises InputError."""
         for event in events:
             if event.ph == "X":
                 self.span(event)
             elif event.ph in ("s", "f") and not self.flows.add(event):
                 self.odd["without a time"] += 1
-        if len(self.host) + sum(map(len, self.ops.values())) > MOST:
-            what = f"the trace has more than {MOST:,} operators, calls and operations of a device"
+        if len(self.host) + sum(map(len, self.ops.values())) > MAX_SPANS:
+            what = f"the trace has more than {MAX_SPANS:,} operators, calls and device operations"
             raise InputError(what, where=self.source, fix="record fewer steps")
 
     def span(self, event: Event) -> None:
+        """Add a complete event (`ph: X`)."""
         category = (event.cat or "").lower()
-        start, lasts = number(event.ts), number(event.dur)
+        start, duration = number(event.ts), number(event.dur)
         if start is None:
             self.odd["without a time"] += 1
             return
-        if lasts is None or lasts < 0:
-            self.odd["that end before they begin" if lasts is not None else "without a duration"] += 1
-            lasts = 0.0
-        times = (start, lasts)
+        if duration is None or duration < 0:
+            self.odd["that end before they begin" if duration is not None else "without a duration"] += 1
+            duration = 0.0
+        times = (start, duration)
         if category in DEVICE:
             self.op(event, DEVICE[category], times)
         elif category in CALLS:
@@ -121,31 +122,34 @@ class Reading:
         return self.threads.setdefault((text(event.pid), text(event.tid)), len(self.threads))
 
     def stream(self, device: Either, stream: Either) -> int:
-        """By number, or by whatever else it is called."""
-        called = whole(stream, 0) if stream is None or number(stream) is not None else str(stream)
-        return self.streams.setdefault((whole(device, 0), called), len(self.streams))
+        """The number of a stream, which the file may identify by a number or by another name."""
+        stream_id = whole(stream, 0) if stream is None or number(stream) is not None else str(stream)
+        return self.streams.setdefault((whole(device, 0), stream_id), len(self.streams))
 
     def known_stream(self, device: Either, stream: Either) -> int:
+        """The number of a stream; −1 where the event does not name one."""
         return -1 if stream is None or whole(stream, 0) < 0 else self.stream(device, stream)
 
     def correlation(self, args: Args) -> int:
-        """What joins a call and what it launched."""
+        """The correlation id that a launching call shares with its device operations; −1: none."""
         found = whole(args.correlation if args.correlation is not None else args.external)
         return found if -1 <= found < 1 << 62 else -1
 
     def trace(self, about: About) -> Trace:
-        """All that was read."""
-        every = [self.host, *self.ops.values()]
-        center = middle(every)
-        kept = {id(spans): spans.near(center) for spans in (*every, self.calls, self.steps)}
-        wild = sum(int((~kept[id(spans)]).sum()) for spans in every)
-        self.odd["set aside, more than a day from the others,"] += wild
-        if not kept[id(self.host)].any():
+        """The trace of all events that were added. Raises InputError."""
+        all_spans = [self.host, *self.ops.values()]
+        center = middle(all_spans)
+        plausible = {id(spans): spans.near(center) for spans in (*all_spans, self.calls, self.steps)}
+        implausible = sum(int((~plausible[id(spans)]).sum()) for spans in all_spans)
+        self.odd["dropped, more than a day from the others,"] += implausible
+        if not plausible[id(self.host)].any():
             message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
             raise InputError(message, where=self.source, fix=FIX)
-        base = min(float(spans.starts()[kept[id(spans)]].min()) for spans in every if kept[id(spans)].any())
-        calls, ops = self.joined(base, kept)
-        steps = [Mark(*each[:4]) for each in rows(self.steps, base, kept[id(self.steps)])]
+        base = min(
+            float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
+        )
+        calls, ops = self.joined(base, plausible)
+        steps = [Mark(*each[:4]) for each in rows(self.steps, base, plausible[id(self.steps)])]
         notes = [f"{count} events {what} in the trace" for what, count in sorted(self.odd.items()) if count]
         return Trace(
             source=self.source,
@@ -156,7 +160,7 @@ class Reading:
             base=base * US,
             threads=tuple(f"thread {tid}" for _, tid in self.threads),
             streams=tuple(f"stream {stream}" for _, stream in self.streams),
-            host=self.host.host(base, kept[id(self.host)]),
+            host=self.host.host(base, plausible[id(self.host)]),
             calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
             ops=tuple(sorted(ops, key=lambda op: (op.stream, op.start, op.end))),
             waited=self.waited,
@@ -165,26 +169,26 @@ class Reading:
             notes=(*about.notes(), *notes),
         )
 
-    def joined(self, base: float, kept: dict[int, Kept]) -> tuple[list[Call], list[Op]]:
-        """Calls and operations; those without a correlation are joined by arrows that begin where they do."""
+    def joined(self, base: float, plausible: dict[int, Kept]) -> tuple[list[Call], list[Op]]:
+        """Calls and device operations; without correlation ids they are joined by launch arrows."""
         by_call, by_op = (
             self.flows.launches() if any(-1 in spans.correlation for spans in self.ops.values()) else ({}, {})
         )
         groups = [*self.groups]
-        found = rows(self.calls, base, kept[id(self.calls)], by_call)
+        found = rows(self.calls, base, plausible[id(self.calls)], by_call)
         calls = [Call(*each[:5]) for each in found]
         ops = []
         for kind, spans in self.ops.items():
-            for name, stream, begin, end, correlation, group in rows(spans, base, kept[id(spans)], by_op):
+            for name, stream, begin, end, correlation, group in rows(spans, base, plausible[id(spans)], by_op):
                 ops.append(Op(name, kind, stream, begin, end, correlation, groups[group]))
         return calls, ops
 
 
-def rows(spans: Spans, base: float, kept: Kept, arrows: dict[float, int] | None = None) -> Iterator[Row]:
-    """Name, thread or stream, begin, end, correlation (of an arrow that begins there, when none is said), extra."""
+def rows(spans: Spans, base: float, plausible: Kept, arrows: dict[float, int] | None = None) -> Iterator[Row]:
+    """Name, track, begin and end in seconds, correlation (else that of an arrow that starts there) and tag of spans."""
     names = [*spans.names]
     begins, ends = spans.seconds(base)
-    for i in np.flatnonzero(kept).tolist():
+    for i in np.flatnonzero(plausible).tolist():
         correlation = spans.correlation[i]
         if correlation < 0 and arrows:
             correlation = arrows.get(spans.start[i], -1)

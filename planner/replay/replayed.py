@@ -1,9 +1,9 @@
-"""A trace replayed: every step measured beside replayed, by a clock that is told durations and dependencies only.
+"""Replays execution graphs on the event clock, from durations and dependencies only, and compares with the measurement.
 
-Durations are the trace's own: of what the host does between two dependencies, of operations, and of the short time from
-what let one begin until it did. So an error says that a dependency that was found is wrong. That there is none says
-little: a wait that was not found is in the host's time, or in the gaps of the device, which are copied. How much of a
-step rests on a kind of dependency is what the step is without it; `explained` is what it is without the gaps of the
+Durations are those of the trace: of host segments, of device operations, and of the short gap from the release of an
+operation to its start. So an error in the step means that a dependency that was found is wrong. The absence of error
+means little: a wait that was not found is part of the host's time or of the device's gaps, which are copied. How much
+of a step rests on a kind of dependency shows in the step without it; `explained` is the step without the gaps of the
 device that nothing found accounts for.
 """
 
@@ -26,7 +26,7 @@ from planner.simulate.native import run
 
 
 class StepTimes(NamedTuple):
-    """One step of one rank."""
+    """One step of one rank, in seconds."""
 
     rank: int
     name: str
@@ -35,6 +35,7 @@ class StepTimes(NamedTuple):
 
     @property
     def error(self) -> float:
+        """Relative error of the replayed step."""
         return abs(self.replayed / self.measured - 1) if self.measured else 0.0
 
 
@@ -47,7 +48,7 @@ def worst_error(steps: Sequence[StepTimes]) -> float:
 
 
 class Busy(NamedTuple):
-    """Seconds of work on one stream."""
+    """Seconds of work on one stream; the fields are keys of the JSON answer."""
 
     rank: int
     stream: str
@@ -57,7 +58,7 @@ class Busy(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """Graphs of one or more ranks, and when everything happened on the clock."""
+    """Graphs of one or more ranks with the times of their activities on the event clock."""
 
     graphs: tuple[Graph, ...]
     met: tuple[Met, ...]
@@ -66,10 +67,11 @@ class Replay:
     notes: tuple[str, ...]
 
     def piece_end(self, g: int, number: int) -> float:
+        """When segment `number` of graph `g` ended, in seconds."""
         return float(self.times.ends[self.wired.pieces[g] + number])
 
     def op_times(self, g: int) -> tuple[Times, Times]:
-        """When each operation began, after its stream's own pace, and ended."""
+        """Start and end of each operation of graph `g` in seconds, (operations,) each; `lead` precedes it."""
         work = self.graphs[g].work
         ends = self.times.ends[self.wired.ops[g]]
         starts = ends.copy()
@@ -82,13 +84,13 @@ class Replay:
 
     @cached_property
     def steps(self) -> list[StepTimes]:
-        """Of each rank, in order."""
-        found = []
+        """All steps of all ranks, rank by rank."""
+        steps = []
         for g, graph in enumerate(self.graphs):
             for step in graph.steps:
-                lasts = self.piece_end(g, step.end.number) - self.piece_end(g, step.begin.number)
-                found.append(StepTimes(rank_of(self.graphs, g), step.name, step.seconds, lasts))
-        return found
+                seconds = self.piece_end(g, step.end.number) - self.piece_end(g, step.begin.number)
+                steps.append(StepTimes(rank_of(self.graphs, g), step.name, step.seconds, seconds))
+        return steps
 
     @property
     def median_error(self) -> float:
@@ -100,7 +102,7 @@ class Replay:
 
     @property
     def step_seconds(self) -> float:
-        """The median step as replayed; of several ranks, of the slowest of each step."""
+        """Median replayed step in seconds; a step lasts as long as on its slowest rank."""
         return median(self.slowest(replayed=True)) if self.steps else 0.0
 
     @property
@@ -108,7 +110,7 @@ class Replay:
         return median(self.slowest(replayed=False)) if self.steps else 0.0
 
     def slowest(self, *, replayed: bool) -> list[float]:
-        """Of each step, by its name, on whichever rank takes longest."""
+        """Seconds of each step on its slowest rank; steps of ranks are matched by name."""
         longest: dict[str, float] = {}
         for step in self.steps:
             seconds = step.replayed if replayed else step.measured
@@ -116,12 +118,13 @@ class Replay:
         return [*longest.values()]
 
     def windows(self, g: int) -> list[tuple[float, float]]:
+        """Begin and end of each step of graph `g` as replayed, in seconds."""
         return [(self.piece_end(g, s.begin.number), self.piece_end(g, s.end.number)) for s in self.graphs[g].steps]
 
     def breakdown(self, g: int = 0) -> Breakdown:
-        """Of one rank's mean step, as replayed."""
+        """Breakdown of the mean replayed step of one rank."""
         graph = self.graphs[g]
-        if not graph.work:  # the host computes
+        if not graph.work:  # no device: host operators are the compute
             spans = graph.trace.host
             operators = ~spans.annotation
             measured = [(step.begin.end, step.end.end) for step in graph.steps]
@@ -129,23 +132,24 @@ class Replay:
         return breakdown(graph.trace, *self.op_times(g), self.windows(g))
 
     def busy(self) -> list[Busy]:
-        """Every stream, measured beside replayed."""
-        found = []
+        """Seconds of work of every stream, measured and replayed."""
+        streams = []
         for g, graph in enumerate(self.graphs):
             starts, ends = self.op_times(g)
             ops = graph.trace.ops
-            on = np.fromiter((op.stream for op in ops), dtype=np.int64, count=len(ops))
-            lasted = np.fromiter((op.end - op.start for op in ops), dtype=np.float64, count=len(ops))
+            stream_of = np.fromiter((op.stream for op in ops), dtype=np.int64, count=len(ops))
+            durations = np.fromiter((op.end - op.start for op in ops), dtype=np.float64, count=len(ops))
             measured, replayed = (
-                np.bincount(on, weights=each, minlength=len(graph.trace.streams)) for each in (lasted, ends - starts)
+                np.bincount(stream_of, weights=each, minlength=len(graph.trace.streams))
+                for each in (durations, ends - starts)
             )
             for stream, name in enumerate(graph.trace.streams):
-                found.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
-        return found
+                streams.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
+        return streams
 
     @cached_property
     def copied(self) -> "Copied":
-        """What of the traces is in a replay as it was."""
+        """What the replay copies from the traces."""
         pieces = [piece for graph in self.graphs for piece in graph.pieces]
         work = [each for graph in self.graphs for each in graph.work]
         return Copied(
@@ -158,11 +162,11 @@ class Replay:
 
 
 class Copied(NamedTuple):
-    """Seconds that nobody found a reason for, or that need none; they are replayed as they were."""
+    """Seconds that are copied from the traces into the replay, since no dependency accounts for them."""
 
-    host: float  # of all threads, between what they wait for
-    gaps: float  # from a launch until its operation begins, and between operations: the device's own pace
-    unseen: float  # of the device beyond that, and of calls that synchronise with nothing that was found
+    host: float  # of all threads, between their waits
+    gaps: float  # launch latencies and usual gaps between operations
+    unseen: float  # gaps beyond that, and calls that synchronise with nothing that was found
     launched: int  # operations with a launch in the trace
     operations: int
 
@@ -170,28 +174,29 @@ class Copied(NamedTuple):
 def replay(
     graphs: Sequence[Graph], without: Collection[Kind] = (), *, in_order: bool = False, changes: Sequence[str] = ()
 ) -> Replay:
-    """All ranks on one clock; `in_order`: streams keep the order that they had; `changes`: what was asked, for errors.
+    """Replay all ranks on one event clock.
 
-    Raises InputError when what is left of the dependencies is a circle.
+    `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
+    that changed the graphs, for errors. Raises InputError when activities wait for each other in a circle.
     """
-    met, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
+    matched, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
     begins, _ = offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
-    made = wired(graphs, without, [each.meeting for each in met], begins, in_order=in_order)
-    times, ended = run(made.activities)
+    converted = wired(graphs, without, [each.meeting for each in matched], begins, in_order=in_order)
+    times, ended = run(converted.activities)
     if not ended.all():
         raise circle(without, changes)
-    return Replay(tuple(graphs), tuple(met), made, times, tuple(notes))
+    return Replay(tuple(graphs), tuple(matched), converted, times, tuple(notes))
 
 
 def circle(without: Collection[Kind], changes: Sequence[str]) -> InputError:
     if changes:
-        what = f"with {', '.join(changes)} what is left waits for itself in a circle"
-        return InputError(what, where=changes[-1], fix="ask for less at once")
+        what = f"with {', '.join(changes)} operations wait for each other in a circle"
+        return InputError(what, where=changes[-1], fix="ask for fewer changes at once")
     if without:
         what, fix = (
-            f"without {', '.join(sorted(without))} the rest waits for itself in a circle",
+            f"without {', '.join(sorted(without))} operations wait for each other in a circle",
             "leave out another kind",
         )
         return InputError(what, where="--without", fix=fix)
     fix = "replay fewer ranks, or record again with a current profiler"
-    return InputError("what the trace shows waits for itself in a circle", where="the trace", fix=fix)
+    return InputError("operations of the trace wait for each other in a circle", where="the trace", fix=fix)

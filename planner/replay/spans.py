@@ -1,4 +1,4 @@
-"""Spans of a trace, gathered in arrays as they are written: there may be millions of them."""
+"""Spans of a trace collected in arrays, since there may be millions of them; times are in microseconds as recorded."""
 
 from array import array
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from planner.replay.trace import Host
 
-DAY = 24 * 3600 * 1e6  # µs: no capture is as long, so what is farther from its middle has a wrong time
+DAY = 24 * 3600 * 1e6  # µs; no capture is that long, so a time farther from the median is wrong
 
 
 class Spans:
-    """When each was, on which thread or stream, and its name; times in microseconds."""
+    """Track (thread or stream), start, duration, name, correlation id and a tag of each span."""
 
     def __init__(self) -> None:
         self.where, self.name = array("i"), array("i")
@@ -35,19 +35,19 @@ class Spans:
         return np.frombuffer(self.start, dtype=np.float64) if self.start else np.zeros(0)
 
     def seconds(self, base: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Begin and end since `base`, in whole nanoseconds: what ends as another begins does so exactly."""
+        """Begin and end in seconds since `base` µs, in whole nanoseconds so that adjacent spans touch exactly; (n,)."""
         start = self.starts() - base
-        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
-        return np.rint(start * 1e3) / 1e9, np.rint((start + lasts) * 1e3) / 1e9
+        duration = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return np.rint(start * 1e3) / 1e9, np.rint((start + duration) * 1e3) / 1e9
 
     def near(self, middle: float) -> NDArray[np.bool_]:
-        """Those whose time can be."""
+        """Which spans have a plausible time: within a day of `middle`; (n,)."""
         start = self.starts()
-        lasts = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
-        return (np.abs(start - middle) <= DAY) & (lasts <= DAY)
+        duration = np.frombuffer(self.lasts, dtype=np.float64) if self.lasts else np.zeros(0)
+        return (np.abs(start - middle) <= DAY) & (duration <= DAY)
 
     def host(self, base: float, kept: NDArray[np.bool_]) -> Host:
-        """By thread, then so that whoever holds another one comes before it; `extra` says who is an annotation."""
+        """Spans of the host by thread, each before those nested in it; a tag of 1 marks annotations."""
         start, end = (each[kept] for each in self.seconds(base))
         thread, name = np.array(self.where, dtype=np.int32)[kept], np.array(self.name, dtype=np.int32)[kept]
         order = np.lexsort((-end, start, thread))
@@ -56,6 +56,6 @@ class Spans:
 
 
 def middle(spans: Iterable[Spans]) -> float:
-    """The median time of beginning."""
+    """The median start."""
     starts = np.concatenate([each.starts() for each in spans])
     return float(np.median(starts)) if len(starts) else 0.0

@@ -1,8 +1,8 @@
-"""From the device to the host: a call that synchronises waits for what its streams have been given until then.
+"""Dependencies of the host on the device: a synchronising call waits for what its streams were given until then.
 
-Newer traces say which stream or event (`cuda_sync`). In older ones it is found: the stream that the same thread gave
-work last, if that work was over when the call came back; else, of a call that took long, whichever stream's work ended
-last before it came back. What fits neither is counted, and is unseen time beyond what such a call takes itself.
+Newer traces record which stream or event (`cuda_sync`). In older ones it is inferred: the stream to which the same
+thread last gave work, if that work had ended when the call returned; else, for a long call, the stream whose work ended
+last before the return. Calls that fit neither are counted, and their excess time is `unseen`.
 """
 
 from collections.abc import Iterator
@@ -13,30 +13,30 @@ from planner.replay.pieces import Threads
 from planner.replay.trace import Call, Trace
 
 
-def synchronise(trace: Trace, threads: Threads, queues: Queues, by: list[int]) -> int:
-    """Add what calls wait for; the number of long ones for which nothing was found."""
-    lasts = last_streams(trace, by)
-    unknown = 0
+def synchronise(trace: Trace, threads: Threads, queues: Queues, calls: list[int]) -> int:
+    """Cut host threads at synchronising calls; return the number of long calls for which no cause was found."""
+    lasts = last_streams(trace, calls)
+    unmatched = 0
     for i, call in enumerate(trace.calls):
-        what = does(call.name)
-        if not what.endswith("_sync"):
+        effect = does(call.name)
+        if not effect.endswith("_sync"):
             continue
-        found = [*every(queues, call)] if what == "device_sync" else one(trace, queues, call, lasts[i])
+        found = [*every(queues, call)] if effect == "device_sync" else one(trace, queues, call, lasts[i])
         if not found:
             if call.end - call.start > BLOCKED:
                 threads.cut(call.thread, call.start)
                 threads.cut(call.thread, call.end).unmatched = True
-                unknown += 1
+                unmatched += 1
             continue
         threads.cut(call.thread, call.start)
         threads.cut(call.thread, call.end).markers = tuple(found)
-    return unknown
+    return unmatched
 
 
-def last_streams(trace: Trace, by: list[int]) -> list[int]:
-    """The stream that the thread of each call had given work last; −1: none."""
+def last_streams(trace: Trace, calls: list[int]) -> list[int]:
+    """For each call, the stream to which its thread last gave work; −1: none."""
     given = {}
-    for op, call_number in zip(trace.ops, by, strict=True):
+    for op, call_number in zip(trace.ops, calls, strict=True):
         given[call_number] = op.stream
     found, thread, last = [], -1, -1
     for i, call in enumerate(trace.calls):
@@ -48,7 +48,7 @@ def last_streams(trace: Trace, by: list[int]) -> list[int]:
 
 
 def every(queues: Queues, call: Call) -> Iterator[tuple[int, int]]:
-    """All streams with work, each with the last that it was given."""
+    """All streams that a device synchronisation awaited, each with its last queued operation."""
     for stream in range(len(queues.ops)):
         op, end = last_given(queues, stream, call.start)
         if op >= 0 and end <= call.end + EXACT:
@@ -56,13 +56,13 @@ def every(queues: Queues, call: Call) -> Iterator[tuple[int, int]]:
 
 
 def one(trace: Trace, queues: Queues, call: Call, last: int) -> list[tuple[int, int]]:
-    """The stream that a call waited for."""
-    said = trace.waited.get(call.correlation)
-    if said and (said.stream >= 0 or said.on_stream >= 0):
-        last = said.stream if said.stream >= 0 else said.on_stream
+    """The stream that a call awaited with its last queued operation; empty where none was found."""
+    recorded = trace.waited.get(call.correlation)
+    if recorded and (recorded.stream >= 0 or recorded.on_stream >= 0):
+        last = recorded.stream if recorded.stream >= 0 else recorded.on_stream
     if last >= 0:
         op, end = last_given(queues, last, call.start)
-        if op >= 0 and end <= call.end + EXACT and (call.end - max(call.start, end) <= RETURN or said):
+        if op >= 0 and end <= call.end + EXACT and (call.end - max(call.start, end) <= RETURN or recorded):
             return [(last, op)]
     if call.end - call.start < BLOCKED:
         return []
@@ -73,6 +73,6 @@ def one(trace: Trace, queues: Queues, call: Call, last: int) -> list[tuple[int, 
 
 
 def last_given(queues: Queues, stream: int, time: float) -> tuple[int, float]:
-    """The last operation that a stream had been given by then, and when all up to it were over."""
+    """The last operation queued on a stream at `time` (−1: none), and when all operations up to it had ended."""
     op = queues.last_queued(stream, time)
     return (op, queues.ends[stream][op - queues.ops[stream][0]]) if op >= 0 else (-1, 0.0)

@@ -1,6 +1,6 @@
-"""A recorded trace, as the rest of the package sees it: calls, operations of the device, operators, steps.
+"""The recorded trace of one rank: runtime calls, device operations, host spans, steps.
 
-Times are in seconds since the first event of the capture; `base` is when that was, on the clock of the host.
+Times are in seconds since the first event of the capture; `base` is the time of that event on the host's clock.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 
 class Call(NamedTuple):
-    """A call of the device's runtime that puts work on a stream, waits for some, or marks a place in one."""
+    """A call of the device runtime that enqueues work on a stream, waits for some, or records an event."""
 
     name: str
     thread: int
     start: float
     end: float
-    correlation: int
+    correlation: int  # shared with the operations that it launches; −1: none
 
 
 class Op(NamedTuple):
-    """What runs on a stream: a kernel, a copy or a fill."""
+    """An operation of the device on a stream: a kernel, a memcpy or a memset."""
 
     name: str
     kind: str  # kernel, memcpy, memset
@@ -29,19 +29,19 @@ class Op(NamedTuple):
     start: float
     end: float
     correlation: int
-    group: str  # process group of a collective, "" when it is not said
+    group: str  # process group of a collective; "": not recorded
 
 
 class Waited(NamedTuple):
-    """What newer traces say about a call that waits; streams by number, −1: not said."""
+    """What newer traces record (`cuda_sync`) about a call that waits; streams by number, −1: not recorded."""
 
     stream: int
     on_stream: int
-    record: int  # correlation of the call that recorded the event
+    record: int  # correlation of the call that recorded the awaited event
 
 
 class Mark(NamedTuple):
-    """A step: an annotation `ProfilerStep#n`."""
+    """A training step: an annotation `ProfilerStep#n`."""
 
     name: str
     thread: int
@@ -50,7 +50,7 @@ class Mark(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """A flow arrow from a forward operator to its backward one."""
+    """A flow arrow from a forward operator to its backward operator."""
 
     thread: int
     time: float
@@ -60,38 +60,38 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Spans on the threads of the host, sorted by thread, start and −end: operators, annotations, all calls."""
+    """Spans on host threads, sorted by thread, start and −end: operators, annotations, runtime calls; (n,) each."""
 
     thread: NDArray[np.int32]
     start: NDArray[np.float64]
     end: NDArray[np.float64]
-    name: NDArray[np.int32]
-    annotation: NDArray[np.bool_]  # says what the time is for; may hold waits
+    name: NDArray[np.int32]  # index into `names`
+    annotation: NDArray[np.bool_]  # annotations label a span of time, which may contain waits
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One rank's capture."""
+    """The capture of one rank."""
 
     source: str
     rank: int | None
     world_size: int | None
     device: str
     versions: dict[str, str]
-    base: float
+    base: float  # seconds, on the clock of the host
     threads: tuple[str, ...]
     streams: tuple[str, ...]
     host: Host
     calls: tuple[Call, ...]
     ops: tuple[Op, ...]  # sorted by stream and start
-    waited: dict[int, Waited]  # by correlation
+    waited: dict[int, Waited]  # by correlation of the waiting call
     links: tuple[Arrow, ...]
     steps: tuple[Mark, ...]
     notes: tuple[str, ...]
 
     @property
     def end(self) -> float:
-        """Of the last event."""
+        """The end of the last event in seconds."""
         host = float(self.host.end.max(initial=0.0))
         return max(host, max((op.end for op in self.ops), default=0.0))

@@ -1,12 +1,13 @@
-"""Graphs as activities of the clock: a lane per thread and per stream; one graph per rank, joined by collectives.
+"""Converts execution graphs to activities of the event clock: a lane per thread and per stream, one graph per rank,
+joined by collectives.
 
-A piece waits in its thread's queue from the beginning. An operation comes into its stream's queue as the piece that
-launches it ends. A call that synchronises is two pieces: the first puts a marker into the queues of its streams, the
-second waits for the markers; so what it waits for is found as the clock runs.
+A host segment is in the queue of its thread from the beginning. An operation joins the queue of its stream when the
+segment that launches it ends. A synchronising call is two segments: the first puts a marker into the queues of its
+streams, the second waits for the markers; so what it waits for is determined while the clock runs.
 
-Where a stream's order is kept as measured (`in_order`, and where a kind of dependency is left out), its operations are
-in its queue from the beginning, and a call waits for the operation that it waited for as measured. Then who comes
-behind whom is the same whatever things take, so that nothing comes later because something else is quicker.
+Where streams keep their measured order (`in_order`, or where a kind of dependency is left out), operations are in the
+queue of their stream from the beginning, and a call waits for the operation that it waited for as measured. The order
+is then independent of durations, so nothing comes later because something else is faster.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,19 +22,19 @@ from planner.simulate.activities import NOBODY, Activities, Builder, Numbers
 
 
 class Meeting(NamedTuple):
-    """A collective: the operation of each rank that is part of it, and its own seconds once all are there."""
+    """A collective: the operations of its ranks, and its own seconds after the last one has arrived."""
 
     ops: tuple[tuple[int, int], ...]  # (graph, operation)
     seconds: float
 
 
 class Wired(NamedTuple):
-    """Activities, and where the pieces and the operations of each graph are among them."""
+    """Activities, and the numbers that the segments and operations of each graph have among them."""
 
     activities: Activities
-    pieces: tuple[int, ...]  # number of the first piece of each graph
-    ops: tuple[Numbers, ...]  # of each operation; of one that meets others, when it arrives
-    leaves: dict[tuple[int, int], int]  # (graph, operation) → the activity as which one that meets others ends
+    pieces: tuple[int, ...]  # number of the first segment of each graph
+    ops: tuple[Numbers, ...]  # per graph, the number of each operation; for a collective, of its arrival
+    leaves: dict[tuple[int, int], int]  # (graph, operation of a collective) → the activity that ends with it
     meetings: int  # number of the first collective
 
 
@@ -45,14 +46,16 @@ def wired(
     *,
     in_order: bool = False,
 ) -> Wired:
-    """All graphs on one clock; `offsets`: when each rank begins; `in_order`: streams keep the order that they had."""
+    """Activities of all graphs; `without`: kinds of dependencies to leave out; `offsets`: when each capture begins, in
+    seconds; `in_order`: streams keep their measured order.
+    """
     wiring = Wiring(graphs, frozenset(without), meetings, offsets or [0.0] * len(graphs))
     wiring.in_order = in_order or bool(without)
     return wiring.done()
 
 
 class Wiring:
-    """Numbers first, since what waits may come before what it waits for."""
+    """Assigns all numbers first, since an activity may come before one that it waits for."""
 
     def __init__(
         self, graphs: Sequence[Graph], without: frozenset[Kind], meetings: Sequence[Meeting], offsets: Sequence[float]
@@ -60,7 +63,7 @@ class Wiring:
         self.graphs, self.without, self.meetings, self.offsets = graphs, without, meetings, offsets
         self.in_order = False
         self.built = Builder()
-        self.met = {op: i for i, meeting in enumerate(meetings) for op in meeting.ops}
+        self.met = {op: i for i, collective in enumerate(meetings) for op in collective.ops}
         self.pieces: list[int] = []
         self.ops: list[Numbers] = []
         self.markers: list[int] = []
@@ -68,42 +71,42 @@ class Wiring:
         for g, graph in enumerate(graphs):
             self.pieces.append(number)
             number += len(graph.pieces)
-            # Whoever meets others leaves right behind its arrival, so that nothing comes between in its stream's queue.
-            more = np.array([(g, i) in self.met for i in range(len(graph.work))], dtype=np.int64)
-            self.ops.append(number + np.arange(len(more)) + np.cumsum(more) - more)
-            number += len(more) + int(more.sum())
+            # The exit of a collective is numbered right after its arrival, so nothing queues between them.
+            is_collective = np.array([(g, i) in self.met for i in range(len(graph.work))], dtype=np.int64)
+            self.ops.append(number + np.arange(len(is_collective)) + np.cumsum(is_collective) - is_collective)
+            number += len(is_collective) + int(is_collective.sum())
             self.markers.append(number)
-            number += sum(len(piece.markers) for piece in graph.pieces)
+            number += sum(len(segment.markers) for segment in graph.pieces)
         self.leaves = {(g, op): int(self.ops[g][op]) + 1 for g, op in self.met}
-        self.meeting = number  # the first collective's; then delays
+        self.meeting = number  # number of the first collective; launch delays follow them
         self.number = number + len(meetings)
         self.delays: list[tuple[float, int]] = []
 
     def done(self) -> Wired:
         for g, graph in enumerate(self.graphs):
             self.rank(g, graph)
-        for meeting in self.meetings:
-            self.built.add(meeting.seconds, after=[int(self.ops[g][op]) for g, op in meeting.ops])
+        for collective in self.meetings:
+            self.built.add(collective.seconds, after=[int(self.ops[g][op]) for g, op in collective.ops])
         for seconds, launch in self.delays:
             self.built.add(seconds, queued_by=launch)
         return Wired(self.built.done(), tuple(self.pieces), tuple(self.ops), self.leaves, self.meeting)
 
     def rank(self, g: int, graph: Graph) -> None:
-        """The activities of one graph but for delays."""
+        """Add the activities of one graph except launch delays."""
         threads = [self.built.lane() for _ in graph.trace.threads]
         streams = [self.built.lane() for _ in graph.trace.streams]
         marker = self.markers[g]
         markers: list[tuple[int, int, int]] = []
-        for i, piece in enumerate(graph.pieces):
-            after = self.after(g, piece)
+        for i, segment in enumerate(graph.pieces):
+            after = self.after(g, segment)
             if "synchronise" not in self.without:
-                after += range(marker, marker + len(piece.markers))
-            first = i == 0 or graph.pieces[i - 1].thread != piece.thread
-            seconds = piece.seconds + (self.offsets[g] if first and not awaited(piece) else 0.0)
-            seconds += 0.0 if "unseen" in self.without else piece.unseen
-            markers += [(stream, NOBODY if first else self.pieces[g] + i - 1, op) for stream, op in piece.markers]
-            marker += len(piece.markers)
-            self.built.add(seconds, [threads[piece.thread]], after)
+                after += range(marker, marker + len(segment.markers))
+            first = i == 0 or graph.pieces[i - 1].thread != segment.thread
+            seconds = segment.seconds + (self.offsets[g] if first and not awaited(segment) else 0.0)
+            seconds += 0.0 if "unseen" in self.without else segment.unseen
+            markers += [(stream, NOBODY if first else self.pieces[g] + i - 1, op) for stream, op in segment.markers]
+            marker += len(segment.markers)
+            self.built.add(seconds, [threads[segment.thread]], after)
         queuers = self.queuers(g, graph.work)
         for i, work in enumerate(graph.work):
             self.op(g, i, work, streams[graph.trace.ops[i].stream], queuers[i])
@@ -113,20 +116,21 @@ class Wiring:
             else:
                 self.built.add(0.0, [streams[stream]], queued_by=queuer)
 
-    def after(self, g: int, piece: Piece) -> list[int]:
+    def after(self, g: int, segment: Piece) -> list[int]:
+        """Activities that a segment waits for."""
         after: list[int] = []
         if "threads" not in self.without:
-            after += [self.pieces[g] + other.number for other in piece.pieces]
+            after += [self.pieces[g] + other.number for other in segment.pieces]
         if "synchronise" not in self.without:
-            after += [self.end_of(g, op) for op in piece.ops]
+            after += [self.end_of(g, op) for op in segment.ops]
         return after
 
     def end_of(self, g: int, op: int) -> int:
-        """The activity whose end is that of an operation."""
+        """The activity that ends when an operation ends."""
         return self.leaves.get((g, op), int(self.ops[g][op]))
 
     def op(self, g: int, i: int, work: Work, lane: int, launch: int) -> None:
-        """An operation, the delay from its launch, and where it meets others, what comes behind that."""
+        """Add an operation, its launch delay, and for a collective its exit."""
         queuer = NOBODY if self.in_order else launch
         after = [] if "inter-stream" in self.without else [self.end_of(g, op) for op in work.awaits]
         delay = work.delay + (self.offsets[g] if work.launch is None and work.after < 0 else 0.0)
@@ -141,7 +145,7 @@ class Wiring:
             self.built.add(0.0, [lane], [self.meeting + self.met[g, i]], queued_by=queuer)
 
     def queuers(self, g: int, work: Sequence[Work]) -> list[int]:
-        """The piece that puts each operation into its stream's queue: without one of its own, the one before it."""
+        """The segment that queues each operation: that of its launch, else that of its predecessor on the stream."""
         if "launch" in self.without:
             return [NOBODY] * len(work)
         found: list[int] = []
@@ -151,5 +155,6 @@ class Wiring:
         return found
 
 
-def awaited(piece: Piece) -> bool:
-    return bool(piece.ops or piece.markers or piece.pieces)
+def awaited(segment: Piece) -> bool:
+    """Whether a segment waits for more than the previous one of its thread."""
+    return bool(segment.ops or segment.markers or segment.pieces)

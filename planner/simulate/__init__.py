@@ -1,4 +1,4 @@
-"""One discrete-event engine: tasks in, timeline out; memory over it, and a trace of it."""
+"""A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
 from planner.simulate.engine import simulate
 from planner.simulate.memory import Memory, memory_use

@@ -1,15 +1,16 @@
-"""What the clock runs: activities that hold lanes, move bytes over links, take from stores, and wait for each other.
+"""The input of the event clock: activities that hold lanes, move bytes over links, take from stores, and wait.
 
-One form for the tasks of a plan and for the operators of a trace:
+The tasks of a plan and the operators of a recorded trace both become activities:
 
-- a lane is whatever lets activities in one after the other: a stream of a device, a thread of its host. Its queue is in
-  order of arrival: at the beginning all activities that nothing queues, as they are numbered; then each one as what
-  queues it ends. So the order within a lane is fixed where a program fixes it, and found while the clock runs where a
-  host decides, as of kernels on a stream. From the head of its queues an activity gets its share of the lanes, and it
-  starts when all of them have let it in and all that it waits for has ended; of a sharer a lane holds one at a time.
-- a link gives each transfer on it an equal part of its bandwidth; a transfer goes as fast as its slowest link lets it.
-- a store has so much of something (bytes of memory); what an activity takes is there when it starts, and what it gives
-  is there when it ends. Whoever waits for a store is served in turn.
+- a lane is a FIFO queue with a capacity of 1: a stream of a device, or a thread of its host. Activities that no other
+  activity queues (`queued_by`) are in it from the beginning, by number; the others join it when the activity that
+  queues them ends. So the order within a lane is fixed where the program fixes it, and found while the clock runs where
+  a host decides it, as for kernels on a stream. At the head of its queues an activity occupies its share of the lanes;
+  it starts when all its lanes have admitted it and all that it waits for has ended. A lane admits at most one activity
+  of each sharer at a time.
+- a link divides its bandwidth equally among its transfers; a transfer runs at the rate of its slowest link.
+- a store holds an amount of some resource (bytes of memory). An activity takes from it when it starts and gives to it
+  when it ends; activities that wait for a store are served first come, first served.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +24,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-NOBODY = -1  # of what queues an activity, of its sharer, of the cause of its start
+NOBODY = -1  # in `queued_by`, `sharer` and `causes`: there is none
 
 
 class Lists(NamedTuple):
-    """A list of numbers for each activity: those of i are `of[first[i]:first[i + 1]]`."""
+    """A list of integers for each activity, flat (CSR): that of activity i is `values[offsets[i]:offsets[i + 1]]`."""
 
     first: Numbers  # (n + 1,)
     of: Numbers
@@ -39,23 +40,23 @@ class Lists(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """n activities, numbered in the order of the program that they are."""
+    """n activities, numbered in program order."""
 
-    seconds: Floats  # (n,) alone on what it holds; of a transfer, before its first byte
+    seconds: Floats  # (n,) duration; of a transfer, the latency before its first byte
     lanes: Lists
-    after: Lists  # activities that must have ended
-    queued_by: Numbers  # (n,) the activity whose end puts this one into the queues of its lanes
-    share: Floats  # (n,) of each of its lanes
-    sharer: Numbers  # (n,) who never holds a lane twice at once
-    bytes: Floats  # (n,) to move
-    links: Lists  # over which they move
-    takes: Lists  # stores
-    taken: Floats  # of each entry of `takes`
-    gives: Lists
-    given: Floats
+    after: Lists  # activities that must have ended before this one starts
+    queued_by: Numbers  # (n,) the activity whose end puts this one into the queues of its lanes, or NOBODY
+    share: Floats  # (n,) of the capacity of each of its lanes, 0 to 1
+    sharer: Numbers  # (n,) activities with the same sharer are never in a lane together; or NOBODY
+    bytes: Floats  # (n,) to transfer
+    links: Lists  # that the bytes cross
+    takes: Lists  # stores taken from at the start
+    taken: Floats  # amount of each entry of `takes`
+    gives: Lists  # stores given to at the end
+    given: Floats  # amount of each entry of `gives`
     lane_count: int
-    bandwidth: Floats  # (links,) bytes a second
-    stock: Floats  # (stores,) what is there at the beginning
+    bandwidth: Floats  # (links,) bytes per second
+    stock: Floats  # (stores,) amounts at the beginning
 
     @property
     def count(self) -> int:
@@ -63,15 +64,15 @@ class Activities:
 
 
 class Times(NamedTuple):
-    """When each activity started and ended, and whose end let it start."""
+    """Start and end of each activity in seconds, and the activity whose end let it start."""
 
-    starts: Floats
-    ends: Floats
-    causes: Numbers
+    starts: Floats  # (n,)
+    ends: Floats  # (n,)
+    causes: Numbers  # (n,) or NOBODY
 
 
 class Builder:
-    """Activities one by one, in program order."""
+    """Collects activities one by one, in program order."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
@@ -107,37 +108,37 @@ class Builder:
         share: float = 1.0,
         sharer: int = NOBODY,
     ) -> int:
-        """The number of one more activity; `after` may name later ones."""
+        """Add an activity and return its number; `after` may name activities that are added later."""
         self.rows.append((seconds, queued_by, share, sharer))
         self.lanes.append(lanes)
         self.after.append(after)
         return len(self.rows) - 1
 
     def transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
-        """Let an activity move bytes once its seconds are over."""
+        """Let an activity transfer bytes over links after its seconds have passed."""
         self.bytes[activity], self.links[activity] = size_bytes, links
 
     def hold(
         self, activity: int, takes: Sequence[tuple[int, float]] = (), gives: Sequence[tuple[int, float]] = ()
     ) -> None:
-        """Let an activity take from stores as it starts, and give to stores as it ends."""
+        """Let an activity take amounts from stores when it starts, and give amounts to stores when it ends."""
         self.takes[activity], self.gives[activity] = takes, gives
 
     def done(self) -> Activities:
-        """All of them, as arrays."""
+        """The activities as arrays."""
         count = len(self.rows)
-        rows = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
+        scalars = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
         moved = np.zeros(count)
         moved[[*self.bytes]] = [*self.bytes.values()]
         takes, taken = amounts(self.takes, count)
         gives, given = amounts(self.gives, count)
         return Activities(
-            seconds=rows[:, 0].copy(),
+            seconds=scalars[:, 0].copy(),
             lanes=listed(self.lanes),
             after=listed(self.after),
-            queued_by=rows[:, 1].astype(np.int64),
-            share=rows[:, 2].copy(),
-            sharer=rows[:, 3].astype(np.int64),
+            queued_by=scalars[:, 1].astype(np.int64),
+            share=scalars[:, 2].copy(),
+            sharer=scalars[:, 3].astype(np.int64),
             bytes=moved,
             links=sparse(self.links, count),
             takes=takes,
@@ -151,14 +152,14 @@ class Builder:
 
 
 def listed(each: Sequence[Sequence[int]]) -> Lists:
-    """A list of lists, flat."""
+    """A list of integers per activity, flattened."""
     first = np.zeros(len(each) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, each), dtype=np.int64, count=len(each)), out=first[1:])
     return Lists(first, np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(first[-1])))
 
 
 def sparse(each: Mapping[int, Sequence[int]], count: int) -> Lists:
-    """The same of few activities among `count`; the others have nothing."""
+    """The same, given the lists of only some of `count` activities; those of the others are empty."""
     numbers = sorted(each)
     first = np.zeros(count + 1, dtype=np.int64)
     first[[number + 1 for number in numbers]] = [len(each[number]) for number in numbers]
@@ -167,6 +168,6 @@ def sparse(each: Mapping[int, Sequence[int]], count: int) -> Lists:
 
 
 def amounts(moved: Mapping[int, Sequence[tuple[int, float]]], count: int) -> tuple[Lists, Floats]:
-    """Of few activities what they move, and how much of it."""
+    """Stores of each activity and, entry by entry, their amounts, given those of only some of `count` activities."""
     stores = sparse({number: [store for store, _ in entries] for number, entries in moved.items()}, count)
     return stores, np.array([amount for number in sorted(moved) for _, amount in moved[number]], dtype=np.float64)

@@ -1,10 +1,10 @@
-/* The clock: discrete events over activities. clock.py is its twin, and says what each part means; both give the same
- * starts, ends and causes, bit for bit: the same operations in the same order, no fused multiply-add
+/* The event clock: a discrete-event simulation of activities. clock.py is the reference and documents each part; both
+ * give the same starts, ends and causes, bit for bit: the same operations in the same order, no fused multiply-add
  * (-ffp-contract=off).
  *
- * Where clock.py leaves outdated guesses of a transfer's end in its heap, to be passed over, here each activity has one
- * place in the heap and moves in it: events are ordered by time, then by number, so what happens is the same. All lists
- * have their final lengths from the start.
+ * Where clock.py leaves outdated estimates of a transfer's end in its heap and skips them, here each activity has one
+ * entry in the heap, which moves: events are ordered by time, then by number, so the result is the same. All arrays are
+ * allocated with their final lengths.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 typedef int64_t I;
 static const double ROUNDING = 1e-9;
 enum { NOBODY = -1, ABSENT = -1, HELD = 40 };
-enum { AHEAD, MOVING, MOVED };                             /* of the bytes of a transfer */
+enum { AHEAD, MOVING, MOVED };                             /* state of a transfer: before, during, after moving its bytes */
 
-typedef struct { const I *first, *of; } Lists;             /* those of i are of[first[i]] … of[first[i + 1] - 1] */
+typedef struct { const I *first, *of; } Lists;             /* the list of i is of[first[i]] … of[first[i + 1] - 1] */
 
 typedef struct {
     I count, lane_count, link_count, store_count;
@@ -23,27 +23,27 @@ typedef struct {
     Lists lanes, after, links, takes, gives;
 } Activities;
 
-typedef struct { I *first, *of, *head, *tail; } Queues;    /* first in, first out; each as long as it can get */
+typedef struct { I *first, *of, *head, *tail; } Queues;    /* FIFO; each allocated at its greatest length */
 
 typedef struct {
     const Activities *a;
     double *starts, *ends;
     I *causes;
     uint8_t *ended;
-    I *blocked;                                            /* lanes and activities that each still waits for */
+    I *blocked;                                            /* number of lanes and activities that each waits for */
     Lists followers, queued;
     Queues lanes, waiting;                                 /* of each lane, of each store */
     double *free;                                          /* of each lane */
-    I *sharers, *sharer_in;                                /* how many are in each lane, and who */
-    I *heap, *place, size;                                 /* activities by `when`; the place of each, or ABSENT */
+    I *sharers, *sharer_in;                                /* number of sharers in each lane, and which */
+    I *heap, *place, size;                                 /* heap of activities by `when`; position of each, or ABSENT */
     double *when;
     uint8_t *moving;
     double *left, *rate, *since;
-    I *on, *on_first, *on_count, *on_place, *owner;        /* entries of `links` that move, of each link */
-    I *seen, look;                                         /* the last look at links in which a transfer was met */
+    I *on, *on_first, *on_count, *on_place, *owner;        /* per link, entries of `links` in flight */
+    I *seen, look;                                         /* the last update of rates that visited each transfer */
     double *stock, *slack;
     I *looking, *begun;
-    void *held[HELD];                                      /* all memory of this run */
+    void *held[HELD];                                      /* all allocations of this run */
     I holds, failed;
 } Clock;
 
@@ -59,12 +59,12 @@ static void *memory(Clock *c, I count, size_t size)
 
 static int before(const Clock *c, I i, I j) { return c->when[i] < c->when[j] || (c->when[i] == c->when[j] && i < j); }
 
-static void put(Clock *c, I at, I i) { c->heap[at] = i; c->place[i] = at; }
+static void place_at(Clock *c, I at, I i) { c->heap[at] = i; c->place[i] = at; }
 
 static void up(Clock *c, I at, I i)
 {
-    while (at > 0 && before(c, i, c->heap[(at - 1) / 2])) { put(c, at, c->heap[(at - 1) / 2]); at = (at - 1) / 2; }
-    put(c, at, i);
+    while (at > 0 && before(c, i, c->heap[(at - 1) / 2])) { place_at(c, at, c->heap[(at - 1) / 2]); at = (at - 1) / 2; }
+    place_at(c, at, i);
 }
 
 static void down(Clock *c, I at, I i)
@@ -72,14 +72,14 @@ static void down(Clock *c, I at, I i)
     for (I child = 2 * at + 1; child < c->size; child = 2 * at + 1) {
         if (child + 1 < c->size && before(c, c->heap[child + 1], c->heap[child])) child++;
         if (!before(c, c->heap[child], i)) break;
-        put(c, at, c->heap[child]);
+        place_at(c, at, c->heap[child]);
         at = child;
     }
-    put(c, at, i);
+    place_at(c, at, i);
 }
 
-/* Something happens to i at this time, and not at another that was thought of before. */
-static void happens(Clock *c, I i, double when)
+/* Schedule the next event of i, or move it to another time. */
+static void schedule(Clock *c, I i, double when)
 {
     int later = c->place[i] != ABSENT && when > c->when[i];
     c->when[i] = when;
@@ -96,7 +96,7 @@ static I pop(Clock *c)
     return top;
 }
 
-/* ------------------------------------------------------------------------------------------ stores, first in turn */
+/* ------------------------------------------------------------------------------------------ stores, first come, first served */
 
 static int served(Clock *c, I i)
 {
@@ -115,7 +115,7 @@ static int served(Clock *c, I i)
 static void start(Clock *c, I i, double now, I cause)
 {
     c->starts[i] = now, c->causes[i] = cause;
-    happens(c, i, now + c->a->seconds[i]);
+    schedule(c, i, now + c->a->seconds[i]);
 }
 
 static void ready(Clock *c, I i, double now, I cause)
@@ -151,7 +151,7 @@ static void unblock(Clock *c, I i, double now, I cause)
     if (--c->blocked[i] == 0) ready(c, i, now, cause);
 }
 
-/* Where a sharer stands among those in a lane, or ABSENT. */
+/* Index of a sharer among those in a lane, or ABSENT. */
 static I among(const Clock *c, I lane, I sharer)
 {
     for (I k = c->lanes.first[lane]; k < c->lanes.first[lane] + c->sharers[lane]; k++)
@@ -197,8 +197,8 @@ static void end(Clock *c, I i, double now)
 
 /* --------------------------------------------------------------------------------------------------------- links */
 
-/* When those on the links of what has come or gone will end now; one whose rate is the same ends as before. */
-static void again(Clock *c, I changed, double now)
+/* New expected ends of the transfers on the links of `changed`; those whose rate stays the same keep their end. */
+static void update_rates(Clock *c, I changed, double now)
 {
     const Activities *a = c->a;
     c->look++;
@@ -217,7 +217,7 @@ static void again(Clock *c, I changed, double now)
             double left = c->left[j] - c->rate[j] * (now - c->since[j]);
             c->left[j] = left > 0.0 ? left : 0.0;
             c->since[j] = now, c->rate[j] = rate;
-            happens(c, j, now + c->left[j] / rate);
+            schedule(c, j, now + c->left[j] / rate);
         }
     }
 }
@@ -232,7 +232,7 @@ static void begin(Clock *c, I i, double now)
         c->on_place[k] = c->on_count[link]++;
         c->on[c->on_first[link] + c->on_place[k]] = k;
     }
-    again(c, i, now);
+    update_rates(c, i, now);
 }
 
 static void finish(Clock *c, I i, double now)
@@ -241,16 +241,16 @@ static void finish(Clock *c, I i, double now)
     c->moving[i] = MOVED;
     for (I k = links->first[i]; k < links->first[i + 1]; k++) {
         I link = links->of[k], last = c->on[c->on_first[link] + --c->on_count[link]];
-        c->on[c->on_first[link] + c->on_place[k]] = last;  /* in which order they are kept changes nothing */
+        c->on[c->on_first[link] + c->on_place[k]] = last;  /* their order has no effect */
         c->on_place[last] = c->on_place[k];
     }
-    again(c, i, now);
+    update_rates(c, i, now);
 }
 
 /* --------------------------------------------------------------------------------------------------------- a run */
 
-/* The lists turned round: of each of `keys`, which of `count` name it, rising. Names of NOBODY count for nothing. */
-static Lists turned(Clock *c, I keys, I count, const I *first, const I *of)
+/* The inverse of some lists: for each of `keys`, which of `count` lists name it, ascending. NOBODY is skipped. */
+static Lists inverted(Clock *c, I keys, I count, const I *first, const I *of)
 {
     I total = first ? first[count] : count, *begin = memory(c, keys + 1, sizeof(I)), *named = memory(c, total, sizeof(I));
     if (c->failed) return (Lists){0, 0};
@@ -265,7 +265,7 @@ static Lists turned(Clock *c, I keys, I count, const I *first, const I *of)
     return (Lists){begin, named};
 }
 
-/* An empty queue for each of `keys`, with room for all that name it. */
+/* An empty queue for each of `keys`, with room for all entries that name it. */
 static Queues queues(Clock *c, I keys, I count, const Lists *lists)
 {
     I total = lists->first[count], *first = memory(c, keys + 1, sizeof(I)), *of = memory(c, total, sizeof(I));
@@ -280,8 +280,8 @@ static void prepare(Clock *c)
 {
     const Activities *a = c->a;
     I n = a->count, on_links = a->links.first[n];
-    c->followers = turned(c, n, n, a->after.first, a->after.of);
-    c->queued = turned(c, n, n, NULL, a->queued_by);
+    c->followers = inverted(c, n, n, a->after.first, a->after.of);
+    c->queued = inverted(c, n, n, NULL, a->queued_by);
     c->lanes = queues(c, a->lane_count, n, &a->lanes);
     c->waiting = queues(c, a->store_count, n, &a->takes);
     c->on_first = queues(c, a->link_count, n, &a->links).first;
@@ -307,7 +307,7 @@ static void prepare(Clock *c)
     c->begun = memory(c, n, sizeof(I));
 }
 
-static void wire(Clock *c)
+static void index_waiters(Clock *c)
 {
     const Activities *a = c->a;
     for (I lane = 0; lane < a->lane_count; lane++) c->free[lane] = 1.0;
@@ -326,14 +326,14 @@ static void wire(Clock *c)
     }
 }
 
-/* Returns 0, or -1 without memory. `starts`, `ends` and `ended` come in as zeros; numbers are in range, each transfer
- * has links, no activity names a lane or a store twice: native.py has looked. */
+/* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, each transfer
+ * has links, no activity names a lane or a store twice: native.py has checked this. */
 I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
 {
     Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;
     prepare(c);
     if (!c->failed) {
-        wire(c);
+        index_waiters(c);
         for (I i = 0; i < a->count; i++)
             if (!c->blocked[i]) ready(c, i, 0.0, NOBODY);
         for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NOBODY);

@@ -1,8 +1,8 @@
-"""The clock: when every activity starts and ends, by discrete events (simulate/activities.py says what they may do).
+"""The event clock in Python: when every activity starts and ends (simulate/activities.py defines the model).
 
-Deterministic: what happens at the same time happens by number. What let an activity start is kept as its cause, so the
-chain of causes that ends last is the critical path, and it has no gaps. This is the reference; clock.c does the same,
-operation by operation, and a test holds them equal to the bit.
+The simulation is deterministic: simultaneous events are processed by activity number. The activity whose end let
+another one start is recorded as its cause, so the chain of causes from the last end is the critical path, without gaps.
+This is the reference; clock.c performs the same operations in the same order, and a test compares the two bit by bit.
 """
 
 from collections import deque
@@ -13,29 +13,35 @@ from numpy.typing import NDArray
 
 from planner.simulate.activities import NOBODY, Activities, Floats, Numbers, Times
 
-ROUNDING = 1e-9  # shares that add up to 1 but for rounding fit; so do amounts, relative to what a store had at first
+ROUNDING = 1e-9  # tolerance when shares add up to 1, and of amounts relative to the initial stock of a store
 LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
 
 
 class Clock:
-    """The state of one run."""
+    """The state of one simulation."""
 
-    def __init__(self, of: Activities) -> None:
-        n = of.count
-        self.of = of
-        self.seconds, self.share, self.sharer = of.seconds.tolist(), of.share.tolist(), of.sharer.tolist()
-        self.lanes = [of.lanes[i] for i in range(n)]
+    def __init__(self, activities: Activities) -> None:
+        n = activities.count
+        self.of = activities
+        self.seconds, self.share, self.sharer = (
+            activities.seconds.tolist(),
+            activities.share.tolist(),
+            activities.sharer.tolist(),
+        )
+        self.lanes = [activities.lanes[i] for i in range(n)]
         self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NOBODY] * n
         self.ended = [False] * n
-        self.blocked = [len(self.lanes[i]) for i in range(n)]  # lanes and activities that each still waits for
+        self.blocked = [
+            len(self.lanes[i]) for i in range(n)
+        ]  # number of lanes and activities that each still waits for
         self.followers: list[list[int]] = [[] for _ in range(n)]
-        self.queues: list[deque[int]] = [deque() for _ in range(of.lane_count)]
-        self.queued: list[list[int]] = [[] for _ in range(n)]  # by the end of each
-        self.free = [1.0] * of.lane_count
-        self.sharers: list[set[int]] = [set() for _ in range(of.lane_count)]
-        self.ending: list[tuple[float, int, int]] = []  # heap: when, which, and of which guess of its end
-        self.moving = Moving(of)
-        self.stores = Stores(of)
+        self.queues: list[deque[int]] = [deque() for _ in range(activities.lane_count)]
+        self.queued: list[list[int]] = [[] for _ in range(n)]  # activities that the end of each one queues
+        self.free = [1.0] * activities.lane_count
+        self.sharers: list[set[int]] = [set() for _ in range(activities.lane_count)]
+        self.ending: list[tuple[float, int, int]] = []  # heap of expected ends: time, activity, version of the estimate
+        self.moving = Moving(activities)
+        self.stores = Stores(activities)
         self.wire()
 
     def wire(self) -> None:
@@ -46,13 +52,13 @@ class Clock:
             queued_by = int(self.of.queued_by[i])
             if queued_by != NOBODY:
                 self.queued[queued_by].append(i)
-                self.blocked[i] += not self.lanes[i]  # without a lane it waits for that end itself
+                self.blocked[i] += not self.lanes[i]  # without a lane it waits directly for that activity
             else:
                 for lane in self.lanes[i]:
                     self.queues[lane].append(i)
 
     def run(self) -> None:
-        """From the first start to the last end."""
+        """Process all events."""
         for i in range(self.of.count):
             if not self.blocked[i]:
                 self.ready(i, 0.0, NOBODY)
@@ -69,7 +75,7 @@ class Clock:
             self.end(i, now)
 
     def end(self, i: int, now: float) -> None:
-        """Let go of everything, and let others go on: first who waited for it, then who it queues, then its lanes."""
+        """End an activity: release its followers, queue the activities it queues, free its lanes and stores."""
         self.ends[i], self.ended[i] = now, True
         for follower in self.followers[i]:
             self.unblock(follower, now, i)
@@ -87,7 +93,7 @@ class Clock:
             self.start(j, now, i)
 
     def admit(self, lane: int, now: float, cause: int) -> None:
-        """Let in what fits, in the order of the queue."""
+        """Admit activities from the head of a lane's queue as long as they fit."""
         queue = self.queues[lane]
         while queue:
             i = queue[0]
@@ -105,7 +111,7 @@ class Clock:
             self.ready(i, now, cause)
 
     def ready(self, i: int, now: float, cause: int) -> None:
-        """It holds its lanes and waits for no other: it starts, as soon as stores have what it takes."""
+        """Start an activity that holds its lanes and waits for no other, as soon as its stores hold what it takes."""
         if self.stores.take(i):
             self.start(i, now, cause)
 
@@ -119,22 +125,22 @@ class Clock:
 
 
 class Moving:
-    """The transfers under way. Whenever one comes or goes, those on its links get another rate and another end."""
+    """Transfers in flight. When one begins or ends, the rates and expected ends of those on its links are updated."""
 
-    def __init__(self, of: Activities) -> None:
-        self.size, self.links = of.bytes.tolist(), [of.links[i] for i in range(of.count)]
-        self.bandwidth = of.bandwidth.tolist()
-        self.on: list[list[int]] = [[] for _ in self.bandwidth]  # transfers on each link, in the order they came
-        self.left = dict[int, float]()  # bytes of each transfer that moves
-        self.rate = dict[int, float]()
-        self.since = dict[int, float]()  # when `left` was true
-        self.guess = dict[int, int]()
+    def __init__(self, activities: Activities) -> None:
+        self.size, self.links = activities.bytes.tolist(), [activities.links[i] for i in range(activities.count)]
+        self.bandwidth = activities.bandwidth.tolist()
+        self.on: list[list[int]] = [[] for _ in self.bandwidth]  # transfers on each link, in order of arrival
+        self.left = dict[int, float]()  # bytes that each transfer in flight still has to move
+        self.rate = dict[int, float]()  # bytes per second
+        self.since = dict[int, float]()  # time at which `left` was computed
+        self.guess = dict[int, int]()  # version of the current estimate of the end
 
     def stale(self, i: int, guess: int) -> bool:
         return guess != self.guess.get(i, 0)
 
     def begins(self, i: int) -> bool:
-        """Its seconds are over and its bytes are still to move."""
+        """Whether the latency of an activity has passed and its bytes have yet to move."""
         return self.size[i] > 0 and i not in self.guess
 
     def begin(self, i: int, now: float) -> list[tuple[float, int, int]]:
@@ -152,7 +158,7 @@ class Moving:
         return self.again(i, now)
 
     def again(self, changed: int, now: float) -> list[tuple[float, int, int]]:
-        """When those on the links of what has come or gone will end now; one whose rate is the same ends as before."""
+        """New expected ends of transfers on the links of `changed`; where the rate stays the same, so does the end."""
         guesses = []
         for j in dict.fromkeys(j for link in self.links[changed] for j in self.on[link]):
             rate = min(self.bandwidth[link] / len(self.on[link]) for link in self.links[j])
@@ -165,17 +171,23 @@ class Moving:
 
 
 class Stores:
-    """What stores have, and who waits for them, first come first served."""
+    """Amounts in stores, and the activities that wait for them, first come first served."""
 
-    def __init__(self, of: Activities) -> None:
-        self.takes = [[*zip(of.takes[i], slice_of(of.takes.first, of.taken, i), strict=True)] for i in range(of.count)]
-        self.gives = [[*zip(of.gives[i], slice_of(of.gives.first, of.given, i), strict=True)] for i in range(of.count)]
-        self.stock = of.stock.tolist()
-        self.slack = (of.stock * ROUNDING).tolist()
+    def __init__(self, activities: Activities) -> None:
+        self.takes = [
+            [*zip(activities.takes[i], slice_of(activities.takes.first, activities.taken, i), strict=True)]
+            for i in range(activities.count)
+        ]
+        self.gives = [
+            [*zip(activities.gives[i], slice_of(activities.gives.first, activities.given, i), strict=True)]
+            for i in range(activities.count)
+        ]
+        self.stock = activities.stock.tolist()
+        self.slack = (activities.stock * ROUNDING).tolist()
         self.waiting: list[deque[int]] = [deque() for _ in self.stock]
 
     def take(self, i: int) -> bool:
-        """Take what it needs of all its stores at once, or wait in turn at each of them."""
+        """Take from all stores of an activity at once, or queue at each of them; True if it took."""
         if not self.takes[i]:
             return True
         for store, _ in self.takes[i]:
@@ -183,7 +195,7 @@ class Stores:
         return self.served(i)
 
     def served(self, i: int) -> bool:
-        """It is first in every queue and there is enough."""
+        """Take, if the activity is at the head of all its queues and all its stores hold enough."""
         for store, amount in self.takes[i]:
             if self.waiting[store][0] != i or amount > self.stock[store] + self.slack[store]:
                 return False
@@ -193,7 +205,7 @@ class Stores:
         return True
 
     def give(self, i: int) -> list[int]:
-        """Who can start because `i` gave back what it had, in turn."""
+        """Activities that can start because `i` gave to its stores, in order."""
         for store, amount in self.gives[i]:
             self.stock[store] += amount
         begun: list[int] = []
@@ -211,7 +223,7 @@ def slice_of(first: Numbers, values: Floats, i: int) -> list[float]:
 
 
 def run(activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
-    """When everything happens; and what of it happened at all: activities that wait in a circle never end."""
+    """Times of all activities, and which of them ended: activities in a circular wait never do."""
     clock = Clock(activities)
     clock.run()
     times = Times(np.array(clock.starts), np.array(clock.ends), np.array(clock.causes, dtype=np.int64))

@@ -1,15 +1,15 @@
-"""Groups told apart by colour, in both programs that draw Chrome traces.
+"""Colours of slices by group, in both viewers of Chrome traces.
 
-chrome://tracing takes the name of a colour from `cname`. ui.perfetto.dev ignores that and colours a slice by its own
-name without the digits, so a slice's name carries letters for its group where groups differ in digits only: `… b`.
+chrome://tracing takes a colour name from `cname`. ui.perfetto.dev ignores it and derives the colour from the name of
+the slice without its digits; so where names of groups differ in digits only, letters are appended: `… b`.
 """
 
 import re
 from collections.abc import Iterable
 
-DIGITS = re.compile(r" ?\d+")  # what Perfetto takes out of a slice's name before it chooses the colour
+DIGITS = re.compile(r" ?\d+")  # removed by Perfetto from a slice's name before it chooses the colour
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-NAMES = (  # of colours in chrome://tracing (catapult, tracing/base/color_scheme.html)
+NAMES = (  # colour names of chrome://tracing (catapult, tracing/base/color_scheme.html)
     "thread_state_running",
     "rail_response",
     "thread_state_iowait",
@@ -26,14 +26,14 @@ NAMES = (  # of colours in chrome://tracing (catapult, tracing/base/color_scheme
 
 
 class Colours:
-    """Of groups, in the order of their names: the same group has the same colour in every step and on every side."""
+    """Assigns colours to groups in the order of their names, the same in all steps and on both sides."""
 
     def __init__(self, groups: Iterable[str]) -> None:
         self.number = {group: number for number, group in enumerate(sorted({*groups}))}
         self.clear = len({DIGITS.sub("", group) for group in self.number}) == len(self.number)
 
     def name(self, task: str, group: str) -> str:
-        """What a slice is called."""
+        """Name of the slice of a task."""
         return task if self.clear else f"{task} {letters(self.number[group])}"
 
     def colour(self, group: str) -> str:
@@ -41,7 +41,7 @@ class Colours:
 
 
 def letters(number: int) -> str:
-    """0 → a, 25 → z, 26 → aa."""
+    """A number as letters, like the columns of a spreadsheet: 0 → a, 25 → z, 26 → aa."""
     spelled = ""
     while number >= 0:
         spelled = LETTERS[number % 26] + spelled

@@ -1,10 +1,10 @@
-"""The timeline of a plan's tasks: each becomes an activity on the streams of its ranks, and the clock runs them.
+"""Simulates the tasks of a plan: each becomes an activity on the streams of its ranks, and the event clock runs them.
 
-A rank has one lane per stream, which lets tasks in in program order, as many at once as fit into a capacity of 1, but
-one of each group: tasks that take the whole device follow each other, groups that share its compute run beside each
-other as far as their shares go, whatever micro-batches they are of; what is sent has its stream for itself. A task
-starts once every lane of its ranks has let it in and all that it waits for has ended, so a collective begins when its
-last rank arrives (rendezvous).
+A rank has one lane per stream. A lane admits tasks in program order, as many at once as fit into a capacity of 1, but
+at most one of each group: tasks that take the whole device run one after the other, groups that share a device run
+concurrently as far as their shares allow, whatever their micro-batches; transfers have streams of their own. A task
+starts when every lane of its ranks has admitted it and all that it waits for has ended, so a collective begins when
+its last rank arrives.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +30,12 @@ def simulate(
     others: Alike = NONE,
     holding: Holding = ALONE,
 ) -> Timeline:
-    """The timeline of tasks in program order; `ranks`: of the whole job, when some have no task; `others`: who does
-    what those do whose tasks these are; `holding`: streams that tasks of a phase hold besides their own.
+    """Simulate tasks given in program order.
 
-    Raises InputError when tasks wait for each other in a circle.
+    `price`: the cost of a task; `ranks`: size of the job, when some ranks have no task; `alike`: ranks and groups that
+    do the same as the simulated ones; `held_streams`: per phase, streams that its tasks occupy besides their own.
+
+    Raises InputError when tasks wait for each other in a circle, or two have the same id.
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]
@@ -42,7 +44,7 @@ def simulate(
     if not ended.all():
         raise deadlock(ids, activities, ended.tolist())
     starts, ends, causes = (each.tolist() for each in times)
-    by_number = [*ids, ""]  # the cause of the first tasks is nobody: the last
+    by_number = [*ids, ""]  # a cause of NOBODY (−1) is the last entry
     events = tuple(
         Event(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
         for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
@@ -53,23 +55,25 @@ def simulate(
 
 
 def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE) -> Activities:
-    """Tasks as activities. Ids that are no task of this step have happened already."""
+    """Tasks as activities of the clock. Awaited ids that are no task of this step count as done. Raises InputError."""
     number = {task_id: i for i, task_id in enumerate(ids)}
     if len(number) < len(tasks):
         twice = next(task_id for i, task_id in enumerate(ids) if number[task_id] != i)
-        raise InputError(f"two tasks are called {twice}", where="steps", fix="give each group one entry in a row")
-    built, lanes = Builder(), Lanes(tasks, holding)
+        raise InputError(
+            f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
+        )
+    builder, lanes = Builder(), Lanes(tasks, holding)
     sharers: dict[tuple[str, str], int] = {}
     for i, task in enumerate(tasks):
         after = [number[awaited] for awaited in task.after if awaited in number]
         share = task.share if task.stream == "compute" else 1.0
         sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NOBODY
-        built.add(seconds[i], lanes.of(built, task), after, share=share, sharer=sharer)
-    return built.done()
+        builder.add(seconds[i], lanes.of(builder, task), after, share=share, sharer=sharer)
+    return builder.done()
 
 
 class Lanes:
-    """The streams of ranks. Those that do all alike have one for all of them."""
+    """Lanes of the streams of ranks; ranks with exactly the same tasks share lanes."""
 
     def __init__(self, tasks: Sequence[Task], holding: Holding) -> None:
         self.holding = holding
@@ -77,26 +81,28 @@ class Lanes:
         self.found: dict[tuple[int, str], int] = {}
         self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks in a phase have the same lanes
 
-    def of(self, built: Builder, task: Task) -> list[int]:
+    def of(self, builder: Builder, task: Task) -> list[int]:
+        """The lanes that a task occupies."""
         key = (task.ranks, task.phase)
         if key not in self.shared:
             kinds = sorted({self.kind[rank] for rank in task.ranks})
             streams = (task.stream, *self.holding.get(task.phase, ()))
-            self.shared[key] = [self.lane(built, rank, stream) for stream in streams for rank in kinds]
+            self.shared[key] = [self.lane(builder, rank, stream) for stream in streams for rank in kinds]
         return self.shared[key]
 
-    def lane(self, built: Builder, rank: int, stream: str) -> int:
+    def lane(self, builder: Builder, rank: int, stream: str) -> int:
+        """The lane of one stream of a rank."""
         if (rank, stream) not in self.found:
-            self.found[rank, stream] = built.lane()
+            self.found[rank, stream] = builder.lane()
         return self.found[rank, stream]
 
 
 def deadlock(ids: Sequence[str], activities: Activities, ended: Sequence[bool]) -> InputError:
-    """Of the tasks that never ended, the first: everything before it has, so it waits for a later one."""
+    """An error that names the first task that never ended: all before it did, so it waits for a later one."""
     stuck = next(i for i, done in enumerate(ended) if not done)
     awaited = next(i for i in activities.after[stuck] if not ended[i])
     return InputError(
         f"{ids[stuck]} waits for {ids[awaited]}, which cannot start before it",
         where="steps",
-        fix="change `order` so that what is needed comes first",
+        fix="change `order` so that each task comes after those it waits for",
     )

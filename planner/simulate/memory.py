@@ -1,8 +1,8 @@
-"""Bytes in use on every rank over a timeline: states all the time, activations from a forward to its backward, and
-what a backward makes again of them, for as long as it lasts.
+"""Memory in use on every rank over a timeline: model and optimizer states all the time, activations from a forward
+to its backward, and recomputed activations while a backward runs.
 
-Where a backward is in two, the gradient of the inputs (I) gives back what the gradient of the weights (W) does not
-need: plan/schedules/held.py has the share.
+Where a backward is split, the input gradient (I) frees what the weight gradient (W) does not need; the share that W
+needs is `FOR_WEIGHTS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,21 +14,21 @@ from planner.plan.task import Phase, Task
 from planner.simulate.timeline import Event, Timeline
 from planner.specs.base import Layers, Ranks
 
-Curve = tuple[tuple[float, float], ...]  # (seconds, bytes from then on)
+Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Of each rank; ranks that are alike have one curve."""
+    """Bytes in use over time, one curve per rank; equivalent ranks share one object."""
 
     curves: tuple[Curve, ...]
 
     @cached_property
     def peaks(self) -> tuple[float, ...]:
-        """Most bytes at once on each rank."""
-        each = {id(curve): curve for curve in self.curves}
-        most = {name: max(held for _, held in curve) for name, curve in each.items()}
-        return tuple(most[id(curve)] for curve in self.curves)
+        """Peak bytes of each rank."""
+        distinct = {id(curve): curve for curve in self.curves}
+        peak = {name: max(held for _, held in curve) for name, curve in distinct.items()}
+        return tuple(peak[id(curve)] for curve in self.curves)
 
 
 def memory_use(
@@ -39,12 +39,14 @@ def memory_use(
     remade_bytes: Callable[[Task], float] = lambda _: 0.0,
     update_bytes: Callable[[int], float] = lambda _: 0.0,
 ) -> Memory:
-    """`activation_bytes`: what a forward leaves on each of its ranks; `state_bytes`: what a rank holds anyway;
-    `remade_bytes`: what a backward holds besides on each of its ranks, to its end; `update_bytes`: what a rank holds
-    besides while the optimizer works, which may be less than nothing.
+    """Memory curves of a simulated step.
+
+    `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
+    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs;
+    `update_bytes`: what a rank holds in addition while the optimizer runs, which may be negative.
 
     A forward without a backward keeps its activations to the end of the step; in a module without any backward they
-    are gone once it has ended.
+    are freed when the forward ends.
     """
     by_id = {task.id: task for task in tasks}
     freed = Freed(timeline, by_id)
@@ -52,25 +54,25 @@ def memory_use(
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]
-            held = activation_bytes(task)
-            given = [(end, -share * held) for end, share in freed.after(task, event)] if held else []
-            for rank in event.ranks if held else ():
-                changes[rank] += [(event.start, held), *given]
+            kept = activation_bytes(task)
+            frees = [(end, -share * kept) for end, share in freed.after(task, event)] if kept else []
+            for rank in event.ranks if kept else ():
+                changes[rank] += [(event.start, kept), *frees]
         elif event.phase in ("B", "I"):
-            besides = remade_bytes(by_id[event.id])
-            for rank in event.ranks if besides else ():
-                changes[rank] += [(event.start, besides), (event.end, -besides)]
+            extra = remade_bytes(by_id[event.id])
+            for rank in event.ranks if extra else ():
+                changes[rank] += [(event.start, extra), (event.end, -extra)]
         elif event.phase == "update":
             for rank in event.ranks:
-                besides = update_bytes(rank)
-                changes[rank] += [(event.start, besides), (event.end, -besides)] if besides else []
+                extra = update_bytes(rank)
+                changes[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
     keys = [(state_bytes(rank), timeline.simulated_for(rank)) for rank in range(timeline.ranks)]
     curves = {(base, of): curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
     return Memory(tuple(curves[key] for key in keys))
 
 
 class Freed:
-    """When what a forward keeps is given back: as a backward ends, or in parts as I and W do."""
+    """When the activations of a forward are freed: at the end of its backward, or in parts at the ends of I and W."""
 
     def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
         phases: tuple[Phase, ...] = ("B", "I", "W")
@@ -79,7 +81,7 @@ class Freed:
         self.step_seconds = timeline.step_seconds
 
     def after(self, forward: Task, event: Event) -> list[tuple[float, float]]:
-        """Seconds, and the share that is given back then."""
+        """Pairs of the time in seconds and the share freed then."""
         if forward.module not in self.trained:
             return [(event.end, 1.0)]
         inputs = self.by_phase["I"].after(forward, event)
@@ -92,7 +94,9 @@ class Freed:
 
 
 class Backwards:
-    """When the pass that matches a forward ends: same module, micro-batch and group, layers that contain its."""
+    """Ends of the backward passes of one phase, looked up by forward: same module, micro-batch and group, and layers
+    that contain those of the forward.
+    """
 
     def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
         self.events: dict[tuple[str, int | None, str], list[tuple[Task, Event]]] = {}
@@ -106,7 +110,7 @@ class Backwards:
                 self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 
     def after(self, forward: Task, event: Event) -> float | None:
-        """The end of the pass on the forward's own ranks; None where there is none."""
+        """End in seconds of the pass on the ranks of the forward; None where there is none."""
         key = (forward.module, forward.micro_batch, forward.group)
         end = self.exact.get((*key, forward.layers, event.ranks))
         if end is not None:
@@ -120,7 +124,7 @@ class Backwards:
 
 
 def curve(base: float, changes: list[tuple[float, float]]) -> Curve:
-    """The running sum; of what happens at the same time, freeing comes first."""
+    """The running sum of changes in bytes; of simultaneous changes, freeing comes first."""
     points, held = [(0.0, base)], base
     for seconds, amount in sorted(changes):
         held += amount

@@ -1,4 +1,4 @@
-"""The clock compiled when the package was built (clock.c); where it was not, clock.py does the same, slower."""
+"""The event clock compiled from clock.c when the package was built; without it, clock.py runs instead, slower."""
 
 import ctypes
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate import clock
 from planner.simulate.activities import Activities, Lists, Times
+from planner.simulate.clock import run as run_clock
 from planner.simulate.sound import require_sound
 
 LIBRARY = Path(__file__).with_name("libclock.so")
@@ -18,7 +18,7 @@ LISTS = ("lanes", "after", "links", "takes", "gives")
 
 
 class Struct(ctypes.Structure):
-    """`Activities` of clock.c; pointers are addresses of numpy arrays."""
+    """The struct `Activities` of clock.c; pointers are addresses of numpy arrays."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in COUNTS),
@@ -28,6 +28,7 @@ class Struct(ctypes.Structure):
 
 
 def load() -> ctypes.CDLL | None:
+    """The compiled library, or None where there is none."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError:
@@ -41,27 +42,33 @@ LIB = load()
 
 
 def run(activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
-    """When everything happens, and what of it happened at all. Raises InputError when the activities make no sense."""
+    """Times of all activities, and which of them ended. Raises InputError when the activities are invalid."""
     require_sound(activities)
-    return compiled(LIB, activities) if LIB else clock.run(activities)
+    return compiled(LIB, activities) if LIB else run_clock(activities)
 
 
-def compiled(library: ctypes.CDLL, of: Activities) -> tuple[Times, NDArray[np.bool_]]:
-    """By clock.c. Raises MemoryError."""
-    kept: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # alive while the library reads them
+def compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
+    """The same, by clock.c. Raises MemoryError."""
+    buffers: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # referenced here while the library reads them
     for name in FLOATS:
-        kept[name] = np.ascontiguousarray(getattr(of, name), dtype=np.float64)
+        buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.float64)
     for name in NUMBERS:
-        kept[name] = np.ascontiguousarray(getattr(of, name), dtype=np.int64)
+        buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.int64)
     for name in LISTS:
-        lists: Lists = getattr(of, name)
-        kept[f"{name}_first"] = np.ascontiguousarray(lists.first, dtype=np.int64)
-        kept[f"{name}_of"] = np.ascontiguousarray(lists.of, dtype=np.int64)
-    counts = zip(COUNTS, (of.count, of.lane_count, len(of.bandwidth), len(of.stock)), strict=True)
-    struct = Struct(**dict(counts), **{name: each.ctypes.data for name, each in kept.items()})
-    starts, ends, causes = np.zeros(of.count), np.zeros(of.count), np.zeros(of.count, dtype=np.int64)
-    ended = np.zeros(of.count, dtype=np.bool_)
-    found = (each.ctypes.data for each in (starts, ends, causes, ended))
-    if library.planner_clock(ctypes.byref(struct), *found):
-        raise MemoryError(f"no memory for {of.count} activities")
+        lists: Lists = getattr(activities, name)
+        buffers[f"{name}_first"] = np.ascontiguousarray(lists.first, dtype=np.int64)
+        buffers[f"{name}_of"] = np.ascontiguousarray(lists.of, dtype=np.int64)
+    counts = zip(
+        COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth), len(activities.stock)), strict=True
+    )
+    struct = Struct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
+    starts, ends, causes = (
+        np.zeros(activities.count),
+        np.zeros(activities.count),
+        np.zeros(activities.count, dtype=np.int64),
+    )
+    ended = np.zeros(activities.count, dtype=np.bool_)
+    outputs = (each.ctypes.data for each in (starts, ends, causes, ended))
+    if library.planner_clock(ctypes.byref(struct), *outputs):
+        raise MemoryError(f"out of memory with {activities.count} activities")
     return Times(starts, ends, causes), ended

@@ -1,7 +1,7 @@
-"""A trace file read back: the timelines that `simulate --trace` and `run --trace` wrote, strictly.
+"""Reads trace files that `simulate --trace` and `run --trace` wrote back into timelines, strictly.
 
-Times come back to the nanosecond. Slices of a task that began and ended together on several ranks become one event
-again, and ranks that were left out because others do alike get the events of those.
+Times are restored to the nanosecond. Slices of a task that start and end together on several ranks become one event
+again, and ranks that were not drawn get the events of the ranks that represent them.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ class Recorded:
     label: Label
     groups: dict[str, str]  # task id → group
     tokens: dict[str, int]  # task id → tokens it works on
-    plan: str  # its name
-    step: int  # which of the plan's steps it is
-    run_step: int | None  # which of the run's; None: simulated
+    plan: str  # name of the plan
+    step: int  # number of the step in the plan
+    run_step: int | None  # number of the step in the run; None: simulated
 
 
 def read_trace(path: Path) -> Recorded:
-    """The typical step of a trace file: of several the one of median length. Raises InputError."""
+    """The step of median length of a trace file. Raises InputError."""
     return typical(read_steps(path))
 
 
 def typical(steps: tuple[Recorded, ...]) -> Recorded:
-    """The step of median length, the shorter of two in the middle: what stands for a run."""
+    """The step of median length, which represents a run; of two in the middle the shorter one."""
     return sorted(steps, key=lambda step: step.timeline.step_seconds)[(len(steps) - 1) // 2]
 
 
@@ -56,18 +56,18 @@ def read_steps(path: Path) -> tuple[Recorded, ...]:
         fix = "give the file that `planner run --trace` wrote"
         raise InputError("the trace holds a measured and a simulated side", where=head.named("planner"), fix=fix)
     ranks = head.whole("ranks", 1, MAX_RANKS)
-    stands = stands_for(head, ranks)
+    represented = stands_for(head, ranks)
     steps = [Step(entry) for entry in head.each("steps")]
     if not steps:
         raise head.wrong("steps", "the trace holds no step")
     for record in top.each("traceEvents"):
         if record.value("ph", str) == "X" and record.value("cat", str) != "step":
-            record_slice(record, steps, stands, ranks)
+            record_slice(record, steps, represented, ranks)
     return tuple(step.recorded(label, head.value("plan", str), ranks) for step in steps)
 
 
 def stands_for(head: Place, ranks: int) -> Mapping[int, Ranks]:
-    """Of ranks that were drawn for others that do alike: all of those."""
+    """For each drawn rank that represents others, all the ranks that it represents. Raises InputError."""
     found: dict[int, Ranks] = {}
     for key, value in head.value("stands_for", dict, {}).items():
         try:
@@ -80,11 +80,11 @@ def stands_for(head: Place, ranks: int) -> Mapping[int, Ranks]:
     return found
 
 
-Key = tuple[str, float, float, float, str, float, str]  # all of an event but its ranks
+Key = tuple[str, float, float, float, str, float, str]  # all fields of an event but its ranks
 
 
 class Step:
-    """One step while its slices are read."""
+    """Collects the slices of one step."""
 
     def __init__(self, entry: Place) -> None:
         self.number = entry.whole("plan_step", 0, 10**9)
@@ -93,14 +93,14 @@ class Step:
         self.seconds = entry.number("seconds")
         self.alike: dict[str, str] = entry.value("groups_alike", dict, {})
         if not all(isinstance(group, str) for group in self.alike.values()):
-            raise entry.wrong("groups_alike", "`groups_alike` is of another kind than planner writes")
+            raise entry.wrong("groups_alike", "`groups_alike` has another type than planner writes")
         self.groups: dict[str, str] = {}
         self.tokens: dict[str, int] = {}
         self.kinds: dict[str, tuple[Phase, str]] = {}
         self.met: dict[Key, list[set[int]]] = {}
 
     def add(self, key: Key, ranks: tuple[int, ...]) -> None:
-        """A slice joins the event it is part of; a second one on the same rank is another event."""
+        """Add a slice to the event it is part of; a second one on the same rank is another event."""
         events = self.met.setdefault(key, [])
         for event in events:
             if event.isdisjoint(ranks):
@@ -118,8 +118,8 @@ class Step:
         return Recorded(timeline, label, self.groups, self.tokens, plan, self.number, self.run_step)
 
 
-def record_slice(record: Place, steps: list[Step], stands: Mapping[int, Ranks], ranks: int) -> None:
-    """One slice into the step it belongs to."""
+def record_slice(record: Place, steps: list[Step], represented: Mapping[int, Ranks], ranks: int) -> None:
+    """Add one slice to the step it belongs to. Raises InputError."""
     args = record.inside("args")
     at = args.value("step", int, 0)
     if not 0 <= at < len(steps):
@@ -132,7 +132,7 @@ def record_slice(record: Place, steps: list[Step], stands: Mapping[int, Ranks], 
     rank = record.whole("pid", 0, ranks - 1)
     start, length = round(record.number("ts") - step.start, 3), record.number("dur")
     if start < 0:
-        raise record.wrong("ts", f"{id} begins before its step")
+        raise record.wrong("ts", f"{id} starts before its step")
     key = (
         id,
         seconds(start),
@@ -142,13 +142,13 @@ def record_slice(record: Place, steps: list[Step], stands: Mapping[int, Ranks], 
         args.number("spread", 0.0),
         args.value("cause", str, ""),
     )
-    step.add(key, stands.get(rank, Ranks((rank,))))
+    step.add(key, represented.get(rank, Ranks((rank,))))
 
 
 def seconds(microseconds: float) -> float:
-    """To the nanosecond."""
+    """Microseconds in seconds, to the nanosecond."""
     return round(microseconds * US, 9)
 
 
 def source(word: str) -> Source:
-    return word  # type: ignore[return-value]  # one of them: read as such
+    return word  # type: ignore[return-value]  # `one_of` has checked it

@@ -1,4 +1,4 @@
-"""Ranks that occur in the same tasks behave alike: looking at one of each kind is exact, and far less work."""
+"""Ranks that occur in exactly the same tasks behave identically, so one of each kind represents the others exactly."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from planner.specs.base import Ranks
 
 
 def of_same_tasks(sets: Iterable[Ranks]) -> dict[int, int]:
-    """Each rank of `sets` → the lowest rank that is in exactly the same of them."""
+    """Map each rank of `sets` to the lowest rank that is in exactly the same ones."""
     memberships: dict[int, list[int]] = {}
     for number, ranks in enumerate(dict.fromkeys(sets)):
         for rank in ranks:

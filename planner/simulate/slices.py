@@ -1,4 +1,4 @@
-"""The records of one side of a trace: slices, arrows from sends to receives, memory."""
+"""Records of a Chrome trace for one side of a comparison: slices, arrows from sends to receives, memory counters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ from planner.units import US, gib
 
 Label = Literal["measured", "simulated"]
 Record = dict[str, Any]
-Threads = dict[tuple[int, str], int]  # (rank, name of the thread) → its number
+Threads = dict[tuple[int, str], int]  # (rank, name of the thread) → thread number
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One step to draw."""
+    """One step to write into a trace."""
 
     timeline: Timeline
     tasks: Sequence[Task]
-    label: Label  # what its times are
+    label: Label  # whether its times are measured or simulated
     memory: Memory | None = None
-    step: int = 0  # of the plan
-    run_step: int | None = None  # of a run
+    step: int = 0  # number of the step in the plan
+    run_step: int | None = None  # number of the step in the run
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Where the steps of one label are drawn."""
+    """Writes the steps of one label, measured or simulated, as trace records."""
 
-    first: int  # process of rank 0
+    first: int  # process number of rank 0
     threads: Threads
     drawn: Drawn
     colours: Colours
 
     def names(self, suffix: str, order: int, sides: int) -> Iterator[Record]:
-        """Of processes and threads; the sides of a rank lie beside each other."""
+        """Name and sort processes and threads; the two sides of a rank are adjacent."""
         for rank, alike in self.drawn.stands_for.items():
             who = f"rank {rank}{suffix}" + (f" (as ranks {alike})" if len(alike) > 1 else "")
             yield self.metadata("process_name", rank, {"name": who})
@@ -51,7 +51,7 @@ class Side:
         return {"ph": "M", "name": name, "pid": self.first + rank, "args": args}
 
     def step(self, traced: Traced, start: float, number: int, arrows_before: int) -> Iterator[Record]:
-        """One step that begins at `start` microseconds, the trace's `number`-th."""
+        """Records of one step that begins at `start` microseconds and is the trace's `number`-th."""
         by_id = {task.id: task for task in traced.tasks}
         for event in traced.timeline.events:
             yield from self.slices(event, by_id[event.id], self.drawn.of(event.ranks), start, number)
@@ -59,7 +59,7 @@ class Side:
         yield from self.counters(traced.memory, start) if traced.memory else ()
 
     def slices(self, event: Event, task: Task, ranks: list[int], start: float, number: int) -> Iterator[Record]:
-        """The event on each of these ranks."""
+        """One slice for each of these ranks."""
         begun, ended = microseconds(event.start), microseconds(event.end)
         args = described(event, task) | ({"step": number} if number else {})
         for rank in ranks:
@@ -76,7 +76,7 @@ class Side:
             }
 
     def arrows(self, timeline: Timeline, by_id: dict[str, Task], start: float, before: int) -> Iterator[Record]:
-        """From every send to what it was sent for: each receiving rank gets one arrow."""
+        """One arrow for each receiving rank, from the send that it receives."""
         sent = {(event.id, rank): event for event in timeline.events if event.phase == "send" for rank in event.ranks}
         number = before
         for event in timeline.events:
@@ -105,7 +105,7 @@ class Side:
 
 
 def described(event: Event, task: Task) -> Record:
-    """What a slice says about its task; what is as usual is left out."""
+    """The `args` of a slice; fields at their default are left out."""
     args: Record = {
         "task": event.id,
         "module": event.module,
@@ -124,12 +124,12 @@ def described(event: Event, task: Task) -> Record:
 
 
 def thread(task: Task) -> str:
-    """Streams are threads; groups that share a device run beside each other, so each has its own."""
+    """Each stream is a thread; groups that share a device run concurrently, so each has its own compute thread."""
     return task.stream if task.share == 1 or task.stream != "compute" else f"{task.stream} {task.group}"
 
 
 def numbered_threads(steps: Iterable[Traced], drawn: Drawn) -> Threads:
-    """Streams in their usual order, then by name."""
+    """Number the threads of each drawn rank: streams in their usual order, then by name."""
     streams = [*dict.fromkeys(STREAMS.values())]
     found = set()
     for traced in steps:
@@ -143,5 +143,5 @@ def numbered_threads(steps: Iterable[Traced], drawn: Drawn) -> Threads:
 
 
 def microseconds(seconds: float) -> float:
-    """To the nanosecond, so that what follows something never begins before its end."""
+    """Seconds in microseconds, rounded to the nanosecond so that no slice starts before its predecessor ends."""
     return round(seconds / US, 3)

@@ -1,4 +1,4 @@
-"""Do activities make sense? Numbers name what there is, and quantities are ones that a clock can count with."""
+"""Validates activities before the clock runs: indices in range, shapes as documented, quantities finite."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,50 +6,53 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.simulate.activities import NOBODY, Activities, Lists
 
-MOST = 1e300  # of any quantity
+MOST = 1e300  # upper limit of any quantity
 
 
-def require_sound(of: Activities) -> None:
-    """Raises InputError for the first activity that names what is not there, or asks for what cannot be."""
-    n = of.count
-    require_lengths(of)
+def require_sound(activities: Activities) -> None:
+    """Raises InputError for the first activity with an index out of range or an impossible quantity."""
+    n = activities.count
+    require_lengths(activities)
     for name, lists, below in (
-        ("lane", of.lanes, of.lane_count),
-        ("activity", of.after, n),
-        ("link", of.links, len(of.bandwidth)),
-        ("store", of.takes, len(of.stock)),
-        ("store", of.gives, len(of.stock)),
+        ("lane", activities.lanes, activities.lane_count),
+        ("activity", activities.after, n),
+        ("link", activities.links, len(activities.bandwidth)),
+        ("store", activities.takes, len(activities.stock)),
+        ("store", activities.gives, len(activities.stock)),
     ):
         require_lists(name, lists, n)
         article = "an" if name == "activity" else "a"
         require_all((lists.of >= 0) & (lists.of < below), f"names {article} {name} that is not there", owners(lists))
-    for what, each in (("queued by", of.queued_by), ("sharer of", of.sharer)):
+    for what, each in (("queued by", activities.queued_by), ("sharer of", activities.sharer)):
         below = n if what == "queued by" else np.iinfo(np.int64).max
         require_all((each >= NOBODY) & (each < below), f"is {what} nobody there is")
-    require_all((of.share >= 0) & (of.share <= 1), "asks for a share that is not between 0 and 1")
-    for what, amounts in (("seconds", of.seconds), ("bytes", of.bytes)):
+    require_all((activities.share >= 0) & (activities.share <= 1), "asks for a share that is not between 0 and 1")
+    for what, amounts in (("seconds", activities.seconds), ("bytes", activities.bytes)):
         require_all((amounts >= 0) & (amounts < MOST), f"has {what} that are negative, or not finite")
-    for lists, amounts in ((of.takes, of.taken), (of.gives, of.given)):
+    for lists, amounts in ((activities.takes, activities.taken), (activities.gives, activities.given)):
         require_all((amounts >= 0) & (amounts < MOST), "moves an amount that is negative, or not finite", owners(lists))
-    if not ((of.bandwidth > 0) & (of.bandwidth < MOST)).all() or not ((of.stock >= 0) & (of.stock < MOST)).all():
+    if (
+        not ((activities.bandwidth > 0) & (activities.bandwidth < MOST)).all()
+        or not ((activities.stock >= 0) & (activities.stock < MOST)).all()
+    ):
         raise unsound("a bandwidth is not above 0, or a stock is negative, or one of them is not finite")
-    require_all((of.bytes == 0) | (np.diff(of.links.first) > 0), "moves bytes over no link")
-    for name, lists in (("lane", of.lanes), ("store", of.takes)):
+    require_all((activities.bytes == 0) | (np.diff(activities.links.first) > 0), "moves bytes over no link")
+    for name, lists in (("lane", activities.lanes), ("store", activities.takes)):
         require_once(name, lists)
 
 
-def require_lengths(of: Activities) -> None:
-    """An array for each: a clock that is compiled would read beyond one that is shorter."""
-    n = of.count
+def require_lengths(activities: Activities) -> None:
+    """Check the lengths of all arrays: compiled code would read beyond the end of one that is too short."""
+    n = activities.count
     each = {"seconds": n, "queued_by": n, "share": n, "sharer": n, "bytes": n}
-    entries = {"taken": len(of.takes.of), "given": len(of.gives.of)}
-    entries |= {"bandwidth": len(of.bandwidth), "stock": len(of.stock)}
+    entries = {"taken": len(activities.takes.of), "given": len(activities.gives.of)}
+    entries |= {"bandwidth": len(activities.bandwidth), "stock": len(activities.stock)}
     for name, length in (each | entries).items():
-        shape = np.shape(getattr(of, name))
+        shape = np.shape(getattr(activities, name))
         if shape != (length,):
             raise unsound(f"`{name}` has the shape {shape}, not ({length},): one for each")
     for name in ("lanes", "after", "links", "takes", "gives"):
-        lists: Lists = getattr(of, name)
+        lists: Lists = getattr(activities, name)
         if np.ndim(lists.first) != 1 or np.ndim(lists.of) != 1:
             raise unsound(f"`{name}` is not two flat arrays")
 
@@ -61,22 +64,25 @@ def require_lists(name: str, lists: Lists, count: int) -> None:
 
 
 def require_once(name: str, lists: Lists) -> None:
-    """Whoever takes twice from a store, or is in a lane twice, would wait for itself."""
+    """No activity may name a lane or a store twice: it would wait for itself."""
     named = owners(lists) * (lists.of.max(initial=0) + 1) + lists.of
     if len(np.unique(named)) < len(named):
         raise unsound(f"an activity names a {name} twice")
 
 
 def owners(lists: Lists) -> NDArray[np.int64]:
-    """Of each entry, the activity."""
+    """For each entry of the lists, the number of its activity."""
     return np.repeat(np.arange(len(lists.first) - 1), np.diff(lists.first))
 
 
-def require_all(right: NDArray[np.bool_], what: str, whose: NDArray[np.int64] | None = None) -> None:
-    if not right.all():
-        at = int(np.argmin(right))
-        raise unsound(f"activity {at if whose is None else whose[at]} {what}")
+def require_all(valid: NDArray[np.bool_], what: str, owner: NDArray[np.int64] | None = None) -> None:
+    """Raises InputError for the first entry that is not valid; `owner`: the activity of each entry."""
+    if not valid.all():
+        at = int(np.argmin(valid))
+        raise unsound(f"activity {at if owner is None else owner[at]} {what}")
 
 
 def unsound(what: str) -> InputError:
-    return InputError(what, where="activities", fix="build them with simulate/activities.py's Builder, from 0 on")
+    return InputError(
+        what, where="activities", fix="build them with ActivityBuilder of simulate/activities.py, numbered from 0"
+    )

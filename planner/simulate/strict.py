@@ -1,6 +1,6 @@
-"""JSON read strictly: what is missing, or of another kind than planner writes, is an error that says where.
+"""Reads JSON strictly: a field that is missing or has another type than planner writes is an error that names it.
 
-Not msgspec's: a trace has many fields that are not ours, and every error names the record and the fix.
+msgspec does not serve here: a trace has many fields of other programs, and every error names the record and the fix.
 """
 
 import gzip
@@ -20,7 +20,7 @@ GZIPPED = b"\x1f\x8b"
 
 
 def json_object(path: Path) -> Record:
-    """The file's JSON, whether gzipped or not."""
+    """The JSON object in a file, plain or gzipped. Raises InputError."""
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if raw.startswith(GZIPPED) else raw).decode("utf-8")
@@ -33,7 +33,7 @@ def json_object(path: Path) -> Record:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, no finite number, nested too deeply
+    except (ValueError, RecursionError) as error:  # not UTF-8, a number that is not finite, or nested too deeply
         raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN) from error
     if not isinstance(found, dict):
         raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN)
@@ -41,39 +41,40 @@ def json_object(path: Path) -> Record:
 
 
 def refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 class Place:
-    """A JSON object inside the file, read field by field; what is missing or of another kind is an error there."""
+    """A JSON object of a file, read field by field; every method that reads one raises InputError."""
 
     __slots__ = ("fields", "file", "route")
 
     def __init__(self, fields: Any, file: str, route: str) -> None:
         self.file, self.route = file, route
         if not isinstance(fields, dict):
-            raise InputError("an object is due here", where=f"{file} ({route})", fix=AGAIN)
+            raise InputError("a JSON object is expected here", where=f"{file} ({route})", fix=AGAIN)
         self.fields: Record = fields
 
     def named(self, key: str) -> str:
+        """File and path of a field, for errors."""
         return f"{self.file} ({f'{self.route}.{key}' if self.route else key})"
 
     def wrong(self, key: str, what: str) -> InputError:
         return InputError(what, where=self.named(key), fix=AGAIN)
 
     def value(self, key: str, kind: Any, default: Any = None) -> Any:
-        """The field, of just this kind; without a default it must be there."""
+        """The field `key`, of exactly this type; without a default it is required."""
         if key not in self.fields and default is not None:
             return default
         if key not in self.fields:
             raise self.wrong(key, f"`{key}` is missing")
         found = self.fields[key]
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise self.wrong(key, f"`{key}` is of another kind than planner writes")
+            raise self.wrong(key, f"`{key}` has another type than planner writes")
         return found
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Not negative, finite."""
+        """The field as a finite number that is not negative."""
         found = self.value(key, (int, float), default)
         if not 0 <= found < math.inf:
             raise self.wrong(key, f"`{key}` is {found}: times begin at 0")

@@ -1,19 +1,20 @@
-"""What happened when, on which ranks: simulated or measured, one type for both."""
+"""The timeline of a step: which task ran when on which ranks, simulated or measured."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.plan.model import Breakdown
 from planner.plan.task import STREAMS, Phase
-from planner.simulate.breakdown import Span, busy_seconds
 from planner.simulate.same_tasks import of_same_tasks
 from planner.specs.base import Ranks, Source
 
+Span = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication
+
 
 class Event(NamedTuple):
-    """A task in time, on ranks that started and ended it together. A measured task may have one event per rank."""
+    """A task on ranks that started and ended it together. A measured task may have one event per rank."""
 
     id: str
     phase: Phase
@@ -21,10 +22,10 @@ class Event(NamedTuple):
     ranks: Ranks
     start: float  # seconds since the step began
     end: float
-    comm: float = 0.0  # seconds of it in which the device waits for communication
+    comm: float = 0.0  # seconds within it that the device waits for communication
     source: Source = "measured"
-    spread: float = 0.0  # half-width of the 80 % interval over the duration
-    cause: str = ""  # id of the task whose end let this one start
+    spread: float = 0.0  # half-width of the 80 % interval, relative to the duration
+    cause: str = ""  # id of the task whose end let this one start; "": none
 
     @property
     def seconds(self) -> float:
@@ -45,27 +46,27 @@ class Event(NamedTuple):
 class Timeline:
     """The events of one step on the ranks 0 … ranks − 1.
 
-    Of very many ranks only some were simulated: each of the others does at every moment just what one of these does.
-    `like` says whose part it has; ranks that it leaves out were simulated themselves, as all are where it is empty.
-    What the group of a rank does has events only where it was simulated; what all ranks of a stage do together names
-    them all. What is told here of ranks, groups and their means is of all of them.
+    In a large job only some ranks are simulated, and each of the others behaves identically to one of these, its
+    `representative_rank`; ranks missing there were simulated themselves. Tasks of a single group have events only for
+    groups that were simulated; tasks of all ranks of a stage name them all. All methods answer for all ranks and
+    groups, simulated or represented.
     """
 
     events: tuple[Event, ...]
     step_seconds: float
     ranks: int
-    like: dict[int, int] = field(default_factory=dict)  # rank → the rank that was simulated for it
-    groups: dict[str, str] = field(default_factory=dict)  # group → the group that was simulated for it
-    group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its group
+    like: dict[int, int] = field(default_factory=dict)  # rank → the simulated rank that represents it
+    groups: dict[str, str] = field(default_factory=dict)  # group → the simulated group that represents it
+    group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its own group
 
     def simulated_for(self, rank: int) -> int:
-        """The rank whose events are this rank's too: itself, if it was simulated."""
+        """The simulated rank that represents this one: itself, if it was simulated."""
         return self.like.get(rank, rank)
 
     def task_for(self, id: str) -> str:
-        """The task whose events are this task's too: itself, if its group was simulated."""
+        """The id of the simulated task that represents this one: itself, if its group was simulated."""
         head, rest = "", id
-        while self.groups and "/" in rest:  # the group's own name may hold anything
+        while self.groups and "/" in rest:  # names of groups may contain slashes
             first, _, rest = rest.partition("/")
             head += f"{first}/"
             if rest in self.groups:
@@ -73,12 +74,12 @@ class Timeline:
         return id
 
     def doing(self) -> Callable[[Ranks], int]:
-        """How many of all ranks do what these ranks of an event do: they, and those that are like them."""
-        of = Counter(self.like.values())
-        return lambda ranks: sum(1 + of[rank] for rank in ranks if rank not in self.like)
+        """A function from the ranks of an event to how many ranks of the job do the same, represented ones included."""
+        represented = Counter(self.like.values())
+        return lambda ranks: sum(1 + represented[rank] for rank in ranks if rank not in self.like)
 
     def rank_breakdowns(self) -> tuple[Breakdown, ...]:
-        """Of each rank; the three parts of each add up to the step."""
+        """Compute, exposed communication and idle seconds of each rank, which add up to the step."""
         sets = {event.ranks: [r for r in event.ranks if r not in self.like] for event in self.events}
         kind = of_same_tasks(Ranks(ranks) for ranks in sets.values())
         spans: dict[int, list[Span]] = {rank: [] for rank in set(kind.values())}
@@ -92,42 +93,44 @@ class Timeline:
         return tuple(parts.get(kind.get(self.simulated_for(rank), -1), idle) for rank in range(self.ranks))
 
     def parts(self, compute: float, exposed: float) -> Breakdown:
-        """Idle is the rest of the step."""
+        """A breakdown whose idle time is the rest of the step."""
         return Breakdown(compute=compute, exposed_comm=exposed, idle=max(0.0, self.step_seconds - compute - exposed))
 
     def group_seconds(self) -> dict[tuple[int, str], float]:
-        """Forward and backward seconds of each group in each micro-batch."""
+        """Forward and backward seconds by (micro-batch, group)."""
         busy: dict[tuple[int, str], float] = {}
-        for (_, row, group), seconds in self.module_seconds().items():
-            busy[row, group] = busy.get((row, group), 0.0) + seconds
+        for (_, micro_batch, group), seconds in self.module_seconds().items():
+            busy[micro_batch, group] = busy.get((micro_batch, group), 0.0) + seconds
         return busy
 
     def module_seconds(self) -> dict[tuple[str, int, str], float]:
-        """The same of each module by itself."""
+        """Forward and backward seconds by (module, micro-batch, group)."""
         busy: dict[tuple[str, int, str], float] = {}
         for event in self.events:
             if event.phase in ("F", "B", "I", "W"):
-                layers, _, row, group = event.id.rsplit("/", 3)
-                key = layers.rpartition("[")[0], int(row), group
+                layers, _, micro_batch, group = event.id.rsplit("/", 3)
+                key = layers.rpartition("[")[0], int(micro_batch), group
                 busy[key] = busy.get(key, 0.0) + event.seconds
-        first = [(key, seconds) for key, seconds in busy.items() if self.groups]
+        simulated = [(key, seconds) for key, seconds in busy.items() if self.groups]
         for group, of in self.groups.items():
-            busy.update({(module, row, group): seconds for (module, row, name), seconds in first if name == of})
+            busy.update(
+                {(module, number, group): seconds for (module, number, name), seconds in simulated if name == of}
+            )
         return busy
 
     def breakdown(self) -> Breakdown:
-        """Of the mean rank."""
+        """The breakdown of the mean rank."""
         each = self.rank_breakdowns()
         count = max(1, len(each))
         return self.parts(sum(b.compute for b in each) / count, sum(b.exposed_comm for b in each) / count)
 
     def busiest_rank(self) -> int:
-        """The first of those that idle least."""
+        """The rank that idles least; of several the first."""
         idle = [b.idle for b in self.rank_breakdowns()]
         return idle.index(min(idle))
 
     def critical_path(self) -> tuple[Event, ...]:
-        """From the event that ends last back through the causes, first to last: what the step's length is made of."""
+        """The chain of causes of the event that ends last, first to last; its durations add up to the step."""
         return tuple(reversed([*self.causes()]))
 
     def causes(self) -> Iterator[Event]:
@@ -139,16 +142,45 @@ class Timeline:
 
     @property
     def spread(self) -> float:
-        """Half-width of the step's 80 % interval over the step: all errors along the critical path at once."""
+        """Half-width of the step's 80 % interval, relative to the step: errors along the critical path all add up."""
         return self.along_path([event.spread * event.seconds for event in self.critical_path()])
 
     @property
     def measured_share(self) -> float:
-        """Share of the critical path that was priced by a measurement or by a fit of one."""
+        """Share of the critical path whose price is a measurement or a fit of measurements."""
         trusted = ("measured", "fitted")
         return self.along_path([event.seconds for event in self.critical_path() if event.source in trusted])
 
     def along_path(self, seconds: list[float]) -> float:
-        """Seconds on the critical path as a share of all of it."""
+        """The sum of some seconds on the critical path, as a share of its length."""
         total = sum(event.seconds for event in self.critical_path())
         return sum(seconds) / total if total else 0.0
+
+
+def busy_seconds(spans: Iterable[Span]) -> tuple[float, float]:
+    """Seconds of compute and of exposed communication on one rank.
+
+    Communication is exposed while no compute task runs, and so is the time that compute tasks spend waiting for
+    communication; of tasks that share the device, the one that waits least counts.
+    """
+    changes: list[tuple[float, int, float | None]] = []
+    for start, end, waiting in spans:
+        if end > start:
+            changes += [(start, 1, waiting), (end, -1, waiting)]
+    changes.sort(key=lambda change: change[:2])
+    computing: list[float] = []
+    transfers, last, compute, exposed = 0, 0.0, 0.0, 0.0
+    for now, step, waiting in changes:
+        if computing:
+            compute += (now - last) * (1 - min(computing))
+            exposed += (now - last) * min(computing)
+        elif transfers:
+            exposed += now - last
+        last = now
+        if waiting is None:
+            transfers += step
+        elif step > 0:
+            computing.append(waiting)
+        else:
+            computing.remove(waiting)
+    return compute, exposed

@@ -1,7 +1,7 @@
-"""Timelines as a Chrome trace, which ui.perfetto.dev opens: a process per rank, a thread per stream, a slice per task.
+"""Writes timelines as a Chrome trace for ui.perfetto.dev: a process per rank, a thread per stream, a slice per task.
 
-Simulated and measured timelines become the same format, side by side when both are given, and several steps follow each
-other; times are in microseconds. `simulate/recorded.py` reads what is written here.
+Simulated and measured timelines have the same format, side by side when both are given; steps follow one another.
+Times are in microseconds. `simulate/trace_reader.py` reads these files.
 """
 
 import gzip
@@ -25,14 +25,14 @@ FORMAT = "planner.trace/1"
 def to_trace(
     timeline: Timeline, tasks: Sequence[Task], label: Label, memory: Memory | None = None, plan: str = ""
 ) -> Record:
-    """One step as one JSON object; `label` says what the times are."""
+    """A trace of one step as a JSON object; `label`: whether its times are measured or simulated."""
     return trace_of([[Traced(timeline, tasks, label, memory)]], plan)
 
 
 def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = None) -> Record:
-    """Steps one after the other, each as its sides beside each other: simulated, measured, or both.
+    """A trace of steps one after the other, each with one or two sides: simulated, measured, or both.
 
-    `only`: the ranks to draw. Left out, they are all drawn, or of very many one of each kind.
+    `only`: the ranks to draw; by default all, or in a large job one representative of each kind.
     """
     drawn = choose([traced.timeline for sides in steps for traced in sides], only)
     steps = [[unfolded(traced, drawn.stands_for) for traced in sides] for sides in steps]
@@ -62,7 +62,7 @@ def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = 
 
 
 def beginnings(steps: Sequence[Sequence[Traced]]) -> Iterator[float]:
-    """Microseconds at which each step begins: when all sides of the one before have ended."""
+    """Start of each step in microseconds: when all sides of the previous one have ended."""
     start = 0.0
     for sides in steps:
         yield start
@@ -70,7 +70,7 @@ def beginnings(steps: Sequence[Sequence[Traced]]) -> Iterator[float]:
 
 
 def marks(steps: Sequence[Sequence[Traced]], starts: Sequence[float]) -> Iterator[Record]:
-    """A track above all ranks that says which step is which."""
+    """A track above all ranks with one slice per step."""
     pid = sum(max(side.timeline.ranks for side in sides) for sides in zip(*steps, strict=True))
     yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "steps"}}
     yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": -1}}
@@ -83,23 +83,23 @@ def marks(steps: Sequence[Sequence[Traced]], starts: Sequence[float]) -> Iterato
 
 
 def entry(traced: Traced, start: float) -> Record:
-    """What the head says about a step."""
-    said: Record = {"plan_step": traced.step, "start_us": start, "seconds": traced.timeline.step_seconds}
+    """The entry of a step in the header of the trace."""
+    fields: Record = {"plan_step": traced.step, "start_us": start, "seconds": traced.timeline.step_seconds}
     if traced.run_step is not None:
-        said["run_step"] = traced.run_step
+        fields["run_step"] = traced.run_step
     if traced.timeline.groups:
-        said["groups_alike"] = traced.timeline.groups
-    return said
+        fields["groups_alike"] = traced.timeline.groups
+    return fields
 
 
 def trace_text(trace: Record) -> str:
-    """The JSON of a trace, a record to a line: names of any kind are escaped as JSON wants it."""
+    """A trace as JSON text, one record per line."""
     head = {key: value for key, value in trace.items() if key != "traceEvents"}
     records = ",\n".join(json.dumps(record, separators=(",", ":")) for record in trace["traceEvents"])
     return f'{json.dumps(head)[:-1]}, "traceEvents": [\n{records}\n]}}\n'
 
 
 def write_trace(path: Path, trace: Record) -> None:
-    """A trace at `path`, gzipped when its name ends in .gz; Perfetto opens both. Whole or not at all."""
+    """Write a trace atomically, gzipped when the name ends in .gz; Perfetto opens both."""
     raw = trace_text(trace).encode()
     write_bytes(path, gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)

@@ -1,4 +1,4 @@
-"""Ranks whose part another rank was simulated for, with tasks and events of their own: those of their own group."""
+"""Gives ranks that were not simulated tasks and events of their own, copied from the group that represents theirs."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,10 +10,10 @@ from planner.specs.base import Ranks
 
 
 def unfolded(traced: Traced, ranks: Collection[int]) -> Traced:
-    """The step, in which each of these ranks has events, whether it was simulated or not.
+    """The step with events for each of these ranks, whether it was simulated or not.
 
-    A task of theirs has the items of the simulated group: as many, of the same sizes, but not the same ones. Its groups
-    then name, for each group that none of these ranks is in, the one among theirs that does the same.
+    A copied task keeps the items of the simulated group: as many and of the same lengths, but not the same ones. In
+    the result, each group that none of these ranks is in is represented by one that some of them are in.
     """
     timeline = traced.timeline
     if not timeline.groups:
@@ -23,15 +23,15 @@ def unfolded(traced: Traced, ranks: Collection[int]) -> Traced:
     for rank, group in timeline.group_of.items():
         if group in wanted:
             own.setdefault(group, Own(group, timeline.groups[group])).rank[timeline.like[rank]] = rank
-    doing: dict[str, list[Own]] = {}  # by the group that was simulated
+    copies: dict[str, list[Own]] = {}  # by the simulated group
     for each in own.values():
-        doing.setdefault(each.simulated, []).append(each)
+        copies.setdefault(each.simulated, []).append(each)
     tasks, events = list[Task](), list[Event]()
     group_of = {task.id: task.group for task in traced.tasks}
     for task in traced.tasks:
-        tasks += [task, *(each.task(task) for each in doing.get(task.group, ()))]
+        tasks += [task, *(each.task(task) for each in copies.get(task.group, ()))]
     for event in timeline.events:
-        events += [event, *(each.event(event) for each in doing.get(group_of[event.id], ()))]
+        events += [event, *(each.event(event) for each in copies.get(group_of[event.id], ()))]
     whole = Timeline(
         events=tuple(events),
         step_seconds=timeline.step_seconds,
@@ -44,11 +44,11 @@ def unfolded(traced: Traced, ranks: Collection[int]) -> Traced:
 
 
 class Own:
-    """A group that was not simulated, by the one that was."""
+    """A group that was not simulated, as a copy of the one that represents it."""
 
     def __init__(self, group: str, simulated: str) -> None:
         self.group, self.simulated = group, simulated
-        self.rank: dict[int, int] = {}  # rank of the simulated group → the one in its place
+        self.rank: dict[int, int] = {}  # rank of the simulated group → rank of this group in the same position
 
     def task(self, of: Task) -> Task:
         after = tuple(self.id(awaited) for awaited in of.after)
@@ -66,7 +66,10 @@ class Own:
 
 
 def named(groups: dict[str, str], tasks: Collection[Task], ranks: Collection[int]) -> dict[str, str]:
-    """`groups`: each group → the simulated one of its kind. Of those without a task on `ranks`: one that has some."""
+    """For each group without a task on `ranks`, a group of the same kind that has one.
+
+    `groups`: each group → the simulated group that represents it.
+    """
     asked = {*ranks}
     there = {task.group for task in tasks if not asked.isdisjoint(task.ranks)}
     kinds = {**groups, **{simulated: simulated for simulated in groups.values()}}

@@ -1,4 +1,4 @@
-"""Random programs of one thread on several streams: what they take, by an own few lines, and the trace of that."""
+"""Random programs of one host thread and several streams, with a small simulation of their own, and their traces."""
 
 from typing import NamedTuple
 

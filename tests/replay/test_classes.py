@@ -1,4 +1,4 @@
-"""Names of kernels, as profilers write them, and of calls."""
+"""Classes of kernels and effects of runtime calls, by names as profilers write them."""
 
 import pytest
 
@@ -31,11 +31,11 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_are_what_they_are_called(name):
+def test_kernels_have_the_class_of_their_name(name):
     assert kernel_class(name) == KERNELS[name]
 
 
-def test_copies_are_no_kernels_and_communication_is_what_ranks_do_together():
+def test_copies_are_not_kernels_and_collectives_are_communication():
     assert kernel_class("Memcpy DtoH (Device -> Pageable)", "memcpy") == "memcpy"
     kinds = [kind for kind, _ in TABLE]
     assert [kind for kind in kinds if is_communication(kind)] == kinds[:7]
@@ -60,5 +60,5 @@ def test_copies_are_no_kernels_and_communication_is_what_ranks_do_together():
         ("aten::launch", "nothing"),
     ],
 )
-def test_calls_do_what_they_are_called(name, what):
+def test_calls_have_the_effect_of_their_name(name, what):
     assert does(name) == what

@@ -1,4 +1,4 @@
-"""The graph of a trace predicts the same program with other durations: what was found is what holds."""
+"""The graph of a trace predicts the same program with other durations: its dependencies are the true ones."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Several ranks meet in their collectives, and who comes last is named."""
+"""Collectives of several ranks are matched, and stragglers are named."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_the_straggler_is_named_with_what_it_is_slow_at(tmp_path):
     assert (second.rank, second.last) == (0, 0)
 
 
-def test_what_cannot_be_matched_is_said(tmp_path):
+def test_unmatched_collectives_are_noted(tmp_path):
     more = rank(1, 300, 321, 50).launch("ncclKernel_AllReduce_RING", 560, 5, 20, 570, 10)
     met, notes = collectives([rank(0, 100, 121, 250).graph(tmp_path), more.graph(tmp_path)])
     assert not met
@@ -79,7 +79,7 @@ def test_what_cannot_be_matched_is_said(tmp_path):
     assert "do not overlap" in notes[0]
 
 
-def test_ranks_of_other_clocks_meet_by_order(tmp_path):
+def test_collectives_match_by_order_where_clocks_disagree(tmp_path):
     late = rank(1, 300, 321, 50)
     for event in late.events:
         event["ts"] += 5e9
@@ -88,7 +88,7 @@ def test_ranks_of_other_clocks_meet_by_order(tmp_path):
     assert any("clocks" in note for note in made.notes)
 
 
-def test_different_steps_are_said(tmp_path):
+def test_different_steps_are_noted(tmp_path):
     other = rank(1, 300, 321, 50)
     next(event for event in other.events if event["name"] == "ProfilerStep#0")["name"] = "ProfilerStep#1"
     made = replay([rank(0, 100, 121, 250).graph(tmp_path), other.graph(tmp_path)])
@@ -104,7 +104,7 @@ def test_captures_begin_when_they_did(tmp_path):
     assert [made.op_times(g)[1][1] / US for g in (0, 1)] == pytest.approx([371, 371])
 
 
-def test_missing_ranks_are_said_and_twins_refused(tmp_path):
+def test_missing_ranks_are_noted_and_duplicates_refused(tmp_path):
     paths = [rank(0, 100, 121, 250, 8).write(tmp_path, "a.json"), rank(1, 300, 321, 50, 8).write(tmp_path, "b.json")]
     answer = replay_traces(paths)
     assert any("2 of 8 ranks" in note for note in answer.notes)
@@ -119,7 +119,7 @@ def test_missing_ranks_are_said_and_twins_refused(tmp_path):
         replay_traces([paths[0], other])
 
 
-def test_ranks_of_other_jobs_are_refused_and_odd_ones_said(tmp_path):
+def test_ranks_of_other_jobs_are_refused_and_odd_ones_noted(tmp_path):
     first = rank(0, 100, 121, 250, 8).write(tmp_path, "a.json")
     with pytest.raises(InputError, match="jobs of 2, 8 ranks"):
         replay_traces([first, rank(1, 300, 321, 50, 2).write(tmp_path, "b.json")])
@@ -129,7 +129,7 @@ def test_ranks_of_other_jobs_are_refused_and_odd_ones_said(tmp_path):
     assert any("no communication" in note for note in notes)
 
 
-def test_ranks_that_are_not_said_are_the_lowest_left(tmp_path):
+def test_ranks_that_are_not_recorded_are_the_lowest_free(tmp_path):
     said, first, second = rank(0, 100, 121, 250, 3), rank(-5, 300, 321, 50, 3), rank(None, 200, 221, 150, 3)
     paths = [each.write(tmp_path, f"{i}.json") for i, each in enumerate((first, said, second))]
     answer = replay_traces(paths)
@@ -140,7 +140,7 @@ def test_ranks_that_are_not_said_are_the_lowest_left(tmp_path):
     assert any("2 traces do not say their rank" in note for note in answer.notes)
 
 
-def test_what_others_are_waited_for_is_said(tmp_path):
+def test_missing_ranks_are_stated_where_communication_changes(tmp_path):
     alone, both = [rank(0, 100, 121, 250).graph(tmp_path)], two(tmp_path)
     for asked in ({"bandwidth": "2x"}, {"scale": ("communication=2",)}, {"settings": ("dp=4",)}):
         changes = parse(Asked(**asked))

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a trace is one clear error, or a note beside what could be read."""
+"""A broken trace is one clear error; an anomaly that does no harm is a note."""
 
 import gzip
 import json
@@ -58,7 +58,7 @@ def test_a_folder_or_nothing_is_refused(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_is_too_large_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, packed):
-    monkeypatch.setattr(decoding, "LARGEST", 10_000)
+    monkeypatch.setattr(decoding, "MAX_BYTES", 10_000)
     monkeypatch.setattr(decoding, "CHUNK", 1_000)
     path = tmp_path / "trace.json"
     data = b" " * 1_000_000
@@ -88,7 +88,7 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path):
     assert len(read(path).ops) == 3
 
 
-def test_what_is_odd_is_noted(tmp_path):
+def test_anomalies_are_noted(tmp_path):
     r = two_streams().op("aten::odd", 300, -5).op("aten::none", 310, None)
     r.events.append({"ph": "X", "cat": "cpu_op", "name": "x", "pid": 1, "tid": 1, "dur": 5})
     trace = read(r.write(tmp_path))
@@ -109,7 +109,7 @@ def test_spans_that_overlap_within_a_thread_do_no_harm(tmp_path):
     assert replay([r.graph(tmp_path)]).steps[0].replayed == pytest.approx(300e-6)
 
 
-def test_what_a_trace_says_about_itself(tmp_path):
+def test_metadata_of_a_trace(tmp_path):
     r = Recorder(3, 8).op("aten::mm", 0, 10)
     path = tmp_path / "t.json"
     about = {"deviceProperties": [{"name": "NVIDIA H100"}], "cuda_runtime_version": 12080, "cupti_version": 26}
@@ -134,11 +134,11 @@ def test_streams_with_names_are_several(tmp_path):
 
 
 @pytest.mark.parametrize("time", [1e18, -1e15, 1e299])
-def test_wild_times_are_set_aside(tmp_path, time):
+def test_implausible_times_are_dropped(tmp_path, time):
     r = two_streams().op("aten::wild", time, 5)
     graph = build(read(r.write(tmp_path)))
     assert replay([graph]).steps[0].replayed == pytest.approx(400e-6)
-    assert any("set aside" in note for note in graph.notes)
+    assert any("dropped" in note for note in graph.notes)
 
 
 def test_a_byte_order_mark_is_accepted(tmp_path):
@@ -148,7 +148,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path):
 
 
 def test_too_many_spans_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["planner.replay.read"], "MOST", 5)
+    monkeypatch.setattr(sys.modules[read.__module__], "MAX_SPANS", 5)
     with pytest.raises(InputError, match="more than 5 operators"):
         read(two_streams().write(tmp_path))
 

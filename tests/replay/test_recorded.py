@@ -11,7 +11,7 @@ from planner.replay.whatif import parse
 from planner.replay.whatif.asked import Asked
 from planner.replaying import replay_traces
 
-# Found on each: calls that wait, waits between streams, times that threads hand over, operations with a launch, of all.
+# Found on each: calls that wait, waits between streams, thread wake-ups, operations with a launch, all operations.
 FOUND = {
     "hta_a100_ws16_rank0_5steps": (212, 169, 14, 6875, 7747),
     "hta_a100_ws2_rank0_3steps": (17, 38, 7, 3774, 3774),
@@ -19,7 +19,7 @@ FOUND = {
     "hta_sampled_ws128_rank0": (9, 6, 0, 1204, 1204),
     "hta_sampled_ws128_rank1": (9, 6, 0, 1154, 1154),
 }
-UNEXPLAINED = "hta_a100_ws16_rank0_5steps"  # of 872 operations it does not have the launch, and they set its pace
+UNEXPLAINED = "hta_a100_ws16_rank0_5steps"  # of 872 operations it does not have the launch, and they are critical
 OPTIMISTIC = ["hta_a100_ws16_rank0_5steps", "param_dlrm_v100_ws8_rank0"]  # their steps wait between streams
 INFERENCE = ["tracelens_h100_bert_small", "tracelens_h100_qwen15_05b", "tracelens_b200_ws8_rank0_eager"]
 
@@ -89,7 +89,7 @@ def test_without_waits_between_streams_public_steps_come_out_short(public, name)
         assert step.replayed < 0.95 * step.measured
 
 
-def test_eight_public_ranks_meet(public):
+def test_collectives_of_eight_public_ranks_match(public):
     answer = replay_traces([public(f"param_dlrm_v100_ws8_rank{rank}") for rank in range(8)])
     assert answer.replay.worst_error <= 0.05
     assert len(answer.replay.met) > 0

@@ -1,4 +1,4 @@
-"""Replays of small traces are known to the microsecond, and obey what any replay obeys."""
+"""Replays of small traces are exact to the microsecond, and keep the invariants of every replay."""
 
 import numpy as np
 import pytest
@@ -94,8 +94,8 @@ def test_a_kernel_may_begin_before_its_launch_is_over(tmp_path):
     assert made.steps[0].replayed == pytest.approx(100 * US)
 
 
-def test_threads_hand_over(tmp_path):
-    """The main thread calls for backward and waits; the other one works from 120 to 320; the main goes on at 330."""
+def test_threads_wake_each_other(tmp_path):
+    """The main thread calls for backward and waits; the other one works from 120 to 320; it resumes at 330."""
     r = Recorder().step(0, 0, 500)
     r.op("aten::mm", 10, 90).span("user_annotation", "## backward ##", 101, 229)
     r.op("MmBackward0", 120, 200, BACKWARD).op("aten::add", 331, 100)
@@ -132,7 +132,7 @@ def test_a_full_queue_holds_who_launches(tmp_path):
     assert launched[1] / launched[0] == pytest.approx(2, rel=0.03)
 
 
-def test_what_nothing_explains_is_kept_apart(tmp_path):
+def test_unexplained_gaps_are_unseen(tmp_path):
     r = Recorder().step(0, 0, 900).launch("sgemm", 10, 5, 7, 500, 100).call("cudaDeviceSynchronize", 20, 585)
     graph = r.graph(tmp_path)
     late = 500 * US - 15 * US
@@ -141,7 +141,7 @@ def test_what_nothing_explains_is_kept_apart(tmp_path):
     assert seconds(graph, ["unseen"])[0] == pytest.approx(900 * US - late, abs=LATE)
 
 
-def test_work_that_was_under_way_begins_when_it_did(tmp_path):
+def test_work_launched_before_the_capture_begins_when_it_did(tmp_path):
     r = Recorder().step(0, 0, 300).device("sgemm", 7, 50, 100, correlation=999)
     r.launch("reduce_kernel", 10, 5, 7, 151, 20).call("cudaDeviceSynchronize", 20, 155)
     made = replay([r.graph(tmp_path)])
@@ -185,7 +185,7 @@ def test_a_capture_without_steps_is_one(tmp_path):
     assert made.breakdown().parts.compute == pytest.approx(150 * US)
 
 
-def test_what_waits_in_a_circle_is_said(tmp_path):
+def test_a_circular_wait_is_an_error(tmp_path):
     graph = two_streams().graph(tmp_path)
     circular = with_work(graph, lambda i, work: work._replace(awaits=(1,)) if i == 0 else work)
     with pytest.raises(InputError, match="in a circle"):

@@ -1,4 +1,4 @@
-"""What-ifs of small traces are known; those that cannot be answered say so."""
+"""What-ifs of small traces are known exactly; those that cannot be answered are errors."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_dependencies_can_be_removed(tmp_path, what):
 def test_host_work_scales_and_what_it_waits_for_does_not(tmp_path):
     graph = network(4).graph(tmp_path)
     found = predicted([graph], scale=("host=0.1",))
-    assert 0.95 * found.replayed_seconds < found.step_seconds < found.replayed_seconds  # the device sets the pace
+    assert 0.95 * found.replayed_seconds < found.step_seconds < found.replayed_seconds  # the device is critical
 
 
 def test_fused_launches_leave_the_device_alone(tmp_path):
@@ -73,7 +73,7 @@ def test_no_prediction_is_quicker_than_the_busiest_stream(tmp_path):
     r = network(4)
     r.events = [event for event in r.events if event["name"] != "cudaDeviceSynchronize"]
     step = next(event for event in r.events if event["name"].startswith("ProfilerStep"))
-    step["dur"] = 250  # the host's own; the device goes on
+    step["dur"] = 250  # host time; the device continues
     graph = r.graph(tmp_path)
     found = predicted([graph], fuse=("launches",))
     assert found.step_seconds >= sum(each.seconds for each in graph.work) - 1e-12

@@ -1,4 +1,4 @@
-"""Property tests here have no deadline: machines that run several things at once are slow now and then."""
+"""Property tests here have no deadline, since busy machines are slow now and then."""
 
 from hypothesis import settings
 

@@ -1,4 +1,4 @@
-"""The clock by what is known of every run, of few transfers exactly, and its two forms by each other."""
+"""Invariants of the event clock, transfers whose times are known exactly, and its two implementations compared."""
 
 import itertools
 from dataclasses import replace
@@ -15,8 +15,8 @@ from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 
 
-def ran(built: Builder):
-    times, ended = clock.run(built.done())
+def start_and_end_times(builder: Builder):
+    times, ended = clock.run(builder.done())
     assert ended.all()
     return times.starts.tolist(), times.ends.tolist()
 
@@ -137,7 +137,7 @@ def transfers(links: list[float], each: list[tuple[float, list[int]]]):
         built.link(bandwidth)
     for size, over in each:
         built.transfer(built.add(0.0), size, over)
-    return ran(built)[1]
+    return start_and_end_times(built)[1]
 
 
 @given(st.integers(1, 12), st.integers(1, 50))
@@ -150,12 +150,12 @@ def test_a_transfer_gets_what_another_leaves():
     assert transfers([2.0], [(2.0, [0]), (6.0, [0])]) == [2.0, 4.0]
 
 
-def test_the_slowest_link_sets_the_pace():
+def test_the_slowest_link_sets_the_rate():
     """Over both links at 1 B/s, as link 1 lets it; beside it link 0 gives half of 10, never what the other leaves."""
     assert transfers([10.0, 1.0], [(3.0, [0, 1]), (10.0, [0])]) == [3.0, 2.0]
 
 
-def test_disjoint_links_do_not_know_each_other():
+def test_disjoint_links_are_independent():
     assert transfers([2.0, 5.0], [(6.0, [0]), (5.0, [1])]) == [3.0, 1.0]
 
 
@@ -165,7 +165,7 @@ def test_bytes_move_once_the_seconds_are_over():
     early, late = built.add(0.0), built.add(2.0)
     built.transfer(early, 4.0, [link])
     built.transfer(late, 1.0, [link])
-    assert ran(built)[1] == [5.0, 4.0]  # alone to 2 s, then half each: the late one's byte takes 2 s
+    assert start_and_end_times(built)[1] == [5.0, 4.0]  # alone to 2 s, then half each: the late one's byte takes 2 s
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=12))
@@ -176,7 +176,7 @@ def test_a_store_serves_in_turn(wanted):
     for amount, seconds in wanted:
         i = built.add(float(seconds))
         built.hold(i, [(store, float(amount))], [(store, float(amount))])
-    starts, _ = ran(built)
+    starts, _ = start_and_end_times(built)
     assert starts == sorted(starts)
 
 
@@ -187,7 +187,7 @@ def test_a_lane_is_in_the_order_in_which_its_host_queued(order):
     host, device = built.lane(), built.lane()
     launches = {i: built.add(0.125, [host]) for i in order}
     kernels = {i: built.add(1.0, [device], queued_by=launches[i]) for i in range(5)}
-    starts, _ = ran(built)
+    starts, _ = start_and_end_times(built)
     assert sorted(range(5), key=lambda i: starts[kernels[i]]) == list(order)
 
 
@@ -202,7 +202,7 @@ def test_activities_that_wait_in_a_circle_never_end():
 # -------------------------------------------------------------------------------------------------------- bad input
 
 
-def one(**fields):
+def one_activity(**fields):
     built = Builder()
     lane, link, store = built.lane(), built.link(1.0), built.store(1.0)
     built.transfer(built.add(1.0, [lane]), 1.0, [link])
@@ -233,17 +233,17 @@ def lists(*numbers: int) -> Lists:
         ({"lanes": Lists(np.array([0, 3]), np.array([0]))}, "not one for each"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields, message):
+def test_invalid_activities_are_refused(fields, message):
     with pytest.raises(InputError, match=message):
-        native.run(one(**fields))
-    native.run(one())
+        native.run(one_activity(**fields))
+    native.run(one_activity())
 
 
 @pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes", "taken", "given"])
 @pytest.mark.parametrize("length", [0, 2])
 def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
     """The compiled clock reads as many as there are activities, or entries."""
-    built = one(gives=lists(0), given=np.zeros(1))
+    built = one_activity(gives=lists(0), given=np.zeros(1))
     native.run(built)
     dtype = getattr(built, name).dtype
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
@@ -253,9 +253,9 @@ def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
 @pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth", "stock"])
 def test_arrays_of_more_dimensions_are_refused(name):
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        native.run(one(**{name: np.ones((1, 2))}))
+        native.run(one_activity(**{name: np.ones((1, 2))}))
 
 
-def test_seconds_of_more_than_there_are_is_refused():
+def test_seconds_of_more_than_the_activities_are_refused():
     with pytest.raises(InputError, match="has the shape"):
-        native.run(one(seconds=np.ones(2)))
+        native.run(one_activity(seconds=np.ones(2)))

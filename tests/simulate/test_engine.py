@@ -1,4 +1,4 @@
-"""The engine against theorems: what holds for every set of tasks, and schedules whose length is known exactly."""
+"""Invariants of the engine for every set of tasks, and schedules whose makespan is known exactly."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ from tests.programs import by_lane, programs, task
 
 
 def longest_chain(tasks: list[Task], price) -> float:
-    """The longest path through `after` alone: no timeline can be shorter."""
+    """The longest path through `after` alone, a lower bound of every timeline."""
     ends: dict[str, float] = {}
     for t in tasks:
         ends[t.id] = max((ends.get(a, 0.0) for a in t.after), default=0.0) + price(t).value
@@ -97,32 +97,32 @@ def test_bubble_of_equal_stages(stages, micro_batches, order):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sharded_rows_cost_the_sum_of_their_maxima(seed):
-    """ZeRO-3: all ranks meet before and after each row, so a step is Σ_rows gather + max over groups (F + B) + sync."""
+def test_sharded_micro_batches_cost_the_sum_of_their_maxima(seed):
+    """ZeRO-3: all ranks synchronise around each micro-batch: a step is Σ (gather + max over groups of F + B) + sync."""
     chance = random.Random(seed)
     plan = sharded_plan(8, [[(0, 4), (4, 2), (6, 1)], [(0, 8)], [(0, 2), (2, 2), (4, 4)], [(0, 1)]])
     assert not violations(plan)
     tasks = expand(plan)
     costs = {t.id: Cost(chance.random() if t.tokens or "idle" not in t.group else 0.0, "measured", 0.0) for t in tasks}
     total = sum(costs[t.id].value for t in tasks if t.phase in ("gather", "sync", "update"))
-    for row in range(4):
+    for micro_batch in range(4):
         groups: dict[str, float] = {}
         for t in tasks:
-            if t.micro_batch == row and t.phase in ("F", "B"):
+            if t.micro_batch == micro_batch and t.phase in ("F", "B"):
                 groups[t.group] = groups.get(t.group, 0.0) + costs[t.id].value
         total += max(groups.values())
     assert simulate(tasks, lambda t: costs[t.id]).step_seconds == pytest.approx(total, rel=1e-12)
 
 
 def test_a_collective_waits_for_the_slowest():
-    slow, fast, meet = task(0, (0,)), task(1, (1,)), task(2, (0, 1), "gather")
-    tasks = [slow, fast, meet.waiting_for(slow.id, fast.id)]
+    slow, fast, gather = task(0, (0,)), task(1, (1,)), task(2, (0, 1), "gather")
+    tasks = [slow, fast, gather.waiting_for(slow.id, fast.id)]
     timeline = simulate(tasks, lambda t: Cost({0: 5.0, 1: 1.0, 2: 2.0}[t.micro_batch], "measured", 0.0))
     assert (timeline.events[2].start, timeline.step_seconds) == (5.0, 7.0)
-    assert [event.id for event in timeline.critical_path()] == [slow.id, meet.id]
+    assert [event.id for event in timeline.critical_path()] == [slow.id, gather.id]
 
 
-def test_collectives_on_one_stream_meet_in_order():
+def test_collectives_on_one_stream_run_in_order():
     """Rank 1 has nothing before its second collective, but rank 0 is late for it."""
     tasks = [task(0, (0, 2), "gather"), task(1, (0, 1), "gather"), task(2, (1,))]
     timeline = simulate(tasks, lambda t: Cost(3.0, "measured", 0.0))

@@ -1,4 +1,4 @@
-"""Memory over time: schedules keep as many micro-batches as theory says, and all is given back."""
+"""Memory over time: schedules keep as many micro-batches in flight as theory says, and all memory is freed."""
 
 import itertools
 
@@ -32,7 +32,7 @@ def test_micro_batches_in_flight(stages, micro_batches):
     assert every == pytest.approx([100 + 2 * micro_batches] * stages)
 
 
-def test_rows_do_not_add_up():
+def test_micro_batches_do_not_add_up():
     memory = used(sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]]), lambda t: t.tokens / t.degree)
     assert memory.peaks == pytest.approx([100 + max(16 / 4, 19 / 2)] * 2 + [100 + 22 / 2] * 2)
 
@@ -59,8 +59,8 @@ def test_a_forward_without_backward_keeps_its_activations():
 
 @given(st.integers(1, 6), st.integers(1, 12), st.sampled_from(["zb_h1", "zb_h2", "1f1b", "forward_only"]))
 def test_the_curve_is_what_the_slots_hold(stages, micro_batches, name):
-    """Activations over a simulated step peak where plan/schedules/held.py says by the order alone: each stage of the
-    plan has two layers. A forward that never comes back holds its own for as long as it lasts.
+    """Activations over a simulated step peak where the schedule says by its order alone; each stage of the plan
+    has two layers. A forward without a backward holds its activations only while it runs.
     """
     peaks = used(staged_plan(stages, micro_batches, name)).peaks
     if name == "forward_only":
@@ -76,17 +76,17 @@ def test_i_gives_back_what_w_does_not_need():
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.floats(0.0, 50.0))
-def test_what_a_backward_makes_again_is_on_top_of_what_is_kept(stages, micro_batches, besides):
-    """A stage of 1F1B goes back while it keeps most; what it makes again is of one micro-batch only."""
+def test_recomputed_activations_are_on_top_of_kept_ones(stages, micro_batches, besides):
+    """A stage of 1F1B runs backwards at its peak; it recomputes activations of one micro-batch at a time."""
     plan = staged_plan(stages, micro_batches)
-    kept, with_it = used(plan).peaks, used(plan, remade_bytes=lambda task: besides).peaks
-    assert with_it == pytest.approx([peak + besides for peak in kept])
+    kept, with_recompute = used(plan).peaks, used(plan, remade_bytes=lambda task: besides).peaks
+    assert with_recompute == pytest.approx([peak + besides for peak in kept])
 
 
-def test_what_is_made_again_is_gone_as_its_backward_ends():
-    """F F B B, of one and of two seconds; and of a backward in two, I alone makes something again."""
-    kept, again = (lambda task: 8.0), (lambda task: 2.0 + task.micro_batch)
-    (curve,) = used(staged_plan(1, 2, "gpipe"), kept, lambda rank: 0.0, again).curves
+def test_recomputed_activations_are_freed_when_the_backward_ends():
+    """F F B B, of one and of two seconds; of a backward in two, only I recomputes."""
+    kept, recomputed = (lambda task: 8.0), (lambda task: 2.0 + task.micro_batch)
+    (curve,) = used(staged_plan(1, 2, "gpipe"), kept, lambda rank: 0.0, recomputed).curves
     assert curve == ((0.0, 8.0), (1.0, 16.0), (2.0, 18.0), (4.0, 11.0), (6.0, 0.0))
     plan = changed_order(staged_plan(1, 2), ("F0 I0 F1 W0 I1 W1",))
     plain, more = (used(plan, lambda t: 34.0, lambda rank: 0.0, *each).curves[0] for each in ((), (lambda t: 5.0,)))

@@ -1,4 +1,4 @@
-"""What a trace says is what it was made from, and anything else is refused where it goes wrong."""
+"""A trace read back equals what was written, and anything else is refused with its location."""
 
 import gzip
 import json
@@ -213,8 +213,8 @@ def test_the_same_steps_give_the_same_bytes(tmp_path):
         assert written(tmp_path / name, [[one]]).read_bytes() == first
 
 
-def test_what_ranks_are_alike_in_comes_back_as_theirs(path):
-    """Events of groups that nobody simulated come back on all ranks: what is said of ranks and groups is the same."""
+def test_represented_ranks_get_their_events_back(path):
+    """Events of represented groups come back on all ranks, with the same times of ranks and groups."""
     plan = ordered_plan(2, 3, "1f1b", dp=4)
     others = alike_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
@@ -227,7 +227,7 @@ def test_what_ranks_are_alike_in_comes_back_as_theirs(path):
 
 
 @pytest.mark.parametrize("only", [None, Ranks((2, 3, 6, 7)), Ranks((3, 7))])
-def test_groups_that_nobody_simulated_come_back_under_their_own_name(path, only):
+def test_represented_groups_come_back_under_their_own_name(path, only):
     """Whichever of those that do alike was drawn, each group has the seconds that it takes."""
     plan = ordered_plan(2, 3, "1f1b", dp=4)
     others = alike_groups(plan, 0)

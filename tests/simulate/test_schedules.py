@@ -10,7 +10,7 @@ from planner.plan.schedules.explicit import printed
 from planner.simulate.timeline import Timeline
 from tests.plan.schedules.made import ordered_plan, timeline
 
-RANKS, ROWS = st.integers(1, 6), st.integers(1, 12)
+RANKS, MICRO_BATCHES = st.integers(1, 6), st.integers(1, 12)
 SECONDS = st.sampled_from([0.3, 0.5, 0.8, 1.0, 1.1, 1.7])
 
 
@@ -22,7 +22,7 @@ def spans(line: Timeline, ranks: int) -> list[float]:
     return [max(e.end for e in each) - min(e.start for e in each) for each in passes]
 
 
-@given(RANKS, ROWS, st.sampled_from(["1f1b", "gpipe"]), SECONDS, SECONDS)
+@given(RANKS, MICRO_BATCHES, st.sampled_from(["1f1b", "gpipe"]), SECONDS, SECONDS)
 def test_1f1b_and_gpipe(p, m, name, forward, backward):
     """(p − 1) / (m + p − 1) of the step (arXiv 1811.06965, 2006.09503)."""
     line = timeline(ordered_plan(p, m, name), F=forward, B=backward)
@@ -40,7 +40,7 @@ def test_interleaving(p, rounds, v, forward, backward):
     assert line.step_seconds == pytest.approx((m + (p - 1) / v) * (forward + backward), abs=1e-9)
 
 
-@given(RANKS, ROWS, SECONDS, SECONDS, SECONDS)
+@given(RANKS, MICRO_BATCHES, SECONDS, SECONDS, SECONDS)
 def test_zb_h1(p, m, f, i, w):
     """(p − 1)(T_F + T_I − T_W), table 1 of arXiv 2401.10241: where T_W is the least of the three, as the paper has it,
     and there are as many micro-batches as ranks. The least takes T_W's place elsewhere; of fewer micro-batches, fewer
@@ -53,7 +53,7 @@ def test_zb_h1(p, m, f, i, w):
     assert line.step_seconds <= whole + 1e-9
 
 
-@given(RANKS, ROWS, SECONDS, SECONDS, SECONDS)
+@given(RANKS, MICRO_BATCHES, SECONDS, SECONDS, SECONDS)
 def test_zb_h2(p, m, f, i, w):
     """(p − 1)(T_F + T_I − 2 T_W), or nothing, of what a rank needs from its first pass to its last, since steps that
     follow each other overlap; where T_W ≤ T_F, and there are 2p − 1 micro-batches (table 1).
@@ -71,7 +71,7 @@ def test_zb_h2_has_no_bubble_where_passes_take_the_same_time(p, m):
     assert line.step_seconds == pytest.approx(3.0 * m + p - 1, abs=1e-9)
 
 
-@given(RANKS, ROWS, SECONDS)
+@given(RANKS, MICRO_BATCHES, SECONDS)
 def test_forwards_alone(p, m, forward):
     line = timeline(ordered_plan(p, m, "forward_only"), F=forward, update=5.0)
     assert line.step_seconds == pytest.approx((m + p - 1) * forward, abs=1e-9)
@@ -90,7 +90,7 @@ def test_interleaving_makes_legal_plans():
             assert not violations(ordered_plan(p, m, "interleaved", 2)), (p, m)
 
 
-@given(RANKS, ROWS, SECONDS, SECONDS, SECONDS)
+@given(RANKS, MICRO_BATCHES, SECONDS, SECONDS, SECONDS)
 def test_a_backward_in_two_without_a_pause_takes_what_a_whole_one_does(p, m, f, i, w):
     """Where nobody waits for I before W is done: on a single stage; elsewhere it can only be sooner."""
     whole = timeline(ordered_plan(p, m, "1f1b"), F=f, B=i + w)

@@ -5,8 +5,8 @@ from hypothesis import given
 
 from planner.costs.cost import Cost
 from planner.simulate import Event, Timeline, simulate
-from planner.simulate.breakdown import busy_seconds
 from planner.simulate.same_tasks import of_same_tasks
+from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
 from tests.programs import by_lane, programs, task
 
@@ -55,11 +55,11 @@ def test_a_measured_task_may_have_an_event_per_rank():
     assert [p.compute for p in parts] == [2.0, 1.5]
 
 
-def test_ranks_of_the_same_tasks_are_alike():
+def test_ranks_of_the_same_tasks_share_a_representative():
     assert of_same_tasks([Ranks(range(4)), Ranks((0, 1)), Ranks(range(4)), Ranks((3,))]) == {0: 0, 1: 0, 2: 2, 3: 3}
 
 
-def test_a_task_is_simulated_for_by_that_of_the_group_that_does_alike():
+def test_a_task_is_represented_by_that_of_its_representative_group():
     timeline = Timeline((), 1.0, 3, {2: 0}, {"c/d": "a"}, {2: "c/d"})
     assert timeline.task_for("llm[0-1]/F/0/c/d") == "llm[0-1]/F/0/a"
     for same in ("llm[0-1]/F/0/a", "llm[0-1]/F/0/d", "llm[0-1]/sync/step/all", ""):

@@ -1,4 +1,4 @@
-"""Traces: slices on a thread never overlap, arrows join what they should, and the bytes repeat."""
+"""Written traces: slices on a thread never overlap, arrows join sends and receives, and the bytes repeat."""
 
 import itertools
 import json
@@ -170,7 +170,7 @@ def test_steps_follow_each_other_without_touching():
 
 
 def of_kinds(plan):
-    """As it is for very many ranks: a timeline holds the events of one group of each kind (`timeline.like`)."""
+    """As in a large job: the timeline has events of one group per kind (`timeline.representative_rank`)."""
     others = alike_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
     return Traced(simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), plan.size, others), tasks, "simulated")
@@ -184,7 +184,7 @@ def test_many_ranks_take_as_much_room_as_their_kinds():
 
 
 @pytest.mark.parametrize(("only", "drawn"), [(None, {0, 4}), (Ranks((1, 6)), {1, 6})])
-def test_ranks_that_nobody_simulated_are_drawn_as_those_that_were(only, drawn):
+def test_represented_ranks_are_drawn_like_simulated_ones(only, drawn):
     plan = ordered_plan(2, 3, "1f1b", dp=4)
     whole, part = timed(plan), of_kinds(plan)
     assert part.timeline.like and part.timeline.step_seconds == whole.timeline.step_seconds
@@ -211,7 +211,7 @@ def test_names_of_any_kind_are_escaped(tmp_path):
     assert record["args"]["group"] == weird and weird in record["name"]
 
 
-# ------------------------------------------------------------------------- ranks whose part another was simulated for
+# ------------------------------------------------------------------------------ ranks that another one represents
 
 
 def drawn(trace, plan):
@@ -234,8 +234,8 @@ def drawn(trace, plan):
     st.sets(st.integers(0, 23), min_size=1),
     st.randoms(use_true_random=False),
 )
-def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(rows, pp, zero, ranks, chance):
-    plan = replicas(rows, pp)
+def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(choices, pp, zero, ranks, chance):
+    plan = replicas(choices, pp)
     plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], zero=zero)})
     costs: dict[tuple, Cost] = {}
 

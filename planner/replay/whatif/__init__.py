@@ -1,4 +1,4 @@
-"""What a trace would have taken, had something been otherwise: one file a change, each says what it assumes."""
+"""What-ifs: the step time of a recorded trace after changes; one file per change, each states what it assumes."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ PIPELINE = "pp"
 
 
 class Predicted(NamedTuple):
-    """The median step after all changes, and what they assume."""
+    """Median step in seconds after all changes, and what they assume."""
 
     step_seconds: float
     replayed_seconds: float  # before them; as the prediction, no less than the busiest stream needs
@@ -40,7 +40,7 @@ class Predicted(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Of the graphs, in the order in which they apply; then of the replay."""
+    """Changes of the graphs, in the order in which they apply; and of the replay, which come after."""
 
     graphs: list[Change]
     pipelines: list[tuple[str, Callable[[Replay], tuple[float, str]]]]
@@ -51,7 +51,7 @@ class Changes(NamedTuple):
 
 
 def parse(asked: Asked) -> Changes:
-    """What was asked, understood. Raises InputError."""
+    """Parse options into changes. Raises InputError."""
     pairs = [(text, *pair(text, "--set", "layers=2x")) for text in asked.settings]
     pipelines = [(f"--set {text}", pipelined(value)) for text, name, value in pairs if name == PIPELINE]
     if len(pipelines) > 1:
@@ -76,7 +76,7 @@ def setting(name: str, value: str) -> Callable[[Sequence[Graph]], Changed]:
 
 
 def busiest(graphs: Sequence[Graph]) -> float:
-    """Seconds of a mean step that the busiest stream works on what steps launch: no step can follow quicker."""
+    """Seconds per step of work on the busiest stream: a lower bound of the time between steps."""
     most = 0.0
     for graph in graphs:
         seconds: dict[int, float] = {}
@@ -89,7 +89,7 @@ def busiest(graphs: Sequence[Graph]) -> float:
 
 
 def alone(before: Sequence[Graph], after: Sequence[Graph]) -> str:
-    """What is said when a change is one of communication, but not all that take part in it are here."""
+    """A remark where communication changed, but traces of some ranks that take part in it are missing."""
     world = max((graph.trace.world_size or 1 for graph in before), default=1)
     if len(before) >= world or not any(map(communicates, before, after)):
         return ""
@@ -99,14 +99,14 @@ def alone(before: Sequence[Graph], after: Sequence[Graph]) -> str:
 
 
 def communicates(before: Graph, after: Graph) -> bool:
-    """Whether communication takes another time."""
+    """Whether the duration of communication changed."""
     ops, works = before.trace.ops, zip(before.work, after.work, strict=True)
     other = (op for op, (old, new) in zip(ops, works, strict=True) if old.seconds != new.seconds)
     return any(is_communication(kernel_class(op.name, op.kind)) for op in other)
 
 
 def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) -> Predicted:
-    """The step after changes. Raises InputError when a trace does not have what they are about."""
+    """Predict the step after changes. Raises InputError when a trace lacks what a change is about."""
     graphs, left_out, assumed = list(before.graphs), set(without), list[tuple[str, str]]()
     in_order = False
     for change in changes.graphs:
@@ -119,7 +119,7 @@ def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) ->
     after = replay(graphs, sorted(left_out), in_order=in_order, changes=[change.said for change in changes.graphs])
     seconds, replayed = max(after.step_seconds, busiest(graphs)), max(before.step_seconds, busiest(before.graphs))
     if seconds > after.step_seconds or replayed > before.step_seconds:
-        what = "the host alone would be quicker than its busiest stream, which sets the pace"
+        what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))
     for said, pipeline in changes.pipelines:
         seconds, what = pipeline(after)

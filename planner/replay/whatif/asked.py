@@ -1,4 +1,4 @@
-"""What somebody asks of a replay, as it is typed: `gemm=0.5`, `2x`, `layers=2x`, `inter-stream`."""
+"""Options of what-ifs as they are typed: `gemm=0.5`, `2x`, `layers=2x`, `inter-stream`."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ SMALLEST, LARGEST = 1e-3, 1e3
 
 
 class Asked(NamedTuple):
-    """By option."""
+    """The options of `planner replay` that change something, as typed."""
 
     scale: tuple[str, ...] = ()
     bandwidth: str | None = None
@@ -20,18 +20,18 @@ class Asked(NamedTuple):
 
 
 def factor(text: str, where: str) -> float:
-    """`2x` or `0.5`. Raises InputError."""
+    """Parse `2x` or `0.5`; `where`: the option, for errors. Raises InputError."""
     found = FACTOR.fullmatch(text.strip())
     value = float(found.group(1)) if found else 0.0
     if not SMALLEST <= value <= LARGEST:
         fix = f"a number from {SMALLEST:g} to {LARGEST:g}, such as 2x or 0.5"
-        raise InputError(f"`{text}` is no factor", where=where, fix=fix)
+        raise InputError(f"`{text}` is not a factor", where=where, fix=fix)
     return value
 
 
 def pair(text: str, where: str, example: str) -> tuple[str, str]:
-    """`gemm=0.5` as ("gemm", "0.5"); a pattern may hold equals signs. Raises InputError."""
+    """Split `gemm=0.5` into ("gemm", "0.5"); the name may contain equals signs. Raises InputError."""
     name, equals, value = text.rpartition("=")
     if not (name and equals and value):
-        raise InputError(f"`{text}` says nothing", where=where, fix=f"as in {where} {example}")
+        raise InputError(f"`{text}` is not of the form NAME=VALUE", where=where, fix=f"as in {where} {example}")
     return name, value

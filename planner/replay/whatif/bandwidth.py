@@ -1,7 +1,7 @@
-"""`--bandwidth 2x`: communication takes its time divided by that.
+"""`--bandwidth 2x`: the duration of communication is divided by that.
 
-A collective's latency cannot be told from a trace that has each size once, so nothing of it is kept apart: where
-messages are small the gain is overstated. With one rank only, what its collectives wait for others is divided too.
+The latency of a collective cannot be identified from a trace that has each size once, so it is divided too: where
+messages are small the gain is overstated. With one rank only, the time its collectives wait for others is divided too.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from planner.replay.whatif.scale import chooser, scaled
 
 
 def bandwidth(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """Raises InputError."""
+    """A change that divides the duration of all communication by a factor. Raises InputError."""
     by = factor(text, "--bandwidth")
     chosen = chooser("communication")
 
@@ -24,8 +24,6 @@ def bandwidth(text: str) -> Callable[[Sequence[Graph]], Changed]:
         if not count:
             raise InputError("the trace has no communication", where="--bandwidth", fix="leave it out")
         changed = [scaled(graph, ops, 1 / by) for graph, ops in zip(graphs, mine, strict=True)]
-        return Changed(
-            changed, f"{count} operations of communication take their time divided by {by:g}, latency included"
-        )
+        return Changed(changed, f"{count} communication operations take 1/{by:g} of their time, latency included")
 
     return apply

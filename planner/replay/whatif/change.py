@@ -1,4 +1,4 @@
-"""A change of what is replayed: other seconds for work and pieces, or dependencies less; never other measurements."""
+"""Changes of execution graphs: other durations of operations and host segments, or fewer dependencies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,26 +10,26 @@ from planner.replay.pieces import Kind, Piece
 
 
 class Changed(NamedTuple):
-    """Graphs after a change, and what was assumed."""
+    """Graphs after a change, and what the change assumes."""
 
     graphs: list[Graph]
     assumed: str
-    without: tuple[Kind, ...] = ()
-    in_order: bool = False  # streams keep the order that they had
+    without: tuple[Kind, ...] = ()  # kinds of dependencies to leave out
+    in_order: bool = False  # streams keep their measured order
 
 
 class Change(NamedTuple):
-    """One of what was asked, as it was typed."""
+    """One change, with the option as it was typed."""
 
     said: str
     apply: Callable[[Sequence[Graph]], Changed]
 
 
 def with_work(graph: Graph, change: Callable[[int, Work], Work]) -> Graph:
-    """The graph, its device's operations changed one by one."""
+    """The graph with changed timings of its device operations; `change` takes number and timing of each."""
     return replace(graph, work=[change(i, work) for i, work in enumerate(graph.work)])
 
 
 def with_pieces(graph: Graph, seconds: Callable[[Piece], float]) -> Graph:
-    """The graph with other seconds for the pieces of its threads; who waits for whom is as before."""
+    """The graph with other durations of its host segments; its dependencies stay."""
     return replace(graph, pieces=[replace(piece, seconds=seconds(piece)) for piece in graph.pieces])

@@ -1,7 +1,8 @@
-"""`--set dp=4`: another number of data-parallel ranks. Only communication changes, by what a ring moves.
+"""`--set dp=4`: another number of data-parallel ranks. Only communication changes, as the volume of a ring does.
 
-Of n ranks each sends (n − 1)/n of a message, twice in an all-reduce; so collectives take the ratio of that, new to old.
-The old number is the size of the job. Every all-reduce, reduce-scatter and all-gather is taken for data-parallel.
+In a ring of n ranks each sends (n − 1)/n of a message, twice for an all-reduce; durations scale by the ratio of that,
+new to old. The old number is the world size. All all-reduce, reduce-scatter and all-gather operations are assumed to be
+data-parallel.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +18,10 @@ MOST = 1_000_000
 
 
 def data_parallel(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """Raises InputError."""
+    """A change to another number of data-parallel ranks. Raises InputError."""
     ranks = int(text) if text.isdecimal() and len(text) < 8 else 0
     if not 1 <= ranks <= MOST:
-        raise InputError(f"`{text}` is no number of ranks", where="--set dp", fix=f"from 1 to {MOST}")
+        raise InputError(f"`{text}` is not a number of ranks", where="--set dp", fix=f"from 1 to {MOST}")
 
     def apply(graphs: Sequence[Graph]) -> Changed:
         old = graphs[0].trace.world_size or 0
@@ -34,7 +35,7 @@ def data_parallel(text: str) -> Callable[[Sequence[Graph]], Changed]:
         by = (1 - 1 / ranks) / (1 - 1 / old)
         changed = [scaled(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
         what = f"{count} collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
-        taken = "every all-reduce, reduce-scatter and all-gather is taken as data-parallel"
-        return Changed(changed, f"{what}, over the same links; {taken}; each rank's own work is as before")
+        assumption = "every all-reduce, reduce-scatter and all-gather is assumed to be data-parallel"
+        return Changed(changed, f"{what}, over the same links; {assumption}; each rank's own work is as before")
 
     return apply

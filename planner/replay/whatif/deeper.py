@@ -1,8 +1,8 @@
-"""`--set layers=2x`: a model of so many times as many layers.
+"""`--set layers=2x`: a model with that many times the layers.
 
-The layers of a step are found by what repeats itself. Where a stretch holds m of the model's n layers, f times as many
-make it (m + (f − 1)·n) / m times as long, on the host and on the device: as copies behind each other would, which
-launch what the found ones launch and wait as those do. The optimizer grows f times, as parameters do.
+The layers of a step are found as a repeated sequence (repeated_layers.py). A region with m of the model's n layers
+becomes (m + (f − 1)·n) / m times as long with f times the layers, on the host and on the device, as if copies of it
+followed one another with the same launches and waits. The optimizer becomes f times as long, as parameters do.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from planner.replay.whatif.repeats import Region, layers, overlap, within
 
 
 def deeper(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """Raises InputError."""
+    """A change to a multiple of the layers. Raises InputError."""
     by = factor(text, "--set layers")
 
     def apply(graphs: Sequence[Graph]) -> Changed:
@@ -27,25 +27,26 @@ def deeper(text: str) -> Callable[[Sequence[Graph]], Changed]:
             regions = found(graph)
             counts |= {max(region.layers for region in each) for each in regions}
             changed.append(grown(graph, regions, by))
-        said = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+        layer_count = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
         return Changed(
-            changed, f"{said} layers were found, by what repeats itself; each of {by:g} times as many takes as long"
+            changed,
+            f"{layer_count} layers were found as a repeated sequence; each of {by:g} times as many takes as long",
         )
 
     return apply
 
 
 def found(graph: Graph) -> list[list[Region]]:
-    """The layers of each step. Raises InputError when nothing repeats itself."""
+    """Regions of layers in each step. Raises InputError when no sequence repeats."""
     regions = [layers(graph, step) for step in graph.steps]
     if not regions or not all(regions):
-        message = "the layers of the model cannot be told: nothing in a step repeats itself with a matrix product in it"
-        raise InputError(message, where=graph.trace.source, fix="ask for --scale instead")
+        message = "the layers of the model cannot be identified: no sequence with a matrix product repeats in a step"
+        raise InputError(message, where=graph.trace.source, fix="use --scale instead")
     return regions
 
 
 def optimizing(graph: Graph) -> list[Region]:
-    """Where threads update parameters, or forget gradients, by what torch says."""
+    """Regions of the optimizer's step and zero_grad, by torch's annotations."""
     host = graph.trace.host
     mine = [i for i, name in enumerate(host.names) if name.startswith("Optimizer.")]
     spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
@@ -53,25 +54,26 @@ def optimizing(graph: Graph) -> list[Region]:
 
 
 def grown(graph: Graph, regions: Sequence[Sequence[Region]], by: float) -> Graph:
-    """All stretches of layers, longer."""
+    """The graph with regions of layers and of the optimizer stretched for `by` times the layers."""
     growth: dict[Region, float] = {}
     for step in regions:
         layers_of_model = max(region.layers for region in step)
         growth |= {region: (region.layers + (by - 1) * layers_of_model) / region.layers for region in step}
     growth |= {region: by for region in optimizing(graph)}
-    every = sorted(growth)
-    on: dict[int, list[Region]] = {}
-    for region in every:
-        on.setdefault(region.thread, []).append(region)
+    by_thread: dict[int, list[Region]] = {}
+    for region in sorted(growth):
+        by_thread.setdefault(region.thread, []).append(region)
 
-    def seconds(piece: Piece) -> float:
-        mine, begin = on.get(piece.thread, []), piece.end - piece.seconds
-        more = (overlap(region, begin, piece.end) * (growth[region] - 1) for region in mine)
-        return max(0.0, piece.seconds + sum(more))
+    def seconds(segment: Piece) -> float:
+        begin = segment.end - segment.seconds
+        added = (
+            overlap(region, begin, segment.end) * (growth[region] - 1) for region in by_thread.get(segment.thread, [])
+        )
+        return max(0.0, segment.seconds + sum(added))
 
     def work(i: int, each: Work) -> Work:
         op = graph.trace.ops[i]
-        region = within(on.get(each.launch.thread, []), each.launch.end) if each.launch else None
+        region = within(by_thread.get(each.launch.thread, []), each.launch.end) if each.launch else None
         factor = growth[region] if region else by if kernel_class(op.name, op.kind) == "optimizer" else 1.0
         return each._replace(seconds=max(0.0, each.seconds * factor), lead=max(0.0, each.lead * factor))
 

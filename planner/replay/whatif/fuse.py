@@ -1,9 +1,9 @@
-"""`--fuse launches`: one launch for each run of operations between synchronisations, as a captured graph has it.
+"""`--fuse launches`: one launch for each run of operations between synchronisations, as with a CUDA graph.
 
-A run is what one thread launches from a wait, or the beginning of a step, until the next one. Its first launch stays;
-of the others the host does nothing any more, neither the call nor what led to it, since that is captured too. Streams
-do their work in the order that they had, which threads that launch sooner would otherwise change. So nothing comes
-later than it did; but a step may last longer, whose beginning comes sooner by more than its end does.
+A run is what one thread launches from a wait, or the beginning of a step, to the next one. Its first launch stays; the
+host segments of the others take no time, neither the call nor the code before it, since a graph replaces both. Streams
+keep their measured order, which earlier launches of other threads could otherwise change. So nothing comes later than
+it did; but a step may last longer, if its beginning moves earlier by more than its end.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ from planner.replay.wired import awaited
 
 
 def fuse(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """Raises InputError."""
+    """The change that fuses launches. Raises InputError."""
     if text != "launches":
         raise InputError(f"`{text}` cannot be fused", where="--fuse", fix="--fuse launches")
     return fused
 
 
 def fused(graphs: Sequence[Graph]) -> Changed:
-    """Every rank, each with its own runs."""
+    """Fuse the launches of every rank."""
     gone = [captured(graph) for graph in graphs]
     if not any(gone):
         raise InputError("the trace has no run of launches", where="--fuse", fix="leave it out")
     changed = [without(graph, pieces) for graph, pieces in zip(graphs, gone, strict=True)]
     count = sum(map(len, gone))
-    what = f"{count} launches, and what the host did for them, join the first of their run"
-    return Changed(changed, f"{what}; streams keep the order that they had", in_order=True)
+    what = f"{count} launches, with their host time, join the first of their run"
+    return Changed(changed, f"{what}; streams keep their measured order", in_order=True)
 
 
 def without(graph: Graph, gone: set[int]) -> Graph:
-    """The graph when these pieces take no time, and what they launch is ready at once."""
+    """The graph in which these segments take no time, and what they launch is ready at once."""
 
     def at_once(_: int, work: Work) -> Work:
         return work._replace(delay=0.0) if work.launch is not None and work.launch.number in gone else work
@@ -43,7 +43,7 @@ def without(graph: Graph, gone: set[int]) -> Graph:
 
 
 def captured(graph: Graph) -> set[int]:
-    """The pieces that launch something and are not the first of their run."""
+    """Numbers of the segments that launch something and are not the first of their run."""
     launching = {work.launch.number for work in graph.work if work.launch is not None}
     begins = {step.begin.number for step in graph.steps} | {step.end.number for step in graph.steps}
     gone: set[int] = set()

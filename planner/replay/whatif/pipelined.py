@@ -1,9 +1,10 @@
-"""`--set pp=2`, `--set pp=4:8`: the layers in so many stages, 1F1B with (after the colon) so many micro-batches.
+"""`--set pp=2`, `--set pp=4:8`: the layers in that many pipeline stages, 1F1B with (after the colon) that many
+micro-batches.
 
-The stretches of layers of a step are its forward and backward passes, one pair for each micro-batch that the step had.
-Stages get the layers evenly; the passes of a stage take its share of the measured ones, and 1F1B's order runs on the
-clock. What lies outside the layers stays once per step as it is, on whichever stage. Transfers between stages are not
-counted: a trace of one stage does not tell what they would take.
+The regions of layers in a step are its forward and backward passes, one pair for each micro-batch that the step had.
+Stages get equal numbers of layers as far as possible; a pass of a stage takes its share of the measured pass, and the
+1F1B order runs on the event clock. Time outside the layers is added once per step, unchanged. Transfers between stages
+are not counted: a trace without a pipeline does not show what they would take.
 """
 
 import re
@@ -23,13 +24,13 @@ SPELLED = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")
 
 
 def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
-    """The median step of a pipeline, and what is assumed. Raises InputError."""
+    """A function from a replay to the median step of a pipeline and its assumptions. Raises InputError."""
     spelled = SPELLED.fullmatch(text)
     stages = int(spelled.group(1)) if spelled else 0
     asked = int(spelled.group(2) or 0) if spelled else 0
     if stages < 1 or (spelled and spelled.group(2) and asked < 1):
         fix = "stages, or stages:micro-batches, as 2 or 4:8"
-        raise InputError(f"`{text}` is no pipeline", where="--set pp", fix=fix)
+        raise InputError(f"`{text}` is not a pipeline", where="--set pp", fix=fix)
 
     def apply(replay: Replay) -> tuple[float, str]:
         graph = replay.graphs[0]
@@ -37,28 +38,31 @@ def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
         layers = max(region.layers for region in regions[0])
         if any(len(step) % 2 or len(step) != len(regions[0]) for step in regions) or stages > layers:
             message = (
-                f"{layers} layers in {len(regions[0])} stretches a step do not make {stages} stages of two passes each"
+                f"{layers} layers in {len(regions[0])} regions a step do not make {stages} stages of two passes each"
             )
             raise InputError(message, where="--set pp", fix="fewer stages; a trace of training")
-        had = len(regions[0]) // 2
-        micro_batches = asked or had
+        recorded = len(regions[0]) // 2
+        micro_batches = asked or recorded
         seconds = []
         for step, mine in zip(replay.steps, regions, strict=False):
             passes = [spans(replay, graph, mine[i::2], step.replayed / (step.measured or 1.0)) for i in (0, 1)]
             inside = pipeline(stages, micro_batches, layers, (passes[0] / micro_batches, passes[1] / micro_batches))
             seconds.append(inside + max(0.0, step.replayed - sum(passes)))
-        said = (
-            f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches (the trace has {had} a step)"
+        layout = (
+            f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches ({recorded} in the trace)"
         )
-        return median(seconds), f"{said}; transfers between stages not counted, what is outside the layers as it was"
+        return median(seconds), f"{layout}; transfers between stages not counted, time outside the layers unchanged"
 
     return apply
 
 
-def spans(replay: Replay, graph: Graph, regions: list[Region], pace: float) -> float:
-    """How long stretches of layers take: on the device, from the first operation to the last; else on the host."""
+def spans(replay: Replay, graph: Graph, regions: list[Region], stretch: float) -> float:
+    """Seconds of regions on the device, from the first operation to the last; without a device, on the host.
+
+    `stretch`: ratio of the replayed step to the measured one.
+    """
     if not graph.work:
-        return sum(region.end - region.begin for region in regions) * pace
+        return sum(region.end - region.begin for region in regions) * stretch
     starts, ends = (each.tolist() for each in replay.op_times(0))
     total = 0.0
     for region in regions:
@@ -72,9 +76,9 @@ def spans(replay: Replay, graph: Graph, regions: list[Region], pace: float) -> f
 
 
 def pipeline(stages: int, micro_batches: int, layers: int, passes: tuple[float, float]) -> float:
-    """Seconds of 1F1B, given those of one micro-batch's forward and backward through all layers."""
-    built = Builder()
-    lanes = [built.lane() for _ in range(stages)]
+    """Seconds of 1F1B; `passes`: forward and backward seconds of one micro-batch through all layers."""
+    builder = Builder()
+    lanes = [builder.lane() for _ in range(stages)]
     orders = schedule("1f1b", stages, micro_batches)
     number: dict[tuple[str, int, int], int] = {}
     for stage, order in enumerate(orders):
@@ -87,6 +91,6 @@ def pipeline(stages: int, micro_batches: int, layers: int, passes: tuple[float, 
             after = [number[before]] if before in number else []
             if phase == "B" and stage == stages - 1:
                 after = [number["F", micro_batch, stage]]
-            built.add(passes[phase == "B"] * share, [lanes[stage]], after)
-    times, _ = run(built.done())
+            builder.add(passes[phase == "B"] * share, [lanes[stage]], after)
+    times, _ = run(builder.done())
     return float(times.ends.max())

@@ -1,8 +1,8 @@
-"""The layers of a model in a trace: the stretch of a sequence that repeats itself most.
+"""Finds the layers of a model in a trace: the periodic part of the sequence of kernels.
 
-Names of kernels, or of operators where there is no device, in the order of their launch: a period that begins again and
-again, and holds a matrix product, an attention or a convolution. The forward pass has one such stretch, the backward
-pass another, with as many layers or one less, since its first or last may look otherwise.
+In the names of kernels (of operators where there is no device) in launch order, it looks for a period that repeats and
+contains a matrix product, an attention or a convolution. The forward pass is one such region, the backward pass
+another, with as many layers or one fewer, since the first or last layer may differ.
 """
 
 from bisect import bisect_left
@@ -26,14 +26,14 @@ OPERATORS = (
     "Mm",
     "Bmm",
 )
-SHORTEST = 2  # operations of a period
-NEARLY = 0.95  # of what the best period covers, a shorter one may cover
-SMALLEST = 0.1  # of a step's sequence that one stretch covers at least
-SHARE = 0.4  # that all stretches cover together
+SHORTEST = 2  # operations in a period
+NEARLY = 0.95  # a shorter period may cover this share of what the best one covers
+SMALLEST = 0.1  # least share of a step's sequence that one region covers
+SHARE = 0.4  # least share that all regions cover together
 
 
 class Item(NamedTuple):
-    """One of a sequence: on the host it takes from `begin` to `end`."""
+    """An entry of the sequence; on the host it runs from `begin` to `end` seconds."""
 
     name: str
     thread: int
@@ -43,7 +43,7 @@ class Item(NamedTuple):
 
 
 class Region(NamedTuple):
-    """A stretch of a thread that holds so many layers."""
+    """A time span of a host thread, in seconds, that contains a number of layers."""
 
     thread: int
     begin: float
@@ -52,7 +52,7 @@ class Region(NamedTuple):
 
 
 def layers(graph: Graph, step: Step) -> list[Region]:
-    """The stretches of one step; none, when nothing repeats."""
+    """The regions of one step; empty when no sequence repeats."""
     sequence = launched(graph, step) if graph.work else operators(graph, step)
     names = {name: i for i, name in enumerate(dict.fromkeys(item.name for item in sequence))}
     codes = np.array([names[item.name] for item in sequence], dtype=np.int64)
@@ -78,7 +78,10 @@ def layers(graph: Graph, step: Step) -> list[Region]:
 
 
 def best(codes: np.ndarray, heavy: np.ndarray) -> tuple[int, int, int]:
-    """Where the stretch begins that covers most, its period, and how often that comes; the shortest period of those."""
+    """Start, period and repetitions of the periodic run that covers most; of nearly equal ones, the shortest period.
+
+    `codes`: names as integers; `heavy`: whether they contain layer work; both (sequence,).
+    """
     found: list[tuple[int, int, int]] = []
     for period in range(SHORTEST, len(codes) // 2 + 1):
         first, length = longest(codes[:-period] == codes[period:])
@@ -90,17 +93,17 @@ def best(codes: np.ndarray, heavy: np.ndarray) -> tuple[int, int, int]:
 
 
 def longest(same: np.ndarray) -> tuple[int, int]:
-    """Where the longest run of true begins, and its length."""
+    """Start and length of the longest run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
     begins, ends = edges[::2], edges[1::2]
     if not len(begins):
         return 0, 0
-    longest_run = int(np.argmax(ends - begins))
-    return int(begins[longest_run]), int(ends[longest_run] - begins[longest_run])
+    run = int(np.argmax(ends - begins))
+    return int(begins[run]), int(ends[run] - begins[run])
 
 
 def launched(graph: Graph, step: Step) -> list[Item]:
-    """What a step launches on the stream that it gives most work."""
+    """Operations that a step launches on its main stream, in launch order."""
     pieces = [work.launch for work in graph.work]
     begin, end = step.begin.end, step.end.end
     mine = [i for i, piece in enumerate(pieces) if piece is not None and begin < piece.end <= end]
@@ -115,7 +118,7 @@ def launched(graph: Graph, step: Step) -> list[Item]:
 
 
 def operators(graph: Graph, step: Step) -> list[Item]:
-    """The outermost operators of a step, of the thread with most of them."""
+    """Outermost operators of a step on the thread with most of them."""
     host = graph.trace.host
     items: list[Item] = []
     thread, until = -1, 0.0
@@ -133,10 +136,11 @@ def operators(graph: Graph, step: Step) -> list[Item]:
 
 
 def overlap(region: Region, begin: float, end: float) -> float:
+    """Seconds that a region and a time span have in common."""
     return max(0.0, min(region.end, end) - max(region.begin, begin))
 
 
 def within(regions: Sequence[Region], time: float) -> Region | None:
-    """The region that a piece with this end is in; regions of its thread, in order of beginning."""
+    """The region that contains the end of a host segment; `regions`: those of its thread, in order of their start."""
     i = bisect_left(regions, time, key=lambda region: region.begin) - 1
     return regions[i] if i >= 0 and time <= regions[i].end else None

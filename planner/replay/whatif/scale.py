@@ -1,4 +1,4 @@
-"""`--scale gemm=0.5`: a kind of work, operations by name, or the host, take another share of their time."""
+"""`--scale gemm=0.5`: scales the duration of a class of work, of operations by name, or of the host."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ KINDS = {"memcpy", "memset", "other", *(kind for kind, _ in TABLE)}
 
 
 def scale(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """A class (`gemm`, `communication` for all of it, `host`), else a pattern of names. Raises InputError."""
+    """A change by class (`gemm`; `communication`: all of it; `host`), else by a pattern of names. Raises InputError."""
     name, value = pair(text, "--scale", "gemm=0.5")
     by = factor(value, "--scale")
     if name == "host":
         return lambda graphs: Changed(
             [with_pieces(graph, lambda piece: piece.seconds * by) for graph in graphs],
-            f"all that the host does takes {by:g} times as long; what it waits for is found anew",
+            f"host time takes {by:g} times as long; waits are simulated",
         )
     chosen = chooser(name)
 
@@ -35,17 +35,18 @@ def scale(text: str) -> Callable[[Sequence[Graph]], Changed]:
             kinds = sorted({kernel_class(op.name, op.kind) for graph in graphs for op in graph.trace.ops})
             fix = f"one of {', '.join(kinds)}; host; or a pattern of names" if kinds else "scale host"
             raise InputError(f"the trace has no work of `{name}`", where="--scale", fix=fix)
-        return Changed(changed, f"{count} operations of {name} take {by:g} times as long, in place and order as before")
+        return Changed(changed, f"{count} operations of {name} take {by:g} times as long, launch order unchanged")
 
     return apply
 
 
 def scaled(graph: Graph, ops: set[int], by: float) -> Graph:
+    """The graph with the duration of these operations multiplied by `by`."""
     return with_work(graph, lambda i, work: work._replace(seconds=work.seconds * by) if i in ops else work)
 
 
 def chooser(name: str) -> Callable[[Op], bool]:
-    """Which operations a name means. Raises InputError."""
+    """A filter of operations by class or pattern of names. Raises InputError."""
     if name == "communication":
         return lambda op: kernel_class(op.name, op.kind) in COMMUNICATION
     if name in KINDS:
@@ -54,6 +55,6 @@ def chooser(name: str) -> Callable[[Op], bool]:
         pattern = re.compile(name)
     except re.error as error:
         raise InputError(
-            f"`{name}` is no pattern: {error}", where="--scale", fix="a kind of work, or a pattern"
+            f"`{name}` is not a regular expression: {error}", where="--scale", fix="a class of work, or a pattern"
         ) from error
     return lambda op: bool(pattern.search(op.name))

@@ -1,7 +1,7 @@
-"""`--set hidden=2x`: a model so many times as wide, its heads as wide as before.
+"""`--set hidden=2x`: a model with that many times the hidden size, at the same head size.
 
-Each kind of work grows by its power of the width; kernels are taken to run at the rates that they had, and the host
-does what it did.
+Each class of work scales with a power of the hidden size; kernels are assumed to sustain their measured rates, and host
+time stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,12 +31,12 @@ POWERS = {
 
 
 def wider(text: str) -> Callable[[Sequence[Graph]], Changed]:
-    """Raises InputError."""
+    """A change to a multiple of the hidden size. Raises InputError."""
     by = factor(text, "--set hidden")
 
     def apply(graphs: Sequence[Graph]) -> Changed:
         if not any(graph.work for graph in graphs):
-            fix = "record with the device's activities, or ask for --scale host"
+            fix = "record with the device's activities, or use --scale host"
             raise InputError("the trace has no work of a device", where="--set hidden", fix=fix)
         changed = []
         for graph in graphs:
