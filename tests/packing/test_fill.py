@@ -14,7 +14,6 @@ from planner.packing.places import make_nodes
 from tests.examples import examples
 from tests.groupings import any_packing, one_pool, problems, require_possible, simple
 
-ARRAYS = ("group_of", "shape", "row", "first", "used")
 LARGE = {"items": 60, "ranks": (1, 3, 8, 16)}
 
 
@@ -26,8 +25,12 @@ def order(spans):
 def same(one: Filled | None, other: Filled | None) -> bool:
     if one is None or other is None:
         return one is other
-    pairs = [(getattr(one, name), getattr(other, name)) for name in ARRAYS]
+    pairs = zip(arrays(one), arrays(other), strict=True)
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def arrays(filled: Filled):
+    return filled.group_of, filled.shape, filled.row, filled.first, filled.used
 
 
 @st.composite
