@@ -61,7 +61,7 @@ class Filled:
 
 
 def fill(table: Table, nodes: Nodes, spans: Floats) -> Filled | None:
-    """A packing whose micro-batches last at most `spans` seconds, (micro_batches,); None when some item fits nowhere."""
+    """A packing with micro-batches of at most `spans` seconds, (micro_batches,); None when some item does not fit."""
     order = np.lexsort((np.arange(len(spans)), -spans))  # longest first
     return fill_native(table, nodes, spans, order) if LIB else fill_slowly(table, nodes, spans, order)
 

@@ -40,7 +40,7 @@ def make_nodes(problem: Sequences) -> Nodes:
 
 
 def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
-    """The first rank of a new group; None when it fits nowhere. Its ranks are taken from `free` (ranks of each node)."""
+    """The first rank of a new group; None when it fits nowhere. Takes its ranks from `free` (ranks of each node)."""
     begin, end = int(nodes.begin[shape]), int(nodes.end[shape])
     if degree <= nodes.size[begin]:
         fitting = [node for node in range(begin, end) if free[node] >= degree]
