@@ -17,7 +17,7 @@ work       Before the j-th I starts, only as much F can have run as memory holds
            activations are at most the capacity and what the j done have released. At most j of I and W are done; all
            others follow.
 holding    A micro-batch's activations are held in full from the start of its F for R and its I, and what W needs of
-           them until its W ends. In byte-seconds all that is at most the capacity times the seconds that the stage needs.
+           them until its W ends. In byte-seconds that is at most the capacity times the seconds that the stage needs.
 deferred   While the last I runs, its activations are held in full, so the W left by then keep at most the rest of the
            capacity.
 ends       The path to a stage is the least of any micro-batch, and so are the path back and the W behind it.

@@ -2,7 +2,7 @@
 
 Each of m micro-batches goes forward (F) through stages 0 … p − 1 and back (I, the input gradient); on each stage its W,
 the weight gradient, comes some time after its I. Micro-batches keep their sequence: where all are alike, as in the
-zero-bubble paper (arXiv 2401.10241), an order that permutes them can be relabelled, slot by slot, into one that keeps it.
+zero-bubble paper (arXiv 2401.10241), a permuting order can be relabelled, slot by slot, into one that does not.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from planner.errors import Infeasible
 Rows = tuple[tuple[float, ...], ...]  # (stages, micro_batches)
 Order = tuple[str, ...]  # by stage its slots as letters, FFIFIWIWW; the k-th of a letter is micro-batch k
 Objective = Literal["step", "span"]
-"""step   Seconds from the start of the first slot to the end of everything, work after the last slots (`after`) included.
+"""step   Seconds from the start of the first slot to the end of everything, the work after last slots included.
 span   Seconds from the start of a stage's first slot to the end of its last; the longest over stages. It is the period
        of consecutive steps without a synchronisation between them, as with the optimizer of the zero-bubble paper.
 """
