@@ -1,4 +1,4 @@
-"""The best layouts of a space by the closed form, then by simulating them; and why the others are worse."""
+"""The best layouts of a space by the closed form, then by simulation; and why the alternatives are worse."""
 
 from dataclasses import dataclass, fields
 
@@ -14,8 +14,8 @@ from planner.strategies.static.screen import Places, Problem, Screened, first_fi
 from planner.strategies.static.space import Space, layout_at
 from planner.units import percent
 
-SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts, by effort
-SHOWN = 3  # runners-up in a plan
+SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated, by effort
+SHOWN = 3  # runners-up named in a plan
 WORDS = {
     "compute": "compute",
     "tp": "exchange of tensor parallelism",
@@ -32,7 +32,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A layout that was simulated."""
+    """A layout that was simulated, its plan and the seconds of its step."""
 
     layout: Layout
     plan: Plan
@@ -40,7 +40,7 @@ class Tried:
 
 
 def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) -> list[Tried]:
-    """Those that fit and are quickest by the closed form, simulated, quickest first."""
+    """The layouts that fit and are quickest by the closed form, simulated, quickest first."""
     order, count = np.argsort(screened.seconds, kind="stable"), SIMULATED[inputs.effort]
     if problem.trained.equal:
         quick = first_fitting(problem, found, screened, order, count)
@@ -51,28 +51,30 @@ def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) 
 
 
 def unlike(found: Space, order: Places) -> Places:
-    """Of layouts in this order, the first of each kind that unequal sequences suit differently."""
+    """The first layout of each mesh, micro-batch size and use of ZeRO-3, which unequal sequences affect differently."""
     kinds = np.stack([found[name][order] for name in ("tp", "cp", "pp", "micro_batch")] + [found["zero"][order] == 3])
     _, first = np.unique(kinds, axis=1, return_index=True)
     return order[np.sort(first)]
 
 
 def said_numbers(layout: Layout) -> tuple[object, ...]:
-    """Of ties, the layout with smaller degrees first."""
+    """Sort key of ties: smaller degrees first."""
     return tuple(str(each) if name == "recompute" else each for name, each in numbers_of(layout).items())
 
 
 def numbers_of(layout: Layout) -> dict[str, object]:
+    """The searched fields of a layout."""
     return {name: getattr(layout, name) for name in SEARCHED}
 
 
 def simulated(inputs: Inputs, problem: Problem, layout: Layout) -> Tried:
+    """The layout as a plan, simulated."""
     plan = laid(inputs, problem, layout)
     return Tried(layout, plan, step_seconds(plan, layout, problem.trained))
 
 
 def instead(module: str, problem: Problem, tried: list[Tried], found: Space, screened: Screened) -> tuple[Instead, ...]:
-    """The next best ways to part the ranks; and the quickest layout of all that does not fit."""
+    """The next best meshes; and the quickest layout that does not fit."""
     chosen, *others = tried
     shown: list[Instead] = []
     meshes = {mesh(chosen.layout)}
@@ -84,11 +86,12 @@ def instead(module: str, problem: Problem, tried: list[Tried], found: Space, scr
 
 
 def mesh(layout: Layout) -> tuple[int, ...]:
+    """Degrees that distinguish alternatives."""
     return layout.tp, layout.cp, layout.pp, layout.ep, layout.etp
 
 
 def slower(module: str, problem: Problem, tried: Tried, chosen: Tried) -> Instead:
-    """What it takes, and which part of it has grown most."""
+    """An alternative that fits: its seconds, and the part of the step that grew most."""
     mine, best = parts_of(problem, tried.layout), parts_of(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
@@ -99,7 +102,7 @@ def slower(module: str, problem: Problem, tried: Tried, chosen: Tried) -> Instea
 
 
 def too_large(module: str, problem: Problem, chosen: Tried, found: Space, screened: Screened) -> list[Instead]:
-    """Of layouts that would be quicker than the chosen one, the quickest."""
+    """The quickest layout that would be quicker than the chosen one but does not fit; empty if there is none."""
     quicker = (screened.seconds < chosen.seconds) & screened.looked & ~screened.fits(problem)
     if not quicker.any():
         return []
@@ -116,6 +119,7 @@ def too_large(module: str, problem: Problem, chosen: Tried, found: Space, screen
 
 
 def said(module: str, layout: Layout, seconds: float | None, because: str) -> Instead:
+    """A layout as an alternative of the plan; `seconds`: None where it is not feasible."""
     return Instead(
         strategy="parallel_search",
         zero=layout.zero,
