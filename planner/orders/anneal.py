@@ -10,10 +10,10 @@ from random import Random
 from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import ROUNDING, stage_spans, times
 
-HEAT = 0.001  # relative increase of the score that is accepted at the start
+INITIAL_TOLERANCE = 0.001  # relative increase of the score that is accepted at the start
 DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # slots
-SWAPS = 0.4  # share of moves that are swaps
-MEAN = 0.02  # weight in the score of the stages' mean end, beside that of the last one
+SWAP_SHARE = 0.4  # share of moves that are swaps
+MEAN_END_WEIGHT = 0.02  # weight in the score of the stages' mean end, beside that of the last one
 
 
 def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, lower_bound: float, seed: int) -> Order:
@@ -27,25 +27,25 @@ def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, lo
         if best_seconds <= lower_bound * (1 + CLOSE):
             break
         s = int(random() * p)
-        word = moved(current[s], int(random() * slots), distance(random()), random() < SWAPS)
+        word = move_slot(current[s], int(random() * slots), signed_distance(random()), random() < SWAP_SHARE)
         if word == current[s] or not lawful(pipeline, s, word):
             continue
         changed = (*current[:s], word, *current[s + 1 :])
         new_score, seconds = worth(pipeline, objective, changed)
-        if new_score <= score * (1 + HEAT * random() * (1 - move / moves)):
+        if new_score <= score * (1 + INITIAL_TOLERANCE * random() * (1 - move / moves)):
             current, score = changed, new_score
             if seconds < best_seconds:
                 best, best_seconds = changed, seconds
     return best
 
 
-def distance(draw: float) -> int:
+def signed_distance(draw: float) -> int:
     """One of DISTANCES, forward or back; `draw` in [0, 1)."""
     place = int(draw * 2 * len(DISTANCES))
     return DISTANCES[place // 2] * (1 if place % 2 else -1)
 
 
-def moved(slots: str, place: int, by: int, swap: bool) -> str:
+def move_slot(slots: str, place: int, by: int, swap: bool) -> str:
     """A stage's slots with one moved `by` positions, or swapped with the slot there."""
     target = min(len(slots) - 1, max(0, place + by))
     changed = list(slots)
@@ -82,12 +82,12 @@ def lawful(pipeline: Pipeline, s: int, slots: str) -> bool:
 
 def worth(pipeline: Pipeline, objective: Objective, order: Order) -> tuple[float, float]:
     """The score that the search minimises, and the objective in seconds; both infinite for an order that deadlocks."""
-    slot_times = times(pipeline, order)
-    if slot_times is None:
+    timing = times(pipeline, order)
+    if timing is None:
         return inf, inf
     if objective == "span":
-        each = stage_spans(pipeline, order, slot_times)
+        each = stage_spans(pipeline, order, timing)
     else:
-        each = [end + after for end, after in zip(slot_times.ends, pipeline.after, strict=True)]
+        each = [end + after for end, after in zip(timing.ends, pipeline.after, strict=True)]
     longest = max(each)
-    return longest + MEAN * sum(each) / len(each), longest
+    return longest + MEAN_END_WEIGHT * sum(each) / len(each), longest

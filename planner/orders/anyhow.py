@@ -38,7 +38,7 @@ def floor_of_any(pipeline: Pipeline, objective: Objective) -> Floor:
     """Lower bound over orders in any sequence; that of the fixed sequence where micro-batches are alike."""
     if alike(pipeline):
         return floor_of(pipeline, objective)
-    forward, back = ways_of(pipeline)
+    forward, back = path_seconds(pipeline)
     weights = np.array(pipeline.weights)
 
     def ahead(first: int, last: int) -> float:
@@ -52,8 +52,8 @@ def floor_of_any(pipeline: Pipeline, objective: Objective) -> Floor:
     needs = []
     for s in range(pipeline.stages):
         trips = forward[last] - forward[s] + turn + back[last] - back[s]  # from the start of each F to the end of its I
-        least = needs_of_any(Least.of(pipeline, s), float((trips - np.array(pipeline.inputs[s])).min()))
-        inputs, every = holding(pipeline, s, trips)
+        least = stage_needs_any(LeastSums.of(pipeline, s), float((trips - np.array(pipeline.inputs[s])).min()))
+        inputs, every = holding_seconds(pipeline, s, trips)
         needs.append(Needs(max(least.all, every), max(least.inputs, inputs)))
     return best_of(Ways(needs, ahead, behind, pipeline.after), objective)
 
@@ -72,7 +72,7 @@ def alike(pipeline: Pipeline) -> bool:
     return all(min(of_stage) == max(of_stage) for table in tables for of_stage in table)
 
 
-def ways_of(pipeline: Pipeline) -> tuple[Floats, Floats]:
+def path_seconds(pipeline: Pipeline) -> tuple[Floats, Floats]:
     """Seconds of the path from stage 0 forward to each stage, and back from each stage: two (stages, micro_batches)."""
     forward = np.zeros((pipeline.stages, pipeline.micro_batches))
     back = forward.copy()
@@ -82,12 +82,12 @@ def ways_of(pipeline: Pipeline) -> tuple[Floats, Floats]:
     return forward, back
 
 
-def low(values: Floats) -> Floats:
+def least_sums(values: Floats) -> Floats:
     """Least sums of n values for n = 0, 1, …: (values + 1,)."""
     return np.concatenate(((0.0,), np.cumsum(np.sort(values))))
 
 
-def holding(pipeline: Pipeline, s: int, trips: Floats) -> tuple[float, float]:
+def holding_seconds(pipeline: Pipeline, s: int, trips: Floats) -> tuple[float, float]:
     """Least seconds of a stage by byte-seconds of activations: to the end of the last I, and to the end of all.
 
     `trips`: (micro_batches,) seconds from the start of F to the end of I.
@@ -122,7 +122,7 @@ class Load(NamedTuple):
         return gained
 
 
-class Least(NamedTuple):
+class LeastSums(NamedTuple):
     """Least sums of one stage's passes and activations, and the most of them that memory admits."""
 
     forward: Floats
@@ -135,14 +135,14 @@ class Least(NamedTuple):
     deferrable: float  # most seconds of W after the last I
 
     @classmethod
-    def of(cls, pipeline: Pipeline, s: int) -> "Least":
+    def of(cls, pipeline: Pipeline, s: int) -> "LeastSums":
         tables = (pipeline.forward, pipeline.inputs, pipeline.weights, pipeline.held, pipeline.kept)
         forward, inputs, weights, held, kept = (np.array(table[s]) for table in tables)
         cap = pipeline.cap[s] * (1 + SLACK)
         given = np.concatenate(((0.0,), np.cumsum(np.sort(held)[::-1])))[:-1]  # released at most by those done
         deferrable = weights + Load.of(weights, kept).most(cap - held)
         ahead = Load.of(forward, held).most(cap + given)
-        sums = low(forward), low(inputs), low(weights), low(held), low(kept)
+        sums = least_sums(forward), least_sums(inputs), least_sums(weights), least_sums(held), least_sums(kept)
         return cls(*sums, cap, ahead, float(min(deferrable.max(), weights.sum())))
 
     def after(self, k: int, inputs: Floats) -> float:
@@ -162,7 +162,7 @@ class Least(NamedTuple):
         return max(start, float((inputs[j] + between.min(axis=1) + others).max()))
 
 
-def needs_of_any(least: Least, trip: float) -> Needs:
+def stage_needs_any(least: LeastSums, trip: float) -> Needs:
     """Seconds that a stage needs: earliest starts, each from those before it, and the work left. `trip`: least R."""
     m = len(least.forward) - 1
     start, inputs = 0.0, np.zeros(m)

@@ -57,25 +57,25 @@ class Ways:
 
 def floor_of(pipeline: Pipeline, objective: Objective) -> Floor:
     """The best lower bound over orders that keep the sequence."""
-    needs = [needs_of(pipeline, stage) for stage in range(pipeline.stages)]
+    needs = [stage_needs(pipeline, stage) for stage in range(pipeline.stages)]
 
     def ahead(first: int, last: int) -> float:
         return way(pipeline, first, last)
 
     def back(last: int, first: int) -> float:
-        return way_back(pipeline, last, first) + pipeline.weights[first][-1]
+        return backward_path(pipeline, last, first) + pipeline.weights[first][-1]
 
     return best_of(Ways(needs, ahead, back, pipeline.after), objective)
 
 
 def best_of(paths: Ways, objective: Objective) -> Floor:
     """The greatest of the bounds for an objective, less the rounding of sums."""
-    bounds = step_floors(paths) if objective == "step" else span_floors(paths)
+    bounds = step_bounds(paths) if objective == "step" else span_bounds(paths)
     best = max(bounds, key=lambda each: each.seconds)
     return Floor(float(best.seconds) * (1 - PRECISION), best.by)
 
 
-def span_floors(paths: Ways) -> list[Floor]:
+def span_bounds(paths: Ways) -> list[Floor]:
     """Bounds on the span of each stage: by itself, and through each later stage."""
     bounds = [Floor(need.all, f"stage {s}") for s, need in enumerate(paths.needs)]
     for first in range(len(paths.needs)):
@@ -85,7 +85,7 @@ def span_floors(paths: Ways) -> list[Floor]:
     return bounds
 
 
-def step_floors(paths: Ways) -> list[Floor]:
+def step_bounds(paths: Ways) -> list[Floor]:
     """Bounds on the step: path to each stage, its needs, and what comes after on it or on an earlier stage."""
     bounds = []
     for through, need in enumerate(paths.needs):
@@ -102,7 +102,7 @@ def way(pipeline: Pipeline, first: int, last: int, k: int = 0) -> float:
     return sum(pipeline.forward[s][k] + pipeline.ahead[s][k] for s in range(first, last))
 
 
-def way_back(pipeline: Pipeline, last: int, first: int, k: int = -1) -> float:
+def backward_path(pipeline: Pipeline, last: int, first: int, k: int = -1) -> float:
     """Seconds from the end of I k on one stage to its earliest end on an earlier one."""
     return sum(pipeline.back[s][k] + pipeline.inputs[s][k] for s in range(first, last))
 
@@ -111,12 +111,12 @@ def round_trip(pipeline: Pipeline, stage: int, k: int) -> float:
     """Seconds from the start of F k on a stage to the earliest start of I k there."""
     last = pipeline.stages - 1
     turn = way(pipeline, stage, last, k) + pipeline.forward[last][k]
-    return turn + way_back(pipeline, last, stage, k) + pipeline.inputs[last][k] - pipeline.inputs[stage][k]
+    return turn + backward_path(pipeline, last, stage, k) + pipeline.inputs[last][k] - pipeline.inputs[stage][k]
 
 
-def needs_of(pipeline: Pipeline, s: int) -> Needs:
+def stage_needs(pipeline: Pipeline, s: int) -> Needs:
     """Seconds that a stage needs: earliest starts of every F and I, each from those before it, and the work left."""
-    m, sums = pipeline.micro_batches, Sums(pipeline, s)
+    m, sums = pipeline.micro_batches, RunningSums(pipeline, s)
     start, inputs = 0.0, np.zeros(m)
     for k in range(m):
         if k:
@@ -124,13 +124,13 @@ def needs_of(pipeline: Pipeline, s: int) -> Needs:
         back = start + round_trip(pipeline, s, k)
         inputs[k] = max(back, inputs[k - 1] + pipeline.inputs[s][k - 1]) if k else back
     left = inputs + (sums.forward[m] - sums.forward[sums.fit]) + sums.inputs[m] - sums.inputs[:m]
-    weights, deferrable = sums.weights[m] - sums.weights[:m], put_off(pipeline, s)
+    weights, deferrable = sums.weights[m] - sums.weights[:m], deferrable_weight_seconds(pipeline, s)
     last, work = inputs[-1] + pipeline.inputs[s][-1], pipeline.work[s]
     every = max(float((left + weights).max()), last + pipeline.weights[s][-1], work)
     return Needs(every, max(last, float((left + np.maximum(weights - deferrable, 0.0)).max()), work - deferrable))
 
 
-class Sums:
+class RunningSums:
     """Running sums over a stage's micro-batches, and what its memory admits."""
 
     def __init__(self, pipeline: Pipeline, s: int) -> None:
@@ -156,7 +156,7 @@ class Sums:
         return max(start, float((inputs[j[:, 0]] + between.min(axis=1) + others).max()))
 
 
-def put_off(pipeline: Pipeline, s: int) -> float:
+def deferrable_weight_seconds(pipeline: Pipeline, s: int) -> float:
     """The most seconds of W that can be outstanding when the last I ends, its own included."""
     free = pipeline.cap[s] * (1 + SLACK) - pipeline.held[s][-1]  # the last micro-batch is held in full while its I runs
     seconds = pipeline.weights[s][-1]

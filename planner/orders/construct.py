@@ -4,7 +4,7 @@ Rules differ in how many micro-batches a stage admits, from as many as 1F1B (p �
 as in ZB-H2 (arXiv 2401.10241), in whether a ready F or a ready I goes first, and in how long a W may delay others.
 
 More memory may lead a rule into a worse order. So every rule is also tried with the memory of each smaller whole number
-of micro-batches, largest first: what fits there fits here. Very long pipelines stop early (MOST).
+of micro-batches, largest first: what fits there fits here. Very long pipelines stop early (MAX_SLOTS).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,10 @@ from planner.orders.greedy import Rule, greedy
 from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import seconds_of
 
-SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
+WARMUP_SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
 PATIENCE = (0.0, 0.25, 0.5, 1.0)
-MOST = 1_500_000  # slots placed, after which no smaller memory is tried
-KEPT = 2  # warm-up shapes that are tried with every other parameter
+MAX_SLOTS = 1_500_000  # slots placed, after which no smaller memory is tried
+SHAPES_REFINED = 2  # warm-up shapes that are tried with every other parameter
 
 
 class Made(NamedTuple):
@@ -37,10 +37,10 @@ def construct(pipeline: Pipeline, objective: Objective, lower_bound: float, know
     best, tried, slots = Made(inf, ()), 0, 3 * pipeline.stages * pipeline.micro_batches
     for order in known:
         best, tried = better(best, Made(seconds_of(pipeline, order, objective), order)), tried + 1
-    for limited in levels(pipeline):
-        if best.seconds <= lower_bound * (1 + CLOSE) or tried * slots > MOST:
+    for limited in memory_levels(pipeline):
+        if best.seconds <= lower_bound * (1 + CLOSE) or tried * slots > MAX_SLOTS:
             break
-        made = by_rules(limited, objective, lower_bound)
+        made = best_by_rules(limited, objective, lower_bound)
         best, tried = better(best, made), tried + made.tried
     return best._replace(tried=tried)
 
@@ -50,7 +50,7 @@ def better(one: Made, other: Made) -> Made:
     return other if other.seconds < one.seconds else one
 
 
-def levels(pipeline: Pipeline) -> Iterator[Pipeline]:
+def memory_levels(pipeline: Pipeline) -> Iterator[Pipeline]:
     """The pipeline with less and less memory: for every whole number of micro-batches up to 2p, and doublings of it."""
     yield pipeline
     capacity, twice = min(pipeline.room, pipeline.micro_batches), 2 * pipeline.stages
@@ -60,20 +60,20 @@ def levels(pipeline: Pipeline) -> Iterator[Pipeline]:
     yield from (pipeline.capped(size) for size in reversed(capacities))
 
 
-def by_rules(pipeline: Pipeline, objective: Objective, lower_bound: float) -> Made:
+def best_by_rules(pipeline: Pipeline, objective: Objective, lower_bound: float) -> Made:
     """The best order by rules: first over warm-up shapes, then over the other parameters for the few best shapes."""
     best, tried, shapes = Made(inf, ()), 0, list[tuple[float, int]]()
-    for place, shape in enumerate(SHAPES):
+    for place, shape in enumerate(WARMUP_SHAPES):
         for patience in (0.0, 0.5):
             constructed = made(pipeline, objective, rule(pipeline, shape, patience, patience, False))
             best, tried = better(best, constructed), tried + 1
             shapes.append((constructed.seconds, place))
             if best.seconds <= lower_bound * (1 + CLOSE):
                 return best._replace(tried=tried)
-    for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:KEPT]:
+    for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:SHAPES_REFINED]:
         for patience, at_end, eager in product(PATIENCE, (True, False), (False, True)):
             closing = patience if at_end else 0.0
-            constructed = made(pipeline, objective, rule(pipeline, SHAPES[place], patience, closing, eager))
+            constructed = made(pipeline, objective, rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager))
             best, tried = better(best, constructed), tried + 1
             if best.seconds <= lower_bound * (1 + CLOSE):
                 return best._replace(tried=tried)

@@ -17,7 +17,7 @@ LETTERS = "FIW"
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactOrder:
     """The order found, if any, and a lower bound over orders in this sequence."""
 
     order: Order | None
@@ -25,12 +25,12 @@ class Exact:
     proven: bool  # whether this order is optimal up to the rounding of the time grid
 
 
-def solve_exactly(pipeline: Pipeline, objective: Objective, limits: Limits, known: Order | None = None) -> Exact:
+def solve_exactly(pipeline: Pipeline, objective: Objective, limits: Limits, known: Order | None = None) -> ExactOrder:
     """Solve with CP-SAT, with a known order as the hint."""
     known_times = times(pipeline, known) if known else None
-    hint = hint_of(pipeline, known, known_times.starts) if known and known_times else None
-    solution = lay_out(intervals(pipeline, objective), limits, hint)
-    return Exact(order_of(pipeline, solution), solution.bound, solution.proven)
+    hint = hint_starts(pipeline, known, known_times.starts) if known and known_times else None
+    solution = lay_out(interval_problem(pipeline, objective), limits, hint)
+    return ExactOrder(order_of(pipeline, solution), solution.bound, solution.proven)
 
 
 def piece(pipeline: Pipeline, letter: str, s: int, k: int) -> int:
@@ -38,7 +38,7 @@ def piece(pipeline: Pipeline, letter: str, s: int, k: int) -> int:
     return (LETTERS.index(letter) * pipeline.stages + s) * pipeline.micro_batches + k
 
 
-def intervals(pipeline: Pipeline, objective: Objective) -> Intervals:
+def interval_problem(pipeline: Pipeline, objective: Objective) -> Intervals:
     """The pipeline as intervals, precedences and reservations of memory."""
     p, m = pipeline.stages, pipeline.micro_batches
     tables = pipeline.forward, pipeline.inputs, pipeline.weights
@@ -87,7 +87,7 @@ def horizon(pipeline: Pipeline) -> float:
     return sum(pipeline.work) + sum(map(sum, pipeline.ahead)) + sum(map(sum, pipeline.back)) + max(pipeline.after)
 
 
-def hint_of(pipeline: Pipeline, order: Order, starts: list[list[float]]) -> list[float]:
+def hint_starts(pipeline: Pipeline, order: Order, starts: list[list[float]]) -> list[float]:
     """Starts of a known order, by interval."""
     values = [0.0] * (3 * pipeline.stages * pipeline.micro_batches)
     for s, (word, starts_of_stage) in enumerate(zip(order, starts, strict=True)):

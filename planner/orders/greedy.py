@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from planner.orders.problem import Order, Pipeline
 
-NOW = 1e-12  # seconds: what becomes ready within this counts as ready
+READY_WITHIN = 1e-12  # seconds: what becomes ready within this counts as ready
 
 
 class Rule(NamedTuple):
@@ -20,7 +20,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(slots=True)
-class Running:
+class ListScheduling:
     """State of the list scheduling: by stage what is done and held, when it is free, and what has arrived."""
 
     pipeline: Pipeline
@@ -38,7 +38,7 @@ class Running:
         self.events = [(0.0, s) for s in range(self.pipeline.stages)]
         while self.events:
             now, stage = heappop(self.events)
-            if now >= self.free[stage] - NOW and self.done[stage][2] < self.pipeline.micro_batches:
+            if now >= self.free[stage] - READY_WITHIN and self.done[stage][2] < self.pipeline.micro_batches:
                 letter = self.choose(stage, now)
                 if letter:
                     self.put(stage, letter, now)
@@ -55,17 +55,17 @@ class Running:
             room = self.held[s] + self.pipeline.held[s][forwards] <= self.pipeline.cap[s] * (1 + 1e-12)
             if room and forwards - inputs < rule.most[s]:
                 ahead = self.arrived[s][forwards]
-        if back <= now + NOW:
-            return "F" if ahead <= now + NOW and forwards - inputs < rule.eager[s] else "I"
-        if ahead <= now + NOW:
+        if back <= now + READY_WITHIN:
+            return "F" if ahead <= now + READY_WITHIN and forwards - inputs < rule.eager[s] else "I"
+        if ahead <= now + READY_WITHIN:
             return "F"
         soon = min(back, ahead)
         if weights < inputs:
             takes = self.pipeline.weights[s][weights]
             patience = rule.closing[s] if forwards == m else rule.patience[s]
             wait = patience if inputs + 1 < m else 0.0  # a delay of the last I is never made up
-            full = forwards < m and not room and self.arrived[s][forwards] <= now + NOW
-            if full or inputs == m or now + takes <= soon + wait * takes + NOW:
+            full = forwards < m and not room and self.arrived[s][forwards] <= now + READY_WITHIN
+            if full or inputs == m or now + takes <= soon + wait * takes + READY_WITHIN:
                 return "W"
         if soon < inf:
             heappush(self.events, (soon, s))
@@ -109,4 +109,6 @@ def greedy(pipeline: Pipeline, rule: Rule) -> Order | None:
     arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]
     returned = [[inf] * m for _ in range(p)]
     words: list[list[str]] = [[] for _ in range(p)]
-    return Running(pipeline, rule, arrived, returned, [[0, 0, 0] for _ in range(p)], [0.0] * p, [0.0] * p, words).run()
+    return ListScheduling(
+        pipeline, rule, arrived, returned, [[0, 0, 0] for _ in range(p)], [0.0] * p, [0.0] * p, words
+    ).run()

@@ -12,8 +12,8 @@ from planner.orders.timing import fits, seconds_of
 from planner.orders.tune import tune
 
 WORK = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in the local search, by effort
-SMALL = 32  # micro-batches times stages up to which CP-SAT is used as well, from effort 3 on
-TUNING = 0.4  # share of these slots for tuning rules; the rest is for moving slots
+EXACT_UP_TO = 32  # micro-batches times stages up to which CP-SAT is used as well, from effort 3 on
+TUNING_SHARE = 0.4  # share of these slots for tuning rules; the rest is for moving slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ def search(
     seconds, work = seconds_of(pipeline, order, objective), 0
     if seconds > bound.seconds * (1 + CLOSE) and WORK[effort]:
         work = WORK[effort]
-        tuned = tune(constructed, objective, int(work * TUNING), bound.seconds, seed)
+        tuned = tune(constructed, objective, int(work * TUNING_SHARE), bound.seconds, seed)
         start = tuned.order if tuned.seconds < seconds else order
-        order = anneal(pipeline, objective, start, int(work * (1 - TUNING)), bound.seconds, seed)
+        order = anneal(pipeline, objective, start, int(work * (1 - TUNING_SHARE)), bound.seconds, seed)
         seconds = seconds_of(pipeline, order, objective)
     result = Found(order, seconds, bound, constructed.tried, work)
-    small = pipeline.stages * pipeline.micro_batches <= SMALL
+    small = pipeline.stages * pipeline.micro_batches <= EXACT_UP_TO
     return result if result.optimal or effort < 3 or not small else proven(pipeline, objective, result, effort)
 
 

@@ -18,12 +18,12 @@ from planner.orders.search import Found, search
 from planner.orders.timing import fits, seconds_of
 
 Sequence = tuple[int, ...]  # permutation of micro-batches: which one is the k-th
-QUICK = ((1.0, 0), (1.5, 0), (2.0, 0), (inf, 0))  # warm-up shapes of rules (construct.py)
+QUICK_SHAPES = ((1.0, 0), (1.5, 0), (2.0, 0), (inf, 0))  # warm-up shapes of rules (construct.py)
 PATIENCE = 0.5
 WORK = {1: 200_000, 2: 1_000_000, 3: 4_000_000, 4: 20_000_000}  # slots spent on evaluating sequences, by effort
-LOOKS = 4  # constructing an order takes as long as timing so many
+SLOTS_PER_RULE = 4  # constructing an order takes as long as timing so many
 SEARCHED = 2  # sequences whose order is searched, beside the given one
-MOVES = 0.3  # share of changes that move one micro-batch; the others swap two
+MOVE_SHARE = 0.3  # share of changes that move one micro-batch; the others swap two
 
 
 class Sequenced(NamedTuple):
@@ -68,13 +68,13 @@ def valued(
 ) -> dict[Sequence, float]:
     """Seconds of the best quick order in each sequence: the initial ones, then changes of the best so far."""
     orders, random, m = tuple(known), Random(seed).random, pipeline.micro_batches
-    quick = (len(orders) + len(QUICK) * (LOOKS + 1)) * 3 * pipeline.stages * m
+    quick = (len(orders) + len(QUICK_SHAPES) * (SLOTS_PER_RULE + 1)) * 3 * pipeline.stages * m
     found = {sequence: value(pipeline.permuted(sequence), objective, orders) for sequence in sequences(pipeline)}
     best = min(found, key=lambda each: (found[each], each))
     for _ in range(work // quick):
         if found[best] <= lower_bound * (1 + CLOSE):
             break
-        tried = changed(best, int(random() * m), int(random() * m), random() < MOVES)
+        tried = changed(best, int(random() * m), int(random() * m), random() < MOVE_SHARE)
         if tried not in found:
             found[tried] = value(pipeline.permuted(tried), objective, orders)
         if found[tried] <= found[best]:
@@ -84,7 +84,9 @@ def valued(
 
 def value(pipeline: Pipeline, objective: Objective, known: Iterable[Order]) -> float:
     """Seconds of the best of a few quick orders."""
-    rules = [made(pipeline, objective, rule(pipeline, shape, PATIENCE, PATIENCE, False)).seconds for shape in QUICK]
+    rules = [
+        made(pipeline, objective, rule(pipeline, shape, PATIENCE, PATIENCE, False)).seconds for shape in QUICK_SHAPES
+    ]
     return min(*rules, *(seconds_of(pipeline, order, objective) for order in known if fits(pipeline, order)))
 
 

@@ -20,13 +20,13 @@ def times(pipeline: Pipeline, order: Order) -> Times | None:
     p, m = pipeline.stages, pipeline.micro_batches
     arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]
     returned = [[inf] * m for _ in range(p)]
-    state = Run(pipeline, arrived, returned, [[] for _ in range(p)], [0.0] * p, [[0, 0, 0] for _ in range(p)])
+    state = TimingState(pipeline, arrived, returned, [[] for _ in range(p)], [0.0] * p, [[0, 0, 0] for _ in range(p)])
     while any([state.advance(s, slots) for s, slots in enumerate(order)]):
         pass
     return Times(state.starts, state.ends) if all(len(began) == 3 * m for began in state.starts) else None
 
 
-class Run(NamedTuple):
+class TimingState(NamedTuple):
     """State of the timing: how far each stage has come."""
 
     pipeline: Pipeline
@@ -111,20 +111,20 @@ def latest_starts(pipeline: Pipeline, order: Order, ends: list[float]) -> list[f
     return now
 
 
-def stage_spans(pipeline: Pipeline, order: Order, slot_times: Times) -> list[float]:
+def stage_spans(pipeline: Pipeline, order: Order, timing: Times) -> list[float]:
     """Seconds of each stage from first start to last end, its first slots as late as they can be without a delay."""
-    latest = latest_starts(pipeline, order, slot_times.ends)
-    return [end - start for end, start in zip(slot_times.ends, latest, strict=True)]
+    latest = latest_starts(pipeline, order, timing.ends)
+    return [end - start for end, start in zip(timing.ends, latest, strict=True)]
 
 
 def seconds_of(pipeline: Pipeline, order: Order, objective: Objective) -> float:
     """Objective of the order in seconds; infinite where it deadlocks."""
-    slot_times = times(pipeline, order)
-    if slot_times is None:
+    timing = times(pipeline, order)
+    if timing is None:
         return inf
     if objective == "span":
-        return max(stage_spans(pipeline, order, slot_times))
-    return max(end + after for end, after in zip(slot_times.ends, pipeline.after, strict=True))
+        return max(stage_spans(pipeline, order, timing))
+    return max(end + after for end, after in zip(timing.ends, pipeline.after, strict=True))
 
 
 def held_peak(pipeline: Pipeline, order: Order, stage: int) -> float:

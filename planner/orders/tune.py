@@ -11,7 +11,7 @@ Number = TypeVar("Number")
 PATIENCE = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0, 1.5, 3.0)
 STEPS = (-2, -1, 1, 2)  # micro-batches
 CHANGES = (1, 1, 2, 3)  # numbers changed at once
-LOOKS = 4  # constructing an order takes as long as timing so many
+SLOTS_PER_RULE = 4  # constructing an order takes as long as timing so many
 
 
 def tune(start: Made, objective: Objective, work: int, lower_bound: float, seed: int) -> Made:
@@ -20,7 +20,7 @@ def tune(start: Made, objective: Objective, work: int, lower_bound: float, seed:
         return start
     pipeline, random = start.within, Random(seed).random
     best = current = start
-    for _ in range(work // (LOOKS * 3 * pipeline.stages * pipeline.micro_batches)):
+    for _ in range(work // (SLOTS_PER_RULE * 3 * pipeline.stages * pipeline.micro_batches)):
         if best.seconds <= lower_bound * (1 + CLOSE):
             break
         chosen = current.rule
@@ -39,16 +39,16 @@ def changed(rule: Rule, micro_batches: int, draws: tuple[float, float, float]) -
     which = int(draws[1] * 4)
     if which == 0:
         most = rule.most[stage] + pick(STEPS, draws[2])
-        return rule._replace(most=put(rule.most, stage, min(micro_batches, max(1, most))))
+        return rule._replace(most=replace_at(rule.most, stage, min(micro_batches, max(1, most))))
     if which == 1:
         eager = rule.eager[stage] + pick(STEPS, draws[2])
-        return rule._replace(eager=put(rule.eager, stage, min(micro_batches, max(0, eager))))
+        return rule._replace(eager=replace_at(rule.eager, stage, min(micro_batches, max(0, eager))))
     if which == 2:
-        return rule._replace(patience=put(rule.patience, stage, pick(PATIENCE, draws[2])))
-    return rule._replace(closing=put(rule.closing, stage, pick(PATIENCE, draws[2])))
+        return rule._replace(patience=replace_at(rule.patience, stage, pick(PATIENCE, draws[2])))
+    return rule._replace(closing=replace_at(rule.closing, stage, pick(PATIENCE, draws[2])))
 
 
-def put(values: tuple[Number, ...], index: int, value: Number) -> tuple[Number, ...]:
+def replace_at(values: tuple[Number, ...], index: int, value: Number) -> tuple[Number, ...]:
     """The values with one of them replaced."""
     return (*values[:index], value, *values[index + 1 :])
 

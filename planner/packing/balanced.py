@@ -18,7 +18,7 @@ from planner.packing.places import make_nodes, place
 from planner.packing.polish import polished
 
 EXTRA_MICRO_BATCHES = 8  # tried beyond the smallest number that holds the tokens
-EXCHANGES = 8  # per group, on average
+EXCHANGES_PER_GROUP = 8  # per group, on average
 
 
 def best_balanced(problem: Sequences) -> Packed | None:
@@ -35,14 +35,14 @@ def best_balanced(problem: Sequences) -> Packed | None:
         packed = balanced(table, shape, micro_batches)
         if packed and worth(problem, packed) < best_seconds:
             best, best_seconds = packed, worth(problem, packed)
-    return min(best, leveled(table, best), key=lambda packed: worth(problem, packed)) if best else None
+    return min(best, level_all_groups(table, best), key=lambda packed: worth(problem, packed)) if best else None
 
 
-def leveled(table: Table, packed: Packed) -> Packed:
+def level_all_groups(table: Table, packed: Packed) -> Packed:
     """Exchange items between all groups as if they were one micro-batch, then regroup them by duration."""
     groups = tuple(group for micro_batch in packed for group in micro_batch)
-    (micro_batch,) = polished(table, (groups,), EXCHANGES * len(groups))
-    return arrange(
+    (micro_batch,) = polished(table, (groups,), EXCHANGES_PER_GROUP * len(groups))
+    return group_by_duration(
         table, micro_batch[0].shape, [(table.problem.seconds(g.shape, g.items), g.items) for g in micro_batch]
     )
 
@@ -108,10 +108,10 @@ def balanced(table: Table, shape: int, micro_batches: int) -> Packed | None:
         items_of[number].append(item)
         for entry in full:
             heapq.heappush(loads, entry)
-    return arrange(table, shape, [(seconds, tuple(items_of[number])) for seconds, number in loads])
+    return group_by_duration(table, shape, [(seconds, tuple(items_of[number])) for seconds, number in loads])
 
 
-def arrange(table: Table, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packed:
+def group_by_duration(table: Table, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packed:
     """Groups of one shape, given as (seconds, items), collected into micro-batches of similar duration."""
     firsts = starts(table.problem, shape)
     slowest_first = sorted(groups, key=lambda group: (-group[0], group[1]))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-FILL = 200  # sequences: a fill costs at least as much as placing this many
+MIN_SEQUENCES_PER_FILL = 200  # sequences: a fill costs at least as much as placing this many
 
 
 class Budget(NamedTuple):
@@ -13,4 +13,4 @@ class Budget(NamedTuple):
 
     def fills(self, effort: int, sequences: int) -> int:
         """Number of fills that an effort level allows for so many sequences."""
-        return max(self.fewest[effort], self.placed[effort] // max(sequences, FILL))
+        return max(self.fewest[effort], self.placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))

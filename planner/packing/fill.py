@@ -89,10 +89,12 @@ def fill_native(table: Table, nodes: Nodes, spans: Floats, order: Ints) -> Fille
     shapes = Shapes(
         len(table.degrees),
         len(nodes.size),
-        *map(address, (table.degrees, table.rooms, nodes.begin, nodes.end, table.constants, nodes.first, nodes.size)),
+        *map(
+            address_of, (table.degrees, table.rooms, nodes.begin, nodes.end, table.constants, nodes.first, nodes.size)
+        ),
     )
-    inputs = map(address, (table.sizes, table.seconds, spans, order))
-    outputs = map(address, (group_of, shape, micro_batch, first, used))
+    inputs = map(address_of, (table.sizes, table.seconds, spans, order))
+    outputs = map(address_of, (group_of, shape, micro_batch, first, used))
     count = LIB.planner_fill(items, len(spans), *inputs, ctypes.byref(shapes), *outputs)
     if count == -2:
         raise MemoryError
@@ -101,6 +103,6 @@ def fill_native(table: Table, nodes: Nodes, spans: Floats, order: Ints) -> Fille
     return Filled(table, len(spans), group_of, shape[:count], micro_batch[:count], first[:count], used[:count])
 
 
-def address(array: NDArray[Any]) -> int:
+def address_of(array: NDArray[Any]) -> int:
     """Address of an array's data, for C."""
     return array.ctypes.data

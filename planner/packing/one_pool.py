@@ -24,7 +24,7 @@ def best_of_each_pool(problem: Sequences, packed: Packed, effort: int) -> tuple[
         found, spent = search(restricted, best_balanced(restricted) or one_by_one(restricted), effort)
         fills += spent
         if worth(restricted, found) < best_seconds:
-            best, best_seconds = among_all(problem, found, number), worth(restricted, found)
+            best, best_seconds = renumber_shapes(problem, found, number), worth(restricted, found)
     return best, fills
 
 
@@ -40,7 +40,7 @@ def only_pool(problem: Sequences, number: int) -> Sequences:
     return replace(problem, pools=(problem.pools[number],), shapes=shapes)
 
 
-def among_all(problem: Sequences, packed: Packed, number: int) -> Packed:
+def renumber_shapes(problem: Sequences, packed: Packed, number: int) -> Packed:
     """A packing of one pool, with its shapes numbered as in the problem of all pools."""
     shapes = [at for at, shape in enumerate(problem.shapes) if shape.pool == number]
     micro_batches = (

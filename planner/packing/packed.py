@@ -46,10 +46,10 @@ def longest_last(problem: Sequences, packed: Packed) -> Packed:
 
     Only for one synchronisation per step. Both take the same time, that of the longest chain of groups sharing ranks.
     """
-    return max((packed, tuple(reversed(packed))), key=lambda direction: shortest_last(problem, direction))
+    return max((packed, tuple(reversed(packed))), key=lambda direction: shortest_last_work(problem, direction))
 
 
-def shortest_last(problem: Sequences, packed: Packed) -> float:
+def shortest_last_work(problem: Sequences, packed: Packed) -> float:
     """Seconds of the last group that a rank works in, for the rank where that is least."""
     last: dict[int, float] = {}
     for group in (group for micro_batch in packed for group in micro_batch):

@@ -35,7 +35,7 @@ def polished(table: Table, packed: Packed, exchanges: int) -> Packed:
     sizes = np.append(table.sizes, 0)
     micro_batches = []
     for micro_batch in packed:
-        arrays = make_row(table, micro_batch, number)
+        arrays = make_arrays(table, micro_batch, number)
         for _ in range(exchanges // len(packed)):
             if not (exchange(arrays, seconds, sizes, FASTEST) or exchange(arrays, seconds, sizes, len(micro_batch))):
                 break
@@ -43,7 +43,7 @@ def polished(table: Table, packed: Packed, exchanges: int) -> Packed:
     return tuple(micro_batches)
 
 
-def make_row(table: Table, micro_batch: tuple[PackedGroup, ...], number: dict[int, int]) -> Row:
+def make_arrays(table: Table, micro_batch: tuple[PackedGroup, ...], number: dict[int, int]) -> Row:
     """A micro-batch as arrays; `number`: item → row of the table."""
     shape = np.array([group.shape for group in micro_batch])
     entries = [[number[item] for item in group.items] for group in micro_batch]

@@ -29,12 +29,12 @@ EXCHANGES = {0: 0, 1: 100, 2: 400, 3: 2000, 4: 10_000}
 BISECTIONS = 8
 MICRO_BATCHES = 4  # numbers of micro-batches that are tried, from the smallest that holds the tokens
 FIRST_OVER_MEAN = (1.1, 1.25, 1.5, 2.0)
-LONG_ROWS = (1, 2)  # micro-batches that last longer than the others
-LONGEST = 2  # sequences whose own times are tried as the duration of these
+LONG_MICRO_BATCHES = (1, 2)  # micro-batches that last longer than the others
+LONGEST_SEQUENCES = 2  # sequences whose own times are tried as the duration of these
 CHUNK_POWERS = (0.0, 0.5, 1.0)  # exponents of the durations of chunks: 0 makes all equal
 TINY = 1e-100  # seconds: keeps durations positive where work costs nothing
-SHAKEN_BY = (0.0005, 0.05)  # standard deviation of log durations: least and greatest
-TOGETHER = 2  # concurrent fills, fixed so that every machine finds the same packing
+PERTURBATION = (0.0005, 0.05)  # standard deviation of log durations: least and greatest
+CONCURRENT_FILLS = 2  # concurrent fills, fixed so that every machine finds the same packing
 LARGE = 4096  # sequences from which a fill outlasts the overhead of a thread
 SHORTENED_BY = 2e-3  # greatest reduction of the sum of durations, relative
 
@@ -90,7 +90,7 @@ def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
         # Fixed degrees can need many more than the fewest.
         micro_batches += 1 if micro_batches < fewest + MICRO_BATCHES else 1 + micro_batches // 4
     makespans = [makespan(problem, micro_batch) for micro_batch in warm] if state.best is None else []
-    shake(state, np.array(makespans))
+    perturb_durations(state, np.array(makespans))
     best = polished(state.table, state.best.packed() if state.best else warm, EXCHANGES[effort])
     return ordered(aligned(problem, best), problem), state.spent
 
@@ -113,10 +113,10 @@ def profiles(table: Table, micro_batches: int) -> Iterator[Profile]:
     for power in CHUNK_POWERS if micro_batches > 1 else CHUNK_POWERS[:1]:
         yield Profile(none, chunks**power)
     mean = float(chunks.mean())
-    single = table.seconds[:LONGEST] + table.constants
+    single = table.seconds[:LONGEST_SEQUENCES] + table.constants
     critical = {float(seconds) for seconds in single.ravel() if mean < seconds < np.inf}
     for first in [*sorted(critical), *(mean * factor for factor in FIRST_OVER_MEAN)]:
-        for count in LONG_ROWS:
+        for count in LONG_MICRO_BATCHES:
             if count < micro_batches:
                 yield Profile(np.full(count, first), np.ones(micro_batches - count))
 
@@ -161,12 +161,12 @@ def matching_scale(state: Search, profile: Profile) -> float:
     return free / float(profile.others.sum())
 
 
-def shake(state: Search, makespans: Floats) -> None:
+def perturb_durations(state: Search, makespans: Floats) -> None:
     """Try durations around those of the incumbent (at first `makespans`), two at a time: the compiled fill releases
     the GIL, so that large ones use both cores.
     """
     random = np.random.Generator(np.random.PCG64(0))
-    with ThreadPoolExecutor(TOGETHER) as threads:
+    with ThreadPoolExecutor(CONCURRENT_FILLS) as threads:
         each = threads.map if len(state.table.items) >= LARGE else map
         while not state.exhausted:
             if state.best:
@@ -174,14 +174,14 @@ def shake(state: Search, makespans: Floats) -> None:
             makespans = makespans[makespans > 0]
             if not len(makespans):
                 return
-            durations = [shaken(makespans, random) for _ in range(min(TOGETHER, state.fills - state.spent))]
+            durations = [perturbed(makespans, random) for _ in range(min(CONCURRENT_FILLS, state.fills - state.spent))]
             for filled in each(state.fill, durations):
                 state.offer(filled)
 
 
-def shaken(makespans: Floats, random: np.random.Generator) -> Floats:
+def perturbed(makespans: Floats, random: np.random.Generator) -> Floats:
     """Durations of similar proportions and a slightly smaller sum."""
-    deviation = np.exp(random.uniform(*np.log(SHAKEN_BY)))
+    deviation = np.exp(random.uniform(*np.log(PERTURBATION)))
     others = makespans * np.exp(deviation * random.standard_normal(len(makespans)))
     shorter = 1 - SHORTENED_BY * random.random()
     near: Floats = others * (shorter * makespans.sum() / others.sum())

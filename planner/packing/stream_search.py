@@ -22,12 +22,12 @@ BUDGET = Budget(
 RULES = [Rules(renewal, dear, first) for dear, renewal, first in product((2.0, 0.5), (2.0, 10.0), (False, True))]
 BISECTIONS = 7
 SHORTENED_BY = 0.01  # greatest reduction of the time limit, relative
-SETTLED = 4  # sequences restricted to one random shape, at most
-ORDER_SHAKEN_BY = (1.0, 0.003)  # standard deviation of log lengths: greatest and least
+RESTRICTED_SEQUENCES = 4  # sequences restricted to one random shape, at most
+ORDER_PERTURBATION = (1.0, 0.003)  # standard deviation of log lengths: greatest and least
 
 
 @dataclass(slots=True)
-class Search:
+class StreamSearch:
     """The incumbent packing, and the fills left to spend."""
 
     table: Table
@@ -61,14 +61,14 @@ class Search:
 def stream_search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The best packing found from the warm start `warm`, and the number of fills spent."""
     table = make_table(problem)
-    state = Search(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
+    state = StreamSearch(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
     for rules in RULES:
-        bisect(state, rules)
-    shake(state)
+        bisect_rules(state, rules)
+    perturb(state)
     return ordered(state.best, problem), state.spent
 
 
-def bisect(state: Search, rules: Rules) -> None:
+def bisect_rules(state: StreamSearch, rules: Rules) -> None:
     """Bisect the time limit for these rules; they are dropped if they cannot match the incumbent."""
     order = [*range(len(state.table.items))]
     high = state.span
@@ -85,10 +85,10 @@ def bisect(state: Search, rules: Rules) -> None:
             low = middle
 
 
-def shake(state: Search) -> None:
+def perturb(state: StreamSearch) -> None:
     """Try perturbed rules and orders within slightly less time than the incumbent."""
     random = np.random.Generator(np.random.PCG64(0))
-    most, least = np.log(ORDER_SHAKEN_BY[0]), np.log(ORDER_SHAKEN_BY[1])
+    most, least = np.log(ORDER_PERTURBATION[0]), np.log(ORDER_PERTURBATION[1])
     lengths = np.log(state.table.sizes)
     while not state.exhausted:
         rules = Rules(
@@ -98,14 +98,14 @@ def shake(state: Search) -> None:
         )
         noise = np.exp(random.uniform(least, most)) * random.standard_normal(len(lengths))
         order = np.argsort(noise * (random.random() < 0.7) - lengths, kind="stable")
-        takes = settled(state.takes, random) if random.random() < 0.5 else state.takes
+        takes = restrict_shapes(state.takes, random) if random.random() < 0.5 else state.takes
         state.attempt(state.span * (1 - SHORTENED_BY * random.random() ** 2), rules, order.tolist(), takes)
 
 
-def settled(takes: list[Takes], random: np.random.Generator) -> list[Takes]:
+def restrict_shapes(takes: list[Takes], random: np.random.Generator) -> list[Takes]:
     """The same, with a few sequences, most of them long, restricted to one random shape."""
     restricted = takes.copy()
-    for _ in range(int(random.integers(1, SETTLED + 1))):
+    for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
         item = int(len(takes) * random.random() ** 4)
         shape = list(takes[item])[int(random.integers(len(takes[item])))]
         restricted[item] = {shape: takes[item][shape]}

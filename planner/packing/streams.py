@@ -60,7 +60,7 @@ class Stream:
         self.left -= seconds
 
 
-class Choice(NamedTuple):
+class GroupChoice(NamedTuple):
     """An open group that could take a sequence; the least waste compares first."""
 
     waste: float  # rank-seconds
@@ -101,7 +101,7 @@ class Streams:
         insort(self.open.setdefault(stream.shape, []), (stream.left, number))
         return True
 
-    def best_open(self, size: int, takes: Takes) -> Choice | None:
+    def best_open(self, size: int, takes: Takes) -> GroupChoice | None:
         """The open group where a sequence leaves the least rank-time free, the cost of a new micro-batch included."""
         best = None
         for shape, open_groups in self.open.items():
@@ -112,14 +112,14 @@ class Streams:
             while at < len(open_groups) and self.streams[open_groups[at][1]].room < size:
                 at += 1
             if at < len(open_groups):
-                best = better(best, Choice((open_groups[at][0] - seconds) * degree, at, shape, False))
+                best = better(best, GroupChoice((open_groups[at][0] - seconds) * degree, at, shape, False))
             at = bisect_left(open_groups, (seconds + constant, -1))
             if at < len(open_groups):
                 waste = open_groups[at][0] - seconds - constant + self.rules.renewal * constant
-                best = better(best, Choice(waste * degree, at, shape, True))
+                best = better(best, GroupChoice(waste * degree, at, shape, True))
         return best
 
-    def too_dear(self, choice: Choice, takes: Takes) -> bool:
+    def too_dear(self, choice: GroupChoice, takes: Takes) -> bool:
         """Whether the chosen shape costs too many rank-seconds beyond the cheapest."""
         cheapest = min(seconds * self.degrees[shape] for shape, seconds in takes.items())
         constant = min(self.constants[shape] * self.degrees[shape] for shape in takes)
@@ -155,7 +155,7 @@ class Streams:
         return self.pools[other] == self.pools[shape] and self.degrees[other] > self.degrees[shape]
 
 
-def better(best: Choice | None, other: Choice) -> Choice:
+def better(best: GroupChoice | None, other: GroupChoice) -> GroupChoice:
     return other if best is None or other < best else best
 
 
@@ -170,11 +170,11 @@ def fill_streams(table: Table, takes: list[Takes], span: float, rules: Rules, or
     """A packing that is done within `span` seconds, or None. `order`: rows of the table, roughly longest first."""
     state, sizes = Streams(table, span, rules), table.sizes.tolist()
     if all(state.take(item, sizes[item], takes[item]) for item in order):
-        return rows_of(table, state.streams)
+        return micro_batches_of(table, state.streams)
     return None
 
 
-def rows_of(table: Table, streams: list[Stream]) -> Packed:
+def micro_batches_of(table: Table, streams: list[Stream]) -> Packed:
     """The packing of these streams: every rank runs its micro-batches in the order in which its groups were opened."""
     micro_batches: list[list[PackedGroup]] = []
     next_index: dict[int, int] = {}

@@ -12,14 +12,14 @@ from planner.solve.answer import Answer, Limits
 from planner.solve.completion import Completion
 from planner.solve.program import Bools, Floats, Program
 
-MOST = 1_000_000  # assignments
+MAX_ASSIGNMENTS = 1_000_000  # assignments
 SLACK = 1e-9  # of a constraint, relative beyond 1
 
 
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     """The optimum by enumeration. Raises InputError where there are too many assignments."""
     assignments = _assignments(program)
-    assignments = assignments[_whole_rows_hold(program, assignments)]
+    assignments = assignments[_keeps_integer_rows(program, assignments)]
     if not len(assignments):
         return Answer("infeasible")
     cost = assignments @ program.cost[program.integer]
@@ -32,9 +32,9 @@ def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
 def _assignments(program: Program) -> Floats:
     """(assignments, integer variables), the last variable varying fastest."""
     lower, upper = program.lower[program.integer], program.upper[program.integer]
-    if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MOST:
+    if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MAX_ASSIGNMENTS:
         raise InputError(
-            f"brute force enumerates at most {MOST} assignments of the integer variables, and this program has more",
+            f"brute force enumerates at most {MAX_ASSIGNMENTS} assignments of the integer variables, and there are more",
             fix="narrow their bounds, or choose another back end",
         )
     axes = [np.arange(low, high + 1) for low, high in zip(lower, upper, strict=True)]
@@ -42,7 +42,7 @@ def _assignments(program: Program) -> Floats:
     return np.stack([axis.ravel() for axis in grid], axis=1) if grid else np.zeros((1, 0))
 
 
-def _whole_rows_hold(program: Program, assignments: Floats) -> Bools:
+def _keeps_integer_rows(program: Program, assignments: Floats) -> Bools:
     """(assignments,) whether each keeps all rows without continuous variables."""
     feasible = np.ones(len(assignments), dtype=np.bool_)
     place = np.cumsum(program.integer) - 1

@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 
 from planner.solve.answer import Limits
 
-GRID = 200_000  # units of time in the horizon: finer than any measurement, and quick to propagate
-ROOM = 10_000  # units of each capacity
+TIME_UNITS = 200_000  # units of time in the horizon: finer than any measurement, and quick to propagate
+CAPACITY_UNITS = 10_000  # units of each capacity
 NOISE = 1e-9  # relative: rounding of the sums below
 
 
@@ -70,9 +70,9 @@ class Laid:
 
 def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = None) -> Laid:
     """The best schedule found; `hint`: starts of a known one, seconds."""
-    scale = GRID / problem.horizon
+    scale = TIME_UNITS / problem.horizon
     model = cp_model.CpModel()
-    horizon = 2 * GRID
+    horizon = 2 * TIME_UNITS
     lengths = [floor(seconds * scale) for seconds in problem.seconds]
     starts = [model.new_int_var(0, horizon, "") for _ in lengths]
     interval_variables = [
@@ -88,7 +88,7 @@ def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = N
     for index, size in enumerate(problem.rooms):
         reservations = [reservation for reservation in problem.stays if reservation.room == index]
         if size < inf:
-            add_room(model, reservations, size, starts, lengths)
+            add_capacity(model, reservations, size, starts, lengths)
     longest = model.new_int_var(floor(problem.least * scale), horizon, "")
     for span in problem.stretches:
         end = starts[span.last] + lengths[span.last] + floor(span.more * scale)
@@ -110,17 +110,17 @@ def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = N
     )
 
 
-def add_room(
+def add_capacity(
     model: cp_model.CpModel, reservations: list[Stay], size: float, starts: list[cp_model.IntVar], lengths: list[int]
 ) -> None:
     """Limit the amounts reserved at once to a capacity; amounts are rounded down, so that nothing that fits is
     excluded.
     """
-    unit = size / ROOM
+    unit = size / CAPACITY_UNITS
     intervals, amounts = [], []
     for reservation in reservations:
-        length = model.new_int_var(0, 2 * GRID, "")
+        length = model.new_int_var(0, 2 * TIME_UNITS, "")
         end = starts[reservation.last] + lengths[reservation.last]
         intervals.append(model.new_interval_var(starts[reservation.first], length, end, ""))
         amounts.append(floor(reservation.amount / unit + 1e-6))
-    model.add_cumulative(intervals, amounts, ROOM)
+    model.add_cumulative(intervals, amounts, CAPACITY_UNITS)

@@ -12,7 +12,7 @@ from planner.solve.answer import Answer, Solution, Status
 from planner.solve.program import Floats, Program
 
 TOLERANCE = 1e-6  # of a bound, relative beyond 1: what the floating-point solvers promise
-EXACT = 1e-9  # a smaller violation is not repaired
+REPAIR_FROM = 1e-9  # a smaller violation is not repaired
 WHOLE = 1e-4  # how far from an integer a solver may leave an integer variable
 GAP = 1e-6  # objective and bound closer than this are equal, relative beyond 1
 
@@ -20,7 +20,7 @@ GAP = 1e-6  # objective and bound closer than this are equal, relative beyond 1
 def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: float, solver: str) -> Solution:
     """The best feasible point among the answer and the hint, with the best bound that is not refuted."""
     candidates = [(answer.values, answer.coarse), (hint, False)]
-    checked = [repaired(program, x, coarse) for x, coarse in candidates if x is not None]
+    checked = [repair(program, x, coarse) for x, coarse in candidates if x is not None]
     feasible = [x for x in checked if x is not None]
     if not feasible:
         if answer.claim == "infeasible":
@@ -40,17 +40,17 @@ def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: flo
     return Solution(status, values, objective, bound, seconds, solver)
 
 
-def repaired(program: Program, x: Floats, coarse: bool = False) -> Floats | None:
+def repair(program: Program, x: Floats, coarse: bool = False) -> Floats | None:
     """`x` with exact integers and within bounds, its continuous part solved again if needed; None if infeasible."""
     integral = np.where(program.integer, np.rint(x), x)
     if not np.isfinite(x).all() or np.abs(integral - x).max(initial=0.0) > WHOLE:
         return None
     rounded = np.clip(integral, program.lower, program.upper)
     violation = program.violation(rounded)
-    if not program.integer.all() and (coarse or violation > EXACT):
+    if not program.integer.all() and (coarse or violation > REPAIR_FROM):
         from planner.solve.completion import Completion
 
         completed = Completion(program).best(rounded[program.integer]).values
-        if completed is not None and program.violation(completed) <= min(TOLERANCE, max(violation, EXACT)):
+        if completed is not None and program.violation(completed) <= min(TOLERANCE, max(violation, REPAIR_FROM)):
             return completed
     return rounded if violation <= TOLERANCE else None

@@ -78,7 +78,7 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
         start.values.extend(hint.tolist())
     init, nothing = parameters_pb2.SolverInitializerProto(), callback_pb2.CallbackRegistrationProto()
     try:
-        with stdout_apart():
+        with stdout_to_stderr():
             result = solver.solve(proto, solver_type, init, parameters, model_parameters, None, nothing, None, None)
     except StatusNotOk as error:
         if "objective_value" in str(error):  # SCIP reports an infinite ray as a solution that costs -inf
@@ -96,7 +96,7 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
 
 
 @contextmanager
-def stdout_apart() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """Redirect stdout to stderr: HiGHS prints some warnings in any case, which would break the output of `--json`."""
     sys.stdout.flush()
     saved = os.dup(1)

@@ -81,8 +81,8 @@ class Program:
         integer.
         """
         misses = [
-            _misses(x, self.lower, self.upper),
-            _misses(self.activities(x), self.row_lower, self.row_upper),
+            _violations(x, self.lower, self.upper),
+            _violations(self.activities(x), self.row_lower, self.row_upper),
             np.abs(x - np.rint(x))[self.integer],
         ]
         worst = float(np.concatenate(misses).max(initial=0.0))
@@ -109,7 +109,7 @@ class Program:
         return bool((self.lower > self.upper).any() or (self.row_lower > self.row_upper).any())
 
 
-def _misses(x: Floats, lower: Floats, upper: Floats) -> Floats:
+def _violations(x: Floats, lower: Floats, upper: Floats) -> Floats:
     """Violations of bounds, relative beyond 1; negative where they are kept."""
     below = (lower - x) / np.maximum(1.0, np.where(np.isfinite(lower), np.abs(lower), 1.0))
     above = (x - upper) / np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))

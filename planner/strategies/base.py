@@ -40,8 +40,8 @@ STATES = (
     "dtype",
     "gradients",
 )  # fields of `layout` that apply where groups change with every micro-batch
-UNKNOWN = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
-UNPRICED = Prediction(
+NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+NO_PREDICTION = Prediction(
     step_seconds=0.0,
     spread=0.0,
     peak_memory_gib=0.0,
@@ -133,11 +133,11 @@ def row_of(micro_batch: tuple[PackedGroup, ...], problem: Sequences, module: Mod
         ranks = Ranks(range(group.first, group.first + degree))
         name = group_name(ranks)
         groups[name] = Group(ranks=ranks, split=split(module, degree))  # type: ignore[arg-type]
-        named[name] = tuple(entry_of(item, group.shape, problem) for item in group.items)
+        named[name] = tuple(plan_entry(item, group.shape, problem) for item in group.items)
     return named
 
 
-def entry_of(item: int, shape: int, problem: Sequences) -> Entry:
+def plan_entry(item: int, shape: int, problem: Sequences) -> Entry:
     """An item, with the share of its activations offloaded on a group of this shape."""
     offload = problem.offloaded(problem.sizes[item], shape)
     return Piece(item=item, offload=offload) if offload else item
@@ -158,8 +158,8 @@ def draft(
             first_row=inputs.first_row,
         ),
         uses=used,
-        outcome=UNKNOWN,
-        prediction=UNPRICED,
+        outcome=NO_OUTCOME,
+        prediction=NO_PREDICTION,
         ranks=inputs.cluster.ranks,
         layouts=layouts,
         groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks)))),

@@ -42,7 +42,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     (batch,) = inputs.batches
     problem = sequences(pricing, inputs.module, used, batch.items, "step")
     warm, fills = begun(problem, inputs.effort)
-    packed, more = improved(problem, warm, inputs.effort)
+    packed, more = improve_packing(problem, warm, inputs.effort)
     tried = []
     for packing in dict.fromkeys((packed, warm)):  # packing counts only exposed exchange, so the simulation decides
         groups: dict[str, Group] = {}
@@ -64,11 +64,11 @@ def degrees(inputs: Inputs) -> tuple[int, ...]:
 def pack(problem: Sequences, effort: int) -> tuple[Packed, int]:
     """One step's packing, constructed and improved, and the number of fills spent."""
     warm, fills = begun(problem, effort)
-    packed, more = improved(problem, warm, effort)
+    packed, more = improve_packing(problem, warm, effort)
     return packed, fills + more
 
 
-def improved(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
+def improve_packing(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
     """The improved packing, in the direction that hides more of the exchange; and the number of fills spent."""
     packed, fills = stream_search(problem, warm, effort)
     return longest_last(problem, packed), fills

@@ -35,7 +35,7 @@ def supports(inputs: Inputs) -> str | None:
     if len(kinds(inputs.cluster)) > 1:
         return "parallel_search places a module on ranks of one kind"
     if len(inputs.batches) > 1:
-        return "parallel_search decides one layout for all batches | solve it with --batches 1"
+        return "parallel_search decides the layout from one batch | solve it with --batches 1"
     if inputs.job.fix.items:
         return "parallel_search treats all sequences alike: it does not take fix.items"
     return None

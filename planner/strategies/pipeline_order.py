@@ -43,8 +43,8 @@ from planner.verify.pipelined import Replica, parts, pipelines
 from planner.verify.score import scored
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
-SAME = 1e-6  # relative: orders that differ by less are equally good
-HAND_MADE = ("1f1b", "zb_h1", "zb_h2", "gpipe")
+EQUALLY_GOOD = 1e-6  # relative: orders that differ by less are equally good
+KNOWN_SCHEDULES = ("1f1b", "zb_h1", "zb_h2", "gpipe")
 
 
 def supports(inputs: Inputs) -> str | None:
@@ -80,18 +80,18 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if not replicas or layout.pp < 2:
         raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
     problem = slowest(replicas, len(base.steps[0].micro_batches))
-    searched = search_sequences(problem, "step", inputs.effort, known(problem), inputs.seed)
+    searched = search_sequences(problem, "step", inputs.effort, known_orders(problem), inputs.seed)
     own = str(layout.schedule or "1f1b")
-    names = dict.fromkeys((own, *(name for name in HAND_MADE if parts(base) or not name.startswith("zb"))))
+    names = dict.fromkeys((own, *(name for name in KNOWN_SCHEDULES if parts(base) or not name.startswith("zb"))))
     tried = {name: attempt(base, module, named(name, problem), searched.effort) for name in names}
     order = written(searched.found.order, parts(base))
-    tried["made"] = attempt(in_sequence(base, searched.sequence), module, order, searched.effort)
+    tried["made"] = attempt(permute_micro_batches(base, searched.sequence), module, order, searched.effort)
     values = {name: each.outcome.value if isinstance(each, Plan) else inf for name, each in tried.items()}
     chosen = min(tried, key=lambda name: values[name])  # of equal ones the first: a schedule's name is shorter to write
     best = tried[chosen]
     if isinstance(best, Infeasible):
         raise best
-    others = [otherwise(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
+    others = [order_alternative(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
     return changed(best, instead=tuple(others))
 
 
@@ -128,10 +128,10 @@ def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
     )
 
 
-def known(problem: Pipeline) -> list[Order]:
+def known_orders(problem: Pipeline) -> list[Order]:
     """The known schedules as orders in letters; an unsplit backward is I directly followed by W."""
     letters = {"F": "F", "B": "IW", "I": "I", "W": "W"}
-    named = (schedule(name, problem.stages, problem.micro_batches) for name in HAND_MADE)
+    named = (schedule(name, problem.stages, problem.micro_batches) for name in KNOWN_SCHEDULES)
     return [tuple("".join(letters[phase] for phase, _, _ in slots) for slots in ranks) for ranks in named]
 
 
@@ -157,7 +157,7 @@ def slots_of(word: str, split: bool) -> list[Slot]:
     return slots
 
 
-def in_sequence(base: Plan, sequence: Sequence[int]) -> Plan:
+def permute_micro_batches(base: Plan, sequence: Sequence[int]) -> Plan:
     """The base with its micro-batches permuted; each keeps all its groups, so that replicas synchronise as before."""
     micro_batches = base.steps[0].micro_batches
     return changed(base, steps=(changed(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),))
@@ -175,7 +175,7 @@ def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) 
         return error
 
 
-def otherwise(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
+def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
     """Another order of the same passes, as an alternative of the plan."""
     ordered = changed(spoken(layout), schedule=name)
     alternative = Instead(
@@ -187,5 +187,5 @@ def otherwise(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -
     if isinstance(tried, Infeasible):
         return changed(alternative, because=tried.message)
     slower = tried.outcome.value / best.outcome.value - 1
-    because = f"{percent(slower)} slower" if slower > SAME else "as good"
+    because = f"{percent(slower)} slower" if slower > EQUALLY_GOOD else "as good"
     return changed(alternative, value=tidy(tried.outcome.value), because=because)

@@ -41,7 +41,7 @@ def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
         "memory": memory(scores),
         "tokens_per_second": tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
         "mfu": flops(plan) / len(scores) / (seconds * peak(plan)) if seconds else 0.0,
-        "alternatives": [alternative(plan, each) for each in plan.instead],
+        "alternatives": [alternative_answer(plan, each) for each in plan.instead],
     }
 
 
@@ -60,7 +60,7 @@ def memory(scores: Sequence[Score]) -> Answer:
     }
 
 
-def alternative(plan: Plan, tried: Instead) -> Answer:
+def alternative_answer(plan: Plan, tried: Instead) -> Answer:
     """An alternative that was tried, with its seconds of the mean step."""
     layouts = {name: said(each) for name, each in tried.layouts.items()}
     seconds = None if tried.value is None else seconds_of(plan, tried.value, range(len(plan.steps)))
@@ -71,11 +71,12 @@ def flops(plan: Plan) -> float:
     """FLOPs of all steps and modules, recomputation not counted."""
     every = range(len(plan.steps))
     return sum(
-        step_flops(plan.uses.models[name], lengths_in(plan, name, every), read_in(plan, name)) for name in plan.layouts
+        step_flops(plan.uses.models[name], lengths_in(plan, name, every), cross_attention_tokens(plan, name))
+        for name in plan.layouts
     )
 
 
-def read_in(plan: Plan, module: str) -> tuple[int, ...]:
+def cross_attention_tokens(plan: Plan, module: str) -> tuple[int, ...]:
     """Tokens that the cross attention of each item reads, in the order of the steps; empty without cross attention."""
     if not plan.uses.models[module].crossing:
         return ()

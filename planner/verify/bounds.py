@@ -120,7 +120,7 @@ def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> float:
     return max(busy.values(), default=0.0)
 
 
-def everywhere(step: Bounded) -> bool:
+def always(step: Bounded) -> bool:
     """A bound that applies to every step."""
     return True
 
@@ -159,13 +159,13 @@ BOUNDS: dict[str, Bounding] = {
     ),
     "exact": Bounding(often, lambda step: step.proven(exact), "the exact integer program, solved to its end"),
     "exchange": Bounding(
-        everywhere,
+        always,
         exchange,
         "parameters are gathered and gradients reduced however items are placed, and what is computed "
         "meanwhile hides a part of that at most",
     ),
     "busiest_rank": Bounding(
-        everywhere,
+        always,
         lambda step: busiest_rank(step.tasks, step.timeline),
         "given who does what, no order of the tasks ends before the busiest rank has done its own",
         same_work=True,

@@ -56,17 +56,17 @@ def split(table: Table, case: Case) -> Iterator[Case]:
         single = Held(shape, (long,))
         for number, micro_batch in enumerate(case.groups):
             if left(table.problem, (*micro_batch, single))[table.problem.shapes[shape].pool] >= 0:
-                yield with_row(case, number, (*micro_batch, single))
+                yield with_micro_batch(case, number, (*micro_batch, single))
         if case.more or len(case.groups) < case.rows:
             yield replace(case, groups=(*case.groups, (single,)))
     for number, micro_batch in enumerate(case.groups):
         for at, group in enumerate(micro_batch):
             joined = replace(group, longs=(*group.longs, long))
             if np.isfinite(table.seconds[long, group.shape]) and room(table, joined) >= 0:
-                yield with_row(case, number, (*micro_batch[:at], joined, *micro_batch[at + 1 :]))
+                yield with_micro_batch(case, number, (*micro_batch[:at], joined, *micro_batch[at + 1 :]))
 
 
-def with_row(case: Case, number: int, micro_batch: Row) -> Case:
+def with_micro_batch(case: Case, number: int, micro_batch: Row) -> Case:
     """The case with one of its micro-batches replaced."""
     return replace(case, groups=(*case.groups[:number], micro_batch, *case.groups[number + 1 :]))
 

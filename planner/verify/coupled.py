@@ -25,8 +25,8 @@ from planner.costs.step.table import Table, make_table
 from planner.verify.cases import Case, Held, Row, left, room, roots, split
 from planner.verify.dual import Floats, Fluid, Place, fluid_seconds
 
-CASES = {0: 0, 1: 12, 2: 24, 3: 100, 4: 400}  # number of cases bounded, by effort
-DEEPEST = 6  # longest sequences whose placements are enumerated
+CASES_BY_EFFORT = {0: 0, 1: 12, 2: 24, 3: 100, 4: 400}  # number of cases bounded, by effort
+MAX_SEQUENCES_PLACED = 6  # longest sequences whose placements are enumerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def coupled_seconds(problem: Sequences, value: float, effort: int) -> float:
     cases = [(seconds(relaxed, case, value), next(ticket), case) for case in roots(problem, value)]
     heapq.heapify(cases)
     spent = 0
-    while cases and cases[0][0] < value and spent < CASES[effort]:
+    while cases and cases[0][0] < value and spent < CASES_BY_EFFORT[effort]:
         least, _, case = cases[0]
-        if case.depth == min(DEEPEST, len(table.items)):
+        if case.depth == min(MAX_SEQUENCES_PLACED, len(table.items)):
             break
         heapq.heappop(cases)
         for child in split(table, case):
@@ -72,7 +72,7 @@ def coupled_seconds(problem: Sequences, value: float, effort: int) -> float:
 def seconds(relaxed: Whole, case: Case, value: float) -> float:
     """Lower bound in seconds over the plans of a case; infinite when there are none."""
     fluid, constants = relaxed.fluid(case.depth), case.rows * relaxed.problem.row_seconds + relaxed.problem.step_seconds
-    places = [*elsewhere(relaxed, fluid, case)]
+    places = [*other_micro_batches(relaxed, fluid, case)]
     for number, micro_batch in enumerate(case.groups):
         places += [
             *beside(relaxed, fluid, number, micro_batch),
@@ -97,7 +97,7 @@ def within(relaxed: Whole, fluid: Fluid, number: int, group: Held) -> Place:
     return Place(number, fluid.seconds[:, group.shape], spent, float(room(relaxed.table, group)))
 
 
-def elsewhere(relaxed: Whole, fluid: Fluid, case: Case) -> Iterator[Place]:
+def other_micro_batches(relaxed: Whole, fluid: Fluid, case: Case) -> Iterator[Place]:
     """The micro-batches without long sequences, aggregated by pool."""
     micro_batches = case.rows - len(case.groups)
     if not micro_batches and not case.more:

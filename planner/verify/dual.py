@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 STEPS = 150  # of the subgradient method
 PATIENCE = 8  # steps without gain before the step is halved
-FINEST = 1e-3  # of the first step
+FINEST_STEP = 1e-3  # of the first step
 FORBIDDEN = 1e3  # times all other work: cost of a sequence at a destination that cannot take it
 TOKEN_UNIT = 2.0  # times the least cost of a token: best in experiments on batches of Wikipedia
 
@@ -54,7 +54,7 @@ def fluid_seconds(fluid: Fluid, destinations: list[Place], enough: float) -> flo
     if (room < 0).any() or fluid.sizes @ fluid.counts > room.sum():
         return float("inf")
     micro_batches = np.array([destination.row for destination in destinations])
-    return climb(Dual(fluid, destinations, room, micro_batches[:, None] == np.unique(micro_batches)), enough)
+    return maximise_dual(Dual(fluid, destinations, room, micro_batches[:, None] == np.unique(micro_batches)), enough)
 
 
 class Dual:
@@ -93,7 +93,7 @@ class Dual:
         return projected
 
 
-def climb(dual: Dual, enough: float) -> float:
+def maximise_dual(dual: Dual, enough: float) -> float:
     """The best dual value found, starting from equal multipliers of times and zero ones of tokens."""
     times, tokens = dual.project(np.zeros(len(dual.spent))), np.zeros(len(dual.spent))
     best, at, length, stalled = -np.inf, (times, tokens), 1.0, 0
@@ -107,7 +107,7 @@ def climb(dual: Dual, enough: float) -> float:
         by_time = by_time - dual.members @ ((dual.members.T @ by_time) / dual.sums)
         by_tokens = np.where((tokens <= 0) & (by_tokens < 0), 0.0, by_tokens)
         steepness = float(by_time @ by_time + by_tokens @ by_tokens)
-        if best >= enough or length < FINEST or steepness <= 0.0:
+        if best >= enough or length < FINEST_STEP or steepness <= 0.0:
             break
         step = length * (enough - value) / steepness
         times, tokens = dual.project(times + step * by_time), np.maximum(0.0, tokens + step * by_tokens)

@@ -49,7 +49,7 @@ class Formulation:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ExactGrouping:
     """The best grouping found, empty if none beats the known one, and a lower bound over all groupings."""
 
     rows: tuple[tuple[GroupOfItems, ...], ...]
@@ -60,11 +60,11 @@ def small_enough(problem: Sequences, value: float) -> bool:
     """Whether the exact program can be expected to solve the problem to optimality."""
     if len(problem.sizes) > ITEMS or problem.ranks > RANKS:
         return False
-    slots = sum(copies(problem, shape) for shape in range(len(problem.shapes)))
+    slots = sum(max_groups(problem, shape) for shape in range(len(problem.shapes)))
     return slots * rows_worth_trying(problem, value) * len(problem.sizes) <= BINARIES
 
 
-def copies(problem: Sequences, shape: int) -> int:
+def max_groups(problem: Sequences, shape: int) -> int:
     """The most groups of a shape that a micro-batch can have."""
     chosen = problem.shapes[shape]
     return min(problem.pools[chosen.pool].ranks // chosen.degree, len(problem.sizes))
@@ -79,13 +79,13 @@ def rows_worth_trying(problem: Sequences, value: float) -> int:
     return max(1, min(most, int((value - problem.step_seconds - work) / constant * (1 + 1e-9) + 1e-9)))
 
 
-def prove(problem: Sequences, value: float, backend: str = "mathopt-highs") -> Proof:
+def prove(problem: Sequences, value: float, backend: str = "mathopt-highs") -> ExactGrouping:
     """Solve the exact program; `value`: seconds of a known grouping."""
     unit = value / UNITS if value > NO_TIME else 1.0
     formulation = formulate(problem, rows_worth_trying(problem, value), value * (1 + 1e-6), unit)
     solution = solve(formulation.program, backend, effort=EFFORT)
     micro_batches = read(problem, formulation, solution.values) if solution.values is not None else ()
-    return Proof(micro_batches, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
+    return ExactGrouping(micro_batches, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
 
 
 def formulate(problem: Sequences, micro_batches: int, longest: float, unit: float = 1.0) -> Formulation:
@@ -103,7 +103,7 @@ def formulate(problem: Sequences, micro_batches: int, longest: float, unit: floa
         for micro_batch in range(micro_batches)
         for number, shape in enumerate(problem.shapes)
         if shape.line.const <= longest
-        for copy in range(copies(problem, number))
+        for copy in range(max_groups(problem, number))
     ]
     used = {slot: b.variable(0, 1, True, name=f"g{slot}") for slot in slots}
     assigned = {
@@ -112,15 +112,15 @@ def formulate(problem: Sequences, micro_batches: int, longest: float, unit: floa
         for slot in slots
         if slot.shape in problem.choices(item) and problem.seconds(slot.shape, (item,)) <= longest
     }
-    each_once(b, problem, assigned)
+    add_assignment_rows(b, problem, assigned)
     makespans(b, problem, assigned, used, makespan_variables, unit)
-    capacities(b, problem, assigned, used)
+    add_capacity_rows(b, problem, assigned, used)
     ranks(b, problem, used, opened)
-    symmetry(b, used, makespan_variables)
+    add_symmetry_rows(b, used, makespan_variables)
     return Formulation(b.build(), assigned, used)
 
 
-def each_once(b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int]) -> None:
+def add_assignment_rows(b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int]) -> None:
     """Every sequence is assigned once."""
     for item in problem.sizes:
         b.row({variable: 1.0 for (k, _), variable in assigned.items() if k == item}, 1.0, 1.0, f"item {item}")
@@ -146,7 +146,7 @@ def makespans(
         )
 
 
-def capacities(
+def add_capacity_rows(
     b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int], used: dict[Slot, int]
 ) -> None:
     """Tokens fit into their groups, and only into used ones."""
@@ -165,7 +165,7 @@ def ranks(b: ProgramBuilder, problem: Sequences, used: dict[Slot, int], opened: 
             b.row({**degrees, variable: -float(pool.ranks)}, upper=0.0, name=f"ranks {micro_batch} of pool {number}")
 
 
-def symmetry(b: ProgramBuilder, used: dict[Slot, int], makespan_variables: list[int]) -> None:
+def add_symmetry_rows(b: ProgramBuilder, used: dict[Slot, int], makespan_variables: list[int]) -> None:
     """Of equivalent solutions keep one: copies of a shape in order, micro-batches slowest first."""
     for slot, group in used.items():
         following = used.get(slot._replace(copy=slot.copy + 1))

@@ -20,12 +20,12 @@ def rows_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Seque
     seconds. Its longest forward F and backward B are at most φC + δ, whichever groups they are of, so it takes at least
     (1 − w(φ_F + φ_B))·C + G − w(δ_F + δ_B). None where there is nothing to hide, or no compute to hide it.
     """
-    whole, window = row_seconds(pricing, module, (0.0, 0.0)), hiding(pricing, module)
+    whole, window = row_seconds(pricing, module, (0.0, 0.0)), hiding_share(pricing, module)
     if whole <= problem.row_seconds or any(shape.line.rings for shape in problem.shapes):
         return None
     passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
     computed = make_table(problem).work / problem.ranks / problem.fewest_rows
-    shares = [share_of([(each[which], each[0] + each[1]) for each in passes], computed) for which in (0, 1)]
+    shares = [pass_share([(each[which], each[0] + each[1]) for each in passes], computed) for which in (0, 1)]
     least = 1.0 - window * sum(share.of for share in shares)
     if least <= 0.0:
         return None
@@ -39,10 +39,10 @@ def step_by_exchange(pricing: Pricing, module: str, seconds: float) -> float:
     The exchanges hide behind the first forward and the last backward of the rank that has least of them, which are no
     more than all its work.
     """
-    return (1.0 - hiding(pricing, module)) * seconds + step_seconds(pricing, module, 0.0)
+    return (1.0 - hiding_share(pricing, module)) * seconds + step_seconds(pricing, module, 0.0)
 
 
-def hiding(pricing: Pricing, module: str) -> float:
+def hiding_share(pricing: Pricing, module: str) -> float:
     """w: the share of the compute beside an exchange that can hide it."""
     kinds = pricing.kinds(pricing.layouts[module].ranks)
     window = max(pricing.basis(module, kind).machine.window for kind in kinds)
@@ -56,13 +56,13 @@ class Share(NamedTuple):
     beyond: float
 
 
-def share_of(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
+def pass_share(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
     """The share of one pass in both, whatever the group and its items.
 
     Either of the terms that grow with items, with the constants beyond it; or of everything, where neither pass is
     launched more often than the other. Returns the smaller one for groups that take so many seconds.
     """
-    pairs = [(growing(one), growing(both)) for one, both in passes]
+    pairs = [(growing_terms(one), growing_terms(both)) for one, both in passes]
     parts = [mine / whole[what] for one, whole in pairs for what, mine in one.items() if mine > 0.0]
     grown, launched = max(parts, default=0.0), any(one.launches for one, _ in passes)
     waits = [sum(each.times * each.host for each in one.launches) for one, _ in passes]
@@ -72,7 +72,7 @@ def share_of(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
     return min(found, key=lambda each: each.of * seconds + each.beyond)
 
 
-def growing(line: Line) -> dict[object, float]:
+def growing_terms(line: Line) -> dict[object, float]:
     """Coefficients of a line by the term that they multiply: token pairs, tokens, and pairs within each window."""
     found: dict[object, float] = {"quad": line.quad, "lin": line.lin}
     for each in line.windows:

@@ -19,7 +19,7 @@ from planner.verify.held import Holding
 
 Forwards = list[dict[int, Task]]  # by stage: micro-batch → forward, numbers rising
 LOOKED_AT = 8  # replicas that are bounded
-OneOf = Callable[[Iterable[float]], float]
+Reduction = Callable[[Iterable[float]], float]
 
 
 class Passes(NamedTuple):
@@ -42,14 +42,14 @@ def order_seconds(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> float:
     Of many replicas only those that work longest are bounded: what bounds some of them bounds the step.
     """
     passes = by_group(tasks)
-    if not ordinary(plan, tasks, passes):
+    if not is_plain_pipeline(plan, tasks, passes):
         return 0.0
     longest = sorted(passes, key=lambda each: -work(pricing, each))[:LOOKED_AT]
     of_each = dict.fromkeys(each.pipeline for each in replicas_of(plan, pricing, tasks, longest, min))  # each once
-    return max((floor_of_any(each, "step").seconds for each in of_each if fitting(each)), default=0.0)
+    return max((floor_of_any(each, "step").seconds for each in of_each if has_feasible_order(each)), default=0.0)
 
 
-def fitting(pipeline: Pipeline) -> bool:
+def has_feasible_order(pipeline: Pipeline) -> bool:
     """Whether any order exists: each stage can hold a micro-batch."""
     return all(max(held) <= cap for held, cap in zip(pipeline.held, pipeline.cap, strict=True))
 
@@ -57,11 +57,11 @@ def fitting(pipeline: Pipeline) -> bool:
 def pipelines(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> list[Replica]:
     """The pipeline of each group; empty where the plan has no such pipelines."""
     passes = by_group(tasks)
-    return replicas_of(plan, pricing, tasks, passes, max) if ordinary(plan, tasks, passes) else []
+    return replicas_of(plan, pricing, tasks, passes, max) if is_plain_pipeline(plan, tasks, passes) else []
 
 
 def replicas_of(
-    plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes], counted: OneOf
+    plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes], counted: Reduction
 ) -> list[Replica]:
     """The pipelines of some groups. `counted`: which of a stage's recomputed bytes are taken off its capacity.
 
@@ -78,12 +78,12 @@ def work(pricing: Pricing, passes: Passes) -> float:
     return max(sum(pricing.price(task).value for task in of_stage.values()) for of_stage in passes.forwards)
 
 
-def ordinary(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
+def is_plain_pipeline(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
     """Whether the plan is one module's, with one chunk of layers on each rank, and groups have disjoint ranks."""
     layout, *others = plan.layouts.values()
     if others or not layout.stages or len(layout.stages) != layout.pp:
         return False
-    return simple(tasks, passes)
+    return ranks_disjoint(tasks, passes)
 
 
 def by_group(tasks: Sequence[Task]) -> list[Passes]:
@@ -102,7 +102,7 @@ def by_group(tasks: Sequence[Task]) -> list[Passes]:
     ]
 
 
-def simple(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
+def ranks_disjoint(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
     """Whether groups have disjoint ranks, and every micro-batch has a backward."""
     ranks = [rank for each in passes for of_stage in each.forwards for rank in next(iter(of_stage.values())).ranks]
     if len(ranks) != len(set(ranks)) or any(task.share < 1 or task.offload for task in tasks):
@@ -112,7 +112,7 @@ def simple(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
 
 
 def pipeline(
-    plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: OneOf
+    plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: Reduction
 ) -> Pipeline:
     """The pipeline of one group at the plan's prices. `once`: ranks and seconds of tasks after the last passes."""
     split, forwards, holding = parts(plan), passes.forwards, Holding(plan, pricing)
@@ -128,8 +128,8 @@ def pipeline(
         forward=seconds("F"),
         inputs=seconds("I" if split else "B"),
         weights=seconds("W") if split else tuple((0.0,) * len(of_stage) for of_stage in forwards),
-        ahead=sent(pricing, passes, "F"),
-        back=sent(pricing, passes, "B"),
+        ahead=send_seconds(pricing, passes, "F"),
+        back=send_seconds(pricing, passes, "B"),
         held=held,
         kept=tuple(tuple(each * FOR_WEIGHTS if split else 0.0 for each in of_stage) for of_stage in held),
         cap=tuple(room(holding, of_stage) - counted(map(holding.besides, of_stage.values())) for of_stage in forwards),
@@ -155,7 +155,7 @@ def room(holding: Holding, forwards: dict[int, Task]) -> float:
     return min(holding.allowed(rank) - holding.always(rank) for rank in next(iter(forwards.values())).ranks)
 
 
-def sent(pricing: Pricing, passes: Passes, of: Phase) -> Rows:
+def send_seconds(pricing: Pricing, passes: Passes, of: Phase) -> Rows:
     """Seconds of the sends between neighbouring stages, (stages − 1, micro_batches)."""
     firsts = [next(iter(of_stage.values())).layers[0] for of_stage in passes.forwards]
     found = {key: pricing.price(task).value for key, task in passes.sends.items() if key[0] == of}

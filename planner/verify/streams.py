@@ -26,11 +26,11 @@ import numpy as np
 from planner.costs.step.sequences import Sequences
 from planner.costs.step.table import Floats, Table, make_table
 
-MICRO_BATCHES = 8  # per rank: numbers up to this have a type each
+COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
 STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # initial θ of all types: the search changes one coordinate at a time
-DEAREST = 1e9  # shares of a rank for a sequence that it cannot take: more than any plan can afford
-FINEST = 0.005  # step of the multipliers at which the pattern search ends
+PROHIBITIVE = 1e9  # shares of a rank for a sequence that it cannot take: more than any plan can afford
+FINEST_STEP = 0.005  # step of the multipliers at which the pattern search ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
-class Fluid:
+class DivisibleAreas:
     """Divisible sequences, equal ones aggregated into kinds."""
 
     tokens: Floats  # (kinds,) least tokens that each occupies
@@ -57,16 +57,16 @@ def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
     """Lower bound on the seconds of a step; at most `value`, the seconds of a known plan."""
     table = make_table(problem)
     high = value - problem.step_seconds
-    whole = least_span(table, fluid_of(table, 0), everyone(problem), (0.0, high), effort)
-    rest, least = fluid_of(table, 1), high
+    whole = bisect_span(table, divisible_areas(table, 0), all_ranks(problem), (0.0, high), effort)
+    rest, least = divisible_areas(table, 1), high
     for shape in np.flatnonzero(np.isfinite(table.seconds[0])).tolist():
         own = float(table.seconds[0, shape] + table.constants[shape])
         if own < least and least > whole:
-            least = max(own, least_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
+            least = max(own, bisect_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
     return problem.step_seconds + max(whole, least)
 
 
-def everyone(problem: Sequences) -> list[Ranks]:
+def all_ranks(problem: Sequences) -> list[Ranks]:
     """All ranks in one role per pool."""
     return [Ranks(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
 
@@ -82,7 +82,7 @@ def roles(table: Table, shape: int, own: float) -> Iterator[Ranks]:
             yield Ranks(count, number, 0.0, 0.0, 1)
 
 
-def fluid_of(table: Table, without: int) -> Fluid:
+def divisible_areas(table: Table, without: int) -> DivisibleAreas:
     """All sequences but the longest `without`, as divisible kinds."""
     problem = table.problem
     areas = []
@@ -91,32 +91,34 @@ def fluid_of(table: Table, without: int) -> Fluid:
         areas.append(table.areas[without:, mine].min(axis=1, initial=np.inf))
     tokens = [problem.least_tokens(size) for size in table.sizes[without:].tolist()]
     kinds, counts = np.unique(np.column_stack([tokens, *areas]), axis=0, return_counts=True)
-    return Fluid(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
+    return DivisibleAreas(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
 
 
-def least_span(table: Table, fluid: Fluid, ranks: list[Ranks], between: tuple[float, float], effort: int) -> float:
+def bisect_span(
+    table: Table, fluid: DivisibleAreas, ranks: list[Ranks], between: tuple[float, float], effort: int
+) -> float:
     """The longest step within `between` that is proven too short; the upper end if all of it is."""
     low, high = between
-    if too_short(table, fluid, ranks, high):
+    if proven_too_short(table, fluid, ranks, high):
         return high
-    if low > 0 and not too_short(table, fluid, ranks, low):
+    if low > 0 and not proven_too_short(table, fluid, ranks, low):
         return low
     for _ in range(BISECTIONS[effort]):
         middle = (low + high) / 2
-        if too_short(table, fluid, ranks, middle):
+        if proven_too_short(table, fluid, ranks, middle):
             low = middle
         else:
             high = middle
     return low
 
 
-def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bool:
+def proven_too_short(table: Table, fluid: DivisibleAreas, ranks: list[Ranks], span: float) -> bool:
     """Whether some multipliers prove that no plan ends within this time."""
-    types = [*types_of(table, ranks, span)]
+    types = [*rank_types(table, ranks, span)]
     if not types:
         return bool(len(fluid.counts))
     parts = [shares(fluid, ranks[each.role].pool, each) for each in types]
-    time, room = (np.minimum(each, DEAREST) for each in zip(*parts, strict=True))
+    time, room = (np.minimum(each, PROHIBITIVE) for each in zip(*parts, strict=True))
     of = np.array([each.role for each in types])
     counts = np.array([role.count for role in ranks], dtype=np.float64)
 
@@ -129,7 +131,7 @@ def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bo
     return proves(excess, max(starts, key=excess), len(types))
 
 
-class Type(NamedTuple):
+class RankType(NamedTuple):
     """A type of rank by its number of micro-batches, exact or at least."""
 
     role: int
@@ -139,14 +141,14 @@ class Type(NamedTuple):
     seconds_in_all: float = 0.0  # most seconds, constants included by the token
 
 
-def shares(fluid: Fluid, pool: int, of: Type) -> tuple[Floats, Floats]:
+def shares(fluid: DivisibleAreas, pool: int, of: RankType) -> tuple[Floats, Floats]:
     """Shares of a rank's time and of its tokens that each kind takes, (kinds,) each."""
     if of.tokens < np.inf:
         return fluid.areas[pool] / of.seconds, fluid.tokens / of.tokens
     return fluid.areas[pool] / of.seconds, (fluid.areas[pool] + of.per_token * fluid.tokens) / of.seconds_in_all
 
 
-def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[Type]:
+def rank_types(table: Table, ranks: list[Ranks], span: float) -> Iterator[RankType]:
     """A type for every number of micro-batches, and one for more, which run at least tokens/cap micro-batches."""
     problem = table.problem
     for number, role in enumerate(ranks):
@@ -154,20 +156,20 @@ def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[Type]:
         if not mine:
             continue
         constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
-        many = role.fewest + (MICRO_BATCHES if constant > 0 else 0)
+        many = role.fewest + (COUNTS_DISTINGUISHED if constant > 0 else 0)
         for batches in range(role.fewest, many):
             seconds, tokens = span - role.spent - batches * constant, role.room + batches * cap
             if seconds > 0 and tokens > 0:
-                yield Type(number, seconds, tokens)
+                yield RankType(number, seconds, tokens)
         seconds, a_token = span - role.spent - many * constant, constant / cap
         if seconds > 0:
-            yield Type(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
+            yield RankType(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
 
 
 def proves(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
     """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
     best, step = excess(point), 0.25
-    while best <= 0 and step > FINEST:
+    while best <= 0 and step > FINEST_STEP:
         gained = False
         for axis in range(len(point)):
             for sign in (step, -step):

@@ -69,7 +69,7 @@ def fields_of(fixed: Parallelism) -> dict[str, int]:
     return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in whole.items()}
 
 
-def too_many(fixed: Parallelism, ranks: int) -> str | None:
+def mesh_mismatch(fixed: Parallelism, ranks: int) -> str | None:
     """The message about a fixed mesh whose degrees do not multiply to the number of ranks; None where they can."""
     sizes = {dim: getattr(fixed, dim) for dim in DIMS if getattr(fixed, dim) is not None}
     count, whole = prod(sizes.values()), len({*DIMS} - {*sizes, "replica"}) == 0
@@ -93,12 +93,12 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     if screened is None and whole:
         return Infeasible(whole[0], where="layouts", fix=fix if change and change.what else whole[1])
     if screened is None:
-        uneven = too_many(fixed, ranks)
+        uneven = mesh_mismatch(fixed, ranks)
         message = uneven or f"no layout{held} divides {ranks} ranks and {batch} sequences evenly"
         fix = "degrees whose product does, or leave one of them out" if uneven and not (change and change.what) else fix
         return Infeasible(message, where="layouts", fix=fix)
     if problem.limits.tokens_per_rank is not None:
-        return too_many_tokens(problem, found, held, fix)
+        return token_limit_error(problem, found, held, fix)
     place = int(np.nanargmin(screened.taken))
     least, allowed = screened.taken[place] / GIB, problem.allowed / GIB
     leanest = layout_text(layout_at(problem.trained, found, place))
@@ -106,7 +106,7 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     return Infeasible(message, where="memory", fix=fix)
 
 
-def too_many_tokens(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
+def token_limit_error(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
     """The error when the job's own limit in tokens is what binds."""
     longest = max(problem.trained.sizes)
     tokens = found["micro_batch"] * longest / (found["tp"] * found["cp"])

@@ -66,12 +66,12 @@ def fitting(inputs: Inputs) -> Fits:
 def of_plan(plan: Plan, scores: tuple[Score, ...], change: Change | None = None) -> Fits:
     """Memory of an existing plan."""
     worst = max(scores, key=lambda each: each.chance)
-    stages = stage_uses(plan, worst)
+    stages = stage_memories(plan, worst)
     kind = kind_of(plan.uses.cluster, worst.fullest)
     return Fits(plan, scores, kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
 
 
-def stage_uses(plan: Plan, found: Score) -> tuple[StageUse, ...]:
+def stage_memories(plan: Plan, found: Score) -> tuple[StageUse, ...]:
     """Memory of each pipeline stage; with several modules, of ranks that hold the same stages of all of them."""
     holding, peaks = found.holding, found.memory.peaks
     alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks

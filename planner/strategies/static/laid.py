@@ -19,7 +19,7 @@ from planner.strategies.base import draft, uses
 from planner.strategies.static.layouts import Trained
 from planner.strategies.static.screen import Problem
 
-Cells = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
+ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
 
 def laid(inputs: Inputs, problem: Problem, layout: Layout) -> Plan:
@@ -32,7 +32,7 @@ def laid(inputs: Inputs, problem: Problem, layout: Layout) -> Plan:
     return draft(replace(inputs, job=job), used, layouts, replicas(layout), rows(cells, layout))
 
 
-def shared_out(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Trained) -> Cells:
+def shared_out(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Trained) -> ReplicaItems:
     """Assign items longest first to the least loaded replica with room for one more, and there likewise to a
     micro-batch: the first micro-batches hold the longest items.
     """
@@ -78,7 +78,7 @@ def replicas(layout: Layout) -> dict[str, Group]:
     return {f"dp{number}": Group(ranks=ranks) for number, ranks in enumerate(sorted(blocks))}
 
 
-def rows(cells: Cells, layout: Layout) -> tuple[Row, ...]:
+def rows(cells: ReplicaItems, layout: Layout) -> tuple[Row, ...]:
     """The step's micro-batches; interleaving keeps empty ones."""
     found: list[Row] = [
         {f"dp{replica}": items[number] for replica, items in enumerate(cells) if items[number]}
@@ -95,11 +95,11 @@ def step_seconds(plan: Plan, layout: Layout, trained: Trained) -> float:
     short = 2 * round_ + count % round_
     if not trained.equal or count <= short + 2 * round_:
         return timeline(plan).step_seconds
-    first, second = (timeline(shortened(plan, number)).step_seconds for number in (short, short + round_))
+    first, second = (timeline(first_micro_batches(plan, number)).step_seconds for number in (short, short + round_))
     return first + (second - first) * (count - short) / round_
 
 
-def shortened(plan: Plan, count: int) -> Plan:
+def first_micro_batches(plan: Plan, count: int) -> Plan:
     """The plan with only its first micro-batches."""
     return changed(plan, steps=(changed(plan.steps[0], micro_batches=plan.steps[0].micro_batches[:count]),))
 

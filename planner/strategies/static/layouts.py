@@ -60,7 +60,7 @@ def layout_of(trained: Trained, numbers: Mapping[str, int]) -> Layout:
     chosen["dp"] = trained.ranks // (chosen.get("tp", 1) * chosen.get("cp", 1) * pp * chosen.get("replica", 1))
     return Layout(
         ranks=Ranks(range(trained.ranks)),
-        stages=chunks_of(trained, pp, vpp) if pp > 1 else (),
+        stages=chunk_layers(trained, pp, vpp) if pp > 1 else (),
         **{**chosen, "schedule": schedule(trained, pp, vpp)},
     )
 
@@ -70,7 +70,7 @@ def schedule(trained: Trained, pp: int, vpp: int) -> Schedule | None:
     return None if pp == 1 else trained.said.schedule or ("interleaved" if vpp > 1 else "1f1b")
 
 
-def chunks_of(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
+def chunk_layers(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
     """Layers of each chunk, by the same rule as in the memory model."""
     at = Columns(ranks=trained.ranks, seq=1.0, batch=1.0, pp=pp, vpp=vpp)
     cuts = [int(layers_before(trained.module.layers, at, chunk)) for chunk in range(pp * vpp + 1)]
@@ -80,10 +80,10 @@ def chunks_of(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
 def columns_for(layout: Layout, trained: Trained) -> Columns:
     """A layout as columns of the closed form, its sequences of mean length."""
     at = columns_of(layout, Batch(trained.mean, trained.batch, float(layout.micro_batch)))
-    return replace(at, full=full_share(layout, trained)) if isinstance(layout.recompute, dict) else at
+    return replace(at, full=full_recompute_share(layout, trained)) if isinstance(layout.recompute, dict) else at
 
 
-def full_share(layout: Layout, trained: Trained) -> float:
+def full_recompute_share(layout: Layout, trained: Trained) -> float:
     """Share of the layers that are recomputed in full."""
     layers = trained.module.layers
     return layout.recomputes(range(layers)).get("full", 0) / layers

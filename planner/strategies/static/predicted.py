@@ -64,6 +64,6 @@ def sources_of(plan: Plan) -> dict[str, str]:
     return {
         "compute": ", ".join(modules + kernels),
         "exchange": network,
-        "overlap, overhead": "the framework's traits",
-        "memory": "exact; the framework's traits",
+        "overlap, overhead": "the framework's coefficients",
+        "memory": "exact; the framework's coefficients",
     }

@@ -32,7 +32,7 @@ from planner.units import GIB
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]  # indices of layouts of a space
-BLOCK = 2048  # layouts whose memory is evaluated at once
+LAYOUTS_PER_BLOCK = 2048  # layouts whose memory is evaluated at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ def look(problem: Problem, found: Space, screened: Screened, places: Places) -> 
 def first_fitting(problem: Problem, found: Space, screened: Screened, order: Places, count: int) -> Places:
     """The first layouts of an order that fit into memory, at most so many; evaluates no more than needed."""
     kept: list[int] = []
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
+    for start in range(0, len(order), LAYOUTS_PER_BLOCK):
+        block = order[start : start + LAYOUTS_PER_BLOCK]
         look(problem, found, screened, block[~screened.looked[block]])
         kept += block[screened.fits(problem)[block]].tolist()
         if len(kept) >= count:

@@ -13,17 +13,19 @@ from planner.specs.layers.heads import kv_heads
 from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
-WIDTH = len(SEARCHED)
+FIELD_COUNT = len(SEARCHED)
 Space = dict[str, NDArray[np.int64]]  # searched field → (layouts,)
 
 
 def space(trained: Trained, per_node: int, fixed: Parallelism) -> Space:
     """All layouts with the fixed fields; may be empty."""
     names = ("tp", "cp", "pp", "ep", "etp", "vpp", "micro_batch", "zero", "recompute")
-    tables = [np.zeros((0, WIDTH), dtype=np.int64)]
+    tables = [np.zeros((0, FIELD_COUNT), dtype=np.int64)]
     for mesh in meshes(trained, per_node, fixed):
         rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
-        tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(mesh, fixed))))
+        tables.append(
+            crossed([mesh], *rest, as_rows(zeros(trained, mesh, fixed)), as_rows(recompute_choices(mesh, fixed)))
+        )
     table = np.concatenate(tables)
     return {name: table[:, names.index(name)] for name in SEARCHED}
 
@@ -31,13 +33,13 @@ def space(trained: Trained, per_node: int, fixed: Parallelism) -> Space:
 def crossed(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
     """The Cartesian product of the parts' rows, (combinations, WIDTH), the last part varying fastest."""
     if not all(parts):
-        return np.zeros((0, WIDTH), dtype=np.int64)
+        return np.zeros((0, FIELD_COUNT), dtype=np.int64)
     places = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
     columns = [np.array(part, dtype=np.int64)[at.reshape(-1)] for part, at in zip(parts, places, strict=True)]
     return np.concatenate(columns, axis=1)
 
 
-def singles(values: Sequence[int]) -> list[tuple[int]]:
+def as_rows(values: Sequence[int]) -> list[tuple[int]]:
     """Values as rows of one column."""
     return [(value,) for value in values]
 
@@ -141,7 +143,7 @@ def zeros(trained: Trained, mesh: Mesh, fixed: Parallelism) -> list[int]:
     return [0, 1] if pp > 1 else [0, 1, 2, 3]
 
 
-def recomputes(mesh: Mesh, fixed: Parallelism) -> list[int]:
+def recompute_choices(mesh: Mesh, fixed: Parallelism) -> list[int]:
     """Recomputation choices as numbers; a split backward keeps its activations, so it allows none."""
     if fixed.schedule in ZERO_BUBBLE and mesh[2] > 1:
         return [RECOMPUTE.index("none")]
