@@ -34,7 +34,7 @@ def _assignments(program: Program) -> Floats:
     lower, upper = program.lower[program.integer], program.upper[program.integer]
     if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MAX_ASSIGNMENTS:
         raise InputError(
-            f"brute force enumerates at most {MAX_ASSIGNMENTS} assignments of the integer variables, and there are more",
+            f"brute force takes at most {MAX_ASSIGNMENTS} assignments of integer variables, and there are more",
             fix="narrow their bounds, or choose another back end",
         )
     axes = [np.arange(low, high + 1) for low, high in zip(lower, upper, strict=True)]
