@@ -1,4 +1,4 @@
-"""Orders of F, I and W on pipeline stages, apart from any plan: what they take, the best found, what none can beat."""
+"""Orders of F, I and W on pipeline stages, independent of any plan: their times, the best found, and lower bounds."""
 
 from planner.orders.anyhow import floor_of_any
 from planner.orders.bound import Floor, floor_of

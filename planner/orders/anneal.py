@@ -1,7 +1,7 @@
-"""An order improved by moving slots about: one that is hardly worse is taken too, ever less so (threshold accepting).
+"""Improve an order by moving slots; a slightly worse order is accepted too, ever less so (threshold accepting).
 
-A slot moves some places within its stage, or changes places with another; what breaks an order's laws or its memory is
-not timed. Work is counted in slots that were looked at.
+A move shifts a slot within its stage or swaps it with another. Moves that break the precedence of passes or exceed the
+memory are not timed. Work is counted in slots that were looked at.
 """
 
 from math import inf
@@ -10,84 +10,84 @@ from random import Random
 from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import ROUNDING, stage_spans, times
 
-HEAT = 0.001  # of what the order is worth: what a move may make it worse at the start
-DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # places
-SWAPS = 0.4  # of the moves
-MEAN = 0.02  # how much it counts when stages end on average, beside the last of them
+INITIAL_TOLERANCE = 0.001  # relative increase of the score that is accepted at the start
+DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # slots
+SWAP_SHARE = 0.4  # share of moves that are swaps
+MEAN_END_WEIGHT = 0.02  # weight in the score of the stages' mean end, beside that of the last one
 
 
-def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, floor: float, seed: int) -> Order:
-    """An order at least as good."""
-    chance = Random(seed).random
+def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, lower_bound: float, seed: int) -> Order:
+    """An order at least as good, after looking at up to `work` slots; stops at the lower bound."""
+    random = Random(seed).random
     p, slots = pipeline.stages, 3 * pipeline.micro_batches
     moves = work // (p * slots)
-    now, best = order, order
-    score, least = worth(pipeline, objective, now)
+    current, best = order, order
+    score, best_seconds = worth(pipeline, objective, current)
     for move in range(moves):
-        if least <= floor * (1 + CLOSE):
+        if best_seconds <= lower_bound * (1 + CLOSE):
             break
-        s = int(chance() * p)
-        word = moved(now[s], int(chance() * slots), distance(chance()), chance() < SWAPS)
-        if word == now[s] or not lawful(pipeline, s, word):
+        s = int(random() * p)
+        word = move_slot(current[s], int(random() * slots), signed_distance(random()), random() < SWAP_SHARE)
+        if word == current[s] or not lawful(pipeline, s, word):
             continue
-        changed = (*now[:s], word, *now[s + 1 :])
-        found, seconds = worth(pipeline, objective, changed)
-        if found <= score * (1 + HEAT * chance() * (1 - move / moves)):
-            now, score = changed, found
-            if seconds < least:
-                best, least = changed, seconds
+        changed = (*current[:s], word, *current[s + 1 :])
+        new_score, seconds = worth(pipeline, objective, changed)
+        if new_score <= score * (1 + INITIAL_TOLERANCE * random() * (1 - move / moves)):
+            current, score = changed, new_score
+            if seconds < best_seconds:
+                best, best_seconds = changed, seconds
     return best
 
 
-def distance(chance: float) -> int:
-    """One of DISTANCES, to one side or the other."""
-    place = int(chance * 2 * len(DISTANCES))
+def signed_distance(draw: float) -> int:
+    """One of DISTANCES, forward or back; `draw` in [0, 1)."""
+    place = int(draw * 2 * len(DISTANCES))
     return DISTANCES[place // 2] * (1 if place % 2 else -1)
 
 
-def moved(word: str, place: int, by: int, swap: bool) -> str:
-    """A slot `by` places further on, or changed with the one there."""
-    target = min(len(word) - 1, max(0, place + by))
-    slots = list(word)
+def move_slot(slots: str, place: int, by: int, swap: bool) -> str:
+    """A stage's slots with one moved `by` positions, or swapped with the slot there."""
+    target = min(len(slots) - 1, max(0, place + by))
+    changed = list(slots)
     if swap:
-        slots[place], slots[target] = slots[target], slots[place]
+        changed[place], changed[target] = changed[target], changed[place]
     else:
-        slots.insert(target, slots.pop(place))
-    return "".join(slots)
+        changed.insert(target, changed.pop(place))
+    return "".join(changed)
 
 
-def lawful(pipeline: Pipeline, s: int, word: str) -> bool:
-    """F before I before W of each micro-batch, and never more held than the stage may hold."""
+def lawful(pipeline: Pipeline, s: int, slots: str) -> bool:
+    """Whether F precedes I and I precedes W of each micro-batch, and activations never exceed the stage's capacity."""
     held, kept, cap = pipeline.held[s], pipeline.kept[s], pipeline.cap[s] * (1 + ROUNDING)
     forwards = inputs = weights = 0
-    now = 0.0
-    for letter in word:
+    activations = 0.0
+    for letter in slots:
         if letter == "F":
-            now += held[forwards]
+            activations += held[forwards]
             forwards += 1
-            if now > cap:
+            if activations > cap:
                 return False
         elif letter == "I":
             if inputs >= forwards:
                 return False
-            now -= held[inputs] - kept[inputs]
+            activations -= held[inputs] - kept[inputs]
             inputs += 1
         else:
             if weights >= inputs:
                 return False
-            now -= kept[weights]
+            activations -= kept[weights]
             weights += 1
     return True
 
 
 def worth(pipeline: Pipeline, objective: Objective, order: Order) -> tuple[float, float]:
-    """What counts for the search, and what the order is worth."""
-    found = times(pipeline, order)
-    if found is None:
+    """The score that the search minimises, and the objective in seconds; both infinite for an order that deadlocks."""
+    timing = times(pipeline, order)
+    if timing is None:
         return inf, inf
     if objective == "span":
-        each = stage_spans(pipeline, order, found)
+        each = stage_spans(pipeline, order, timing)
     else:
-        each = [end + after for end, after in zip(found.ends, pipeline.after, strict=True)]
+        each = [end + after for end, after in zip(timing.ends, pipeline.after, strict=True)]
     longest = max(each)
-    return longest + MEAN * sum(each) / len(each), longest
+    return longest + MEAN_END_WEIGHT * sum(each) / len(each), longest

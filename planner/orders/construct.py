@@ -1,10 +1,10 @@
-"""Orders made by rules, the best of many; more memory never makes it worse.
+"""Orders constructed by priority rules, the best of many; more memory never makes the result worse.
 
-Rules differ in how many micro-batches stages let in, from as many as 1F1B (p − s on stage s) to more than twice that as
-in ZB-H2 (arXiv 2401.10241), in whether a ready F or a ready I goes first, and in how long a W may make others wait.
+Rules differ in how many micro-batches a stage admits, from as many as 1F1B (p − s on stage s) to more than twice that
+as in ZB-H2 (arXiv 2401.10241), in whether a ready F or a ready I goes first, and in how long a W may delay others.
 
-More room may lead a rule into a worse order. So every rule is tried with the room of each smaller whole number of
-micro-batches as well, largest first: what fits there fits here. Very long pipelines stop on the way (MOST).
+More memory may lead a rule into a worse order. So every rule is also tried with the memory of each smaller whole number
+of micro-batches, largest first: what fits there fits here. Very long pipelines stop early (MAX_SLOTS).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,76 +16,79 @@ from planner.orders.greedy import Rule, greedy
 from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import seconds_of
 
-SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
+WARMUP_SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
 PATIENCE = (0.0, 0.25, 0.5, 1.0)
-MOST = 1_500_000  # slots put, after which no more room is tried
-KEPT = 2  # shapes that are tried with everything else
+MAX_SLOTS = 1_500_000  # slots placed, after which no smaller memory is tried
+SHAPES_REFINED = 2  # warm-up shapes that are tried with every other parameter
 
 
 class Made(NamedTuple):
-    """An order and what it is worth; `tried`: how many were made and timed until then."""
+    """An order and its seconds; `tried`: orders constructed and timed so far."""
 
     seconds: float
     order: Order
     tried: int = 0
-    rule: Rule | None = None  # None: it was known
-    within: Pipeline | None = None  # with whose room the rule made it
+    rule: Rule | None = None  # None: the order was given
+    within: Pipeline | None = None  # the pipeline, with the memory limit under which the rule built it
 
 
-def construct(pipeline: Pipeline, objective: Objective, floor: float, known: Iterable[Order] = ()) -> Made:
-    """The best of the rules and of those that are known and fit. Stops where it cannot get better."""
+def construct(pipeline: Pipeline, objective: Objective, lower_bound: float, known: Iterable[Order] = ()) -> Made:
+    """The best order of all rules and of the known ones, which have to fit. Stops at the lower bound."""
     best, tried, slots = Made(inf, ()), 0, 3 * pipeline.stages * pipeline.micro_batches
     for order in known:
         best, tried = better(best, Made(seconds_of(pipeline, order, objective), order)), tried + 1
-    for level in levels(pipeline):
-        if best.seconds <= floor * (1 + CLOSE) or tried * slots > MOST:
+    for limited in memory_levels(pipeline):
+        if best.seconds <= lower_bound * (1 + CLOSE) or tried * slots > MAX_SLOTS:
             break
-        made = by_rules(level, objective, floor)
+        made = best_by_rules(limited, objective, lower_bound)
         best, tried = better(best, made), tried + made.tried
     return best._replace(tried=tried)
 
 
 def better(one: Made, other: Made) -> Made:
+    """The quicker one; the first of equal ones."""
     return other if other.seconds < one.seconds else one
 
 
-def levels(pipeline: Pipeline) -> Iterator[Pipeline]:
-    """The pipeline, then with less and less room: every whole number of micro-batches up to 2p, and doublings of it."""
+def memory_levels(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """The pipeline with less and less memory: for every whole number of micro-batches up to 2p, and doublings of it."""
     yield pipeline
-    room, twice = min(pipeline.room, pipeline.micro_batches), 2 * pipeline.stages
-    sizes = [*range(1, min(room, twice) + 1)]
-    while sizes[-1] * 2 <= room and sizes[-1] >= twice:
-        sizes.append(sizes[-1] * 2)
-    yield from (pipeline.capped(size) for size in reversed(sizes))
+    capacity, twice = min(pipeline.room, pipeline.micro_batches), 2 * pipeline.stages
+    capacities = [*range(1, min(capacity, twice) + 1)]
+    while capacities[-1] * 2 <= capacity and capacities[-1] >= twice:
+        capacities.append(capacities[-1] * 2)
+    yield from (pipeline.capped(size) for size in reversed(capacities))
 
 
-def by_rules(pipeline: Pipeline, objective: Objective, floor: float) -> Made:
-    """First what stages let in, then the rest for the few best."""
+def best_by_rules(pipeline: Pipeline, objective: Objective, lower_bound: float) -> Made:
+    """The best order by rules: first over warm-up shapes, then over the other parameters for the few best shapes."""
     best, tried, shapes = Made(inf, ()), 0, list[tuple[float, int]]()
-    for place, shape in enumerate(SHAPES):
+    for place, shape in enumerate(WARMUP_SHAPES):
         for patience in (0.0, 0.5):
-            found = made(pipeline, objective, rule(pipeline, shape, patience, patience, False))
-            best, tried = better(best, found), tried + 1
-            shapes.append((found.seconds, place))
-            if best.seconds <= floor * (1 + CLOSE):
+            constructed = made(pipeline, objective, rule(pipeline, shape, patience, patience, False))
+            best, tried = better(best, constructed), tried + 1
+            shapes.append((constructed.seconds, place))
+            if best.seconds <= lower_bound * (1 + CLOSE):
                 return best._replace(tried=tried)
-    for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:KEPT]:
+    for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:SHAPES_REFINED]:
         for patience, at_end, eager in product(PATIENCE, (True, False), (False, True)):
             closing = patience if at_end else 0.0
-            found = made(pipeline, objective, rule(pipeline, SHAPES[place], patience, closing, eager))
-            best, tried = better(best, found), tried + 1
-            if best.seconds <= floor * (1 + CLOSE):
+            constructed = made(pipeline, objective, rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager))
+            best, tried = better(best, constructed), tried + 1
+            if best.seconds <= lower_bound * (1 + CLOSE):
                 return best._replace(tried=tried)
     return best._replace(tried=tried)
 
 
 def made(pipeline: Pipeline, objective: Objective, chosen: Rule) -> Made:
+    """The order that a rule builds, timed; infinite seconds where it deadlocks."""
     order = greedy(pipeline, chosen)
     seconds = seconds_of(pipeline, order, objective) if order else inf
     return Made(seconds, order or (), 0, chosen, pipeline)
 
 
 def rule(pipeline: Pipeline, shape: tuple[float, int], patience: float, closing: float, eager: bool) -> Rule:
+    """A rule for all stages from a warm-up shape and shared parameters."""
     p, (share, more) = pipeline.stages, shape
     return Rule(
         most=tuple(int(min(share * (p - s) + more, pipeline.micro_batches)) for s in range(p)),

@@ -1,4 +1,4 @@
-"""An order made as it runs: whenever a stage is free, a rule says what it does next of what is ready."""
+"""List scheduling: whenever a stage is free, a priority rule picks its next slot among those that are ready."""
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -7,38 +7,38 @@ from typing import NamedTuple
 
 from planner.orders.problem import Order, Pipeline
 
-NOW = 1e-12  # seconds: what is ready so soon is ready
+READY_WITHIN = 1e-12  # seconds: what becomes ready within this counts as ready
 
 
 class Rule(NamedTuple):
-    """What stages prefer. Each number is one per stage."""
+    """The priorities of stages: of each parameter one value per stage."""
 
-    most: tuple[int, ...]  # micro-batches between F and I
-    eager: tuple[int, ...]  # below so many, F goes before an I that is ready; otherwise I goes first
-    patience: tuple[float, ...]  # by what share of itself a W may delay a slot that is about to come
+    most: tuple[int, ...]  # most micro-batches in flight between F and I
+    eager: tuple[int, ...]  # in-flight micro-batches below which F goes before a ready I
+    patience: tuple[float, ...]  # share of its own seconds by which a W may delay the next slot
     closing: tuple[float, ...]  # the same once no F is left
 
 
 @dataclass(slots=True)
-class Running:
-    """Where a run is: of each stage what is done and held, when it is free, what has come."""
+class ListScheduling:
+    """State of the list scheduling: by stage what is done and held, when it is free, and what has arrived."""
 
     pipeline: Pipeline
     rule: Rule
-    arrived: list[list[float]]
-    returned: list[list[float]]
+    arrived: list[list[float]]  # seconds at which activations arrive, (stages, micro_batches)
+    returned: list[list[float]]  # seconds at which gradients arrive, (stages, micro_batches)
     done: list[list[int]]  # F, I, W
-    held: list[float]
-    free: list[float]
+    held: list[float]  # activations
+    free: list[float]  # seconds
     words: list[list[str]]
     events: list[tuple[float, int]] = field(default_factory=list)
 
     def run(self) -> Order | None:
-        """None where the memory lets it stand still, which a cap of one micro-batch and more does not."""
+        """The order; None where memory deadlocks it, which cannot happen with room for one micro-batch or more."""
         self.events = [(0.0, s) for s in range(self.pipeline.stages)]
         while self.events:
             now, stage = heappop(self.events)
-            if now >= self.free[stage] - NOW and self.done[stage][2] < self.pipeline.micro_batches:
+            if now >= self.free[stage] - READY_WITHIN and self.done[stage][2] < self.pipeline.micro_batches:
                 letter = self.choose(stage, now)
                 if letter:
                     self.put(stage, letter, now)
@@ -46,7 +46,7 @@ class Running:
         return tuple("".join(word) for word in self.words) if complete else None
 
     def choose(self, s: int, now: float) -> str:
-        """The letter of the next slot; nothing, with an event for when there may be one, if the stage should wait."""
+        """The letter of the next slot; empty, with an event for when there may be one, if the stage should wait."""
         m, rule = self.pipeline.micro_batches, self.rule
         forwards, inputs, weights = self.done[s]
         back = self.returned[s][inputs] if inputs < m else inf
@@ -55,24 +55,24 @@ class Running:
             room = self.held[s] + self.pipeline.held[s][forwards] <= self.pipeline.cap[s] * (1 + 1e-12)
             if room and forwards - inputs < rule.most[s]:
                 ahead = self.arrived[s][forwards]
-        if back <= now + NOW:
-            return "F" if ahead <= now + NOW and forwards - inputs < rule.eager[s] else "I"
-        if ahead <= now + NOW:
+        if back <= now + READY_WITHIN:
+            return "F" if ahead <= now + READY_WITHIN and forwards - inputs < rule.eager[s] else "I"
+        if ahead <= now + READY_WITHIN:
             return "F"
         soon = min(back, ahead)
         if weights < inputs:
             takes = self.pipeline.weights[s][weights]
             patience = rule.closing[s] if forwards == m else rule.patience[s]
-            wait = patience if inputs + 1 < m else 0.0  # nothing makes up for what the last I is late
-            full = forwards < m and not room and self.arrived[s][forwards] <= now + NOW
-            if full or inputs == m or now + takes <= soon + wait * takes + NOW:
+            wait = patience if inputs + 1 < m else 0.0  # a delay of the last I is never made up
+            full = forwards < m and not room and self.arrived[s][forwards] <= now + READY_WITHIN
+            if full or inputs == m or now + takes <= soon + wait * takes + READY_WITHIN:
                 return "W"
         if soon < inf:
             heappush(self.events, (soon, s))
         return ""
 
     def put(self, s: int, letter: str, now: float) -> None:
-        """Do it, and tell those who wait for it."""
+        """Run a slot, and notify the stage that waits for it."""
         pipeline, done = self.pipeline, self.done[s]
         number = "FIW".index(letter)
         k = done[number]
@@ -96,16 +96,19 @@ class Running:
         self.free[s] = end
         heappush(self.events, (end, s))
 
-    def tell(self, rows: list[list[float]], stage: int, k: int, when: float) -> None:
-        rows[stage][k] = when
+    def tell(self, arrivals: list[list[float]], stage: int, k: int, when: float) -> None:
+        """Record an arrival, and wake the stage if it is idle."""
+        arrivals[stage][k] = when
         if self.free[stage] <= when:
             heappush(self.events, (when, stage))
 
 
 def greedy(pipeline: Pipeline, rule: Rule) -> Order | None:
-    """The order that a rule makes."""
+    """The order that a rule builds; None where it deadlocks."""
     p, m = pipeline.stages, pipeline.micro_batches
     arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]
     returned = [[inf] * m for _ in range(p)]
     words: list[list[str]] = [[] for _ in range(p)]
-    return Running(pipeline, rule, arrived, returned, [[0, 0, 0] for _ in range(p)], [0.0] * p, [0.0] * p, words).run()
+    return ListScheduling(
+        pipeline, rule, arrived, returned, [[0, 0, 0] for _ in range(p)], [0.0] * p, [0.0] * p, words
+    ).run()

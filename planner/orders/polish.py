@@ -1,4 +1,4 @@
-"""An order improved by changing neighbours: every two slots that follow each other on a stage, while that helps."""
+"""Improve an order by swapping neighbouring slots of each stage, while that helps."""
 
 from planner.orders.anneal import lawful, worth
 from planner.orders.problem import CLOSE, Objective, Order, Pipeline
@@ -6,25 +6,25 @@ from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 SWEEPS = 3
 
 
-def polish(pipeline: Pipeline, objective: Objective, order: Order, floor: float) -> Order:
-    """An order at least as good."""
-    now, (score, seconds) = order, worth(pipeline, objective, order)
+def polish(pipeline: Pipeline, objective: Objective, order: Order, lower_bound: float) -> Order:
+    """An order at least as good; stops at the lower bound."""
+    current, (score, seconds) = order, worth(pipeline, objective, order)
     for _ in range(SWEEPS):
         before = score
         for s in range(pipeline.stages):
             for place in range(3 * pipeline.micro_batches - 1):
-                word = now[s]
-                if seconds <= floor * (1 + CLOSE):
-                    return now
-                if word[place] == word[place + 1]:
+                slots = current[s]
+                if seconds <= lower_bound * (1 + CLOSE):
+                    return current
+                if slots[place] == slots[place + 1]:
                     continue
-                word = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
-                if not lawful(pipeline, s, word):
+                slots = slots[:place] + slots[place + 1] + slots[place] + slots[place + 2 :]
+                if not lawful(pipeline, s, slots):
                     continue
-                changed = (*now[:s], word, *now[s + 1 :])
-                found, took = worth(pipeline, objective, changed)
-                if found < score and took <= seconds:
-                    now, score, seconds = changed, found, took
+                changed = (*current[:s], slots, *current[s + 1 :])
+                changed_score, changed_seconds = worth(pipeline, objective, changed)
+                if changed_score < score and changed_seconds <= seconds:
+                    current, score, seconds = changed, changed_score, changed_seconds
         if score == before:
             break
-    return now
+    return current

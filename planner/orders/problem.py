@@ -1,9 +1,8 @@
-"""A pipeline whose stages have to be given an order: what its passes take, what they hold, and how much may be held.
+"""A pipeline whose stages need an order: seconds of its passes, the activations that they hold, and the capacity.
 
-Each of m micro-batches goes forward (F) through stages 0 … p − 1 and back (I, the gradient of the inputs); on each
-stage its W, the gradient of the weights, comes some time after its I. Micro-batches keep their sequence: where all are
-alike, as in the zero-bubble paper (arXiv 2401.10241), an order that mixes them up can be renamed, slot by slot, into
-one that does not.
+Each of m micro-batches goes forward (F) through stages 0 … p − 1 and back (I, the input gradient); on each stage its W,
+the weight gradient, comes some time after its I. Micro-batches keep their sequence: where all are alike, as in the
+zero-bubble paper (arXiv 2401.10241), a permuting order can be relabelled, slot by slot, into one that does not.
 """
 
 from collections.abc import Sequence
@@ -13,29 +12,29 @@ from typing import Literal
 
 from planner.errors import Infeasible
 
-Rows = tuple[tuple[float, ...], ...]  # of each stage, for each micro-batch
-Order = tuple[str, ...]  # of each stage its slots, as letters: FFIFIWIWW; the k-th of a letter is micro-batch k
+Rows = tuple[tuple[float, ...], ...]  # (stages, micro_batches)
+Order = tuple[str, ...]  # by stage its slots as letters, FFIFIWIWW; the k-th of a letter is micro-batch k
 Objective = Literal["step", "span"]
-"""step   From the start of the first slot of all to the end of everything, with what each stage does last (`after`).
-span   Of a stage, from the start of its first slot to the end of its last; the longest of them. It is the period of
-       steps that follow each other without meeting, as those of the zero-bubble paper's optimizer do.
+"""step   Seconds from the start of the first slot to the end of everything, the work after last slots included.
+span   Seconds from the start of a stage's first slot to the end of its last; the longest over stages. It is the period
+       of consecutive steps without a synchronisation between them, as with the optimizer of the zero-bubble paper.
 """
-CLOSE = 1e-8  # relative: what is so near a floor is optimal
+CLOSE = 1e-8  # relative: closer than this to a lower bound counts as optimal
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Seconds, and memory in any one unit."""
+    """Seconds of passes and sends, and memory in any one unit, (stages, micro_batches) each."""
 
     forward: Rows  # F
     inputs: Rows  # I
     weights: Rows  # W
-    ahead: Rows  # from stage s to s + 1, behind the F there: one row fewer
-    back: Rows  # from stage s + 1 to s, behind the I there
-    held: Rows  # what F takes
-    kept: Rows  # of it, what stays from I to W
-    cap: tuple[float, ...]  # of each stage
-    after: tuple[float, ...]  # seconds of each stage behind its last slot: exchanges, update
+    ahead: Rows  # send of activations from stage s to s + 1: (stages − 1, micro_batches)
+    back: Rows  # send of gradients from stage s + 1 to s: (stages − 1, micro_batches)
+    held: Rows  # activations that F allocates
+    kept: Rows  # part of these that stays from I to W
+    cap: tuple[float, ...]  # memory of each stage for activations
+    after: tuple[float, ...]  # seconds of each stage after its last slot: exchanges, update
 
     @property
     def stages(self) -> int:
@@ -47,34 +46,34 @@ class Pipeline:
 
     @cached_property
     def work(self) -> tuple[float, ...]:
-        """Seconds that each stage works."""
-        rows = zip(self.forward, self.inputs, self.weights, strict=True)
-        return tuple(sum(f) + sum(i) + sum(w) for f, i, w in rows)
+        """Seconds of all passes of each stage."""
+        stages = zip(self.forward, self.inputs, self.weights, strict=True)
+        return tuple(sum(f) + sum(i) + sum(w) for f, i, w in stages)
 
     @cached_property
     def room(self) -> int:
-        """How many micro-batches every stage can hold at once, whichever they are."""
+        """Micro-batches that every stage can hold at once, whichever they are."""
         return min(int(cap / max(held) * (1 + 1e-12)) for cap, held in zip(self.cap, self.held, strict=True))
 
     def capped(self, micro_batches: int) -> "Pipeline":
-        """With memory for so many micro-batches on each stage, and no more."""
+        """The pipeline with memory for so many micro-batches on each stage."""
         return replace(self, cap=tuple(micro_batches * max(held) for held in self.held))
 
     def permuted(self, sequence: Sequence[int]) -> "Pipeline":
-        """Its micro-batches in another sequence: the k-th of it is number `sequence[k]` here."""
+        """The pipeline with its micro-batches permuted: the k-th becomes the one of number `sequence[k]`."""
 
-        def turned(rows: Rows) -> Rows:
-            return tuple(tuple(row[k] for k in sequence) for row in rows)
+        def permute(table: Rows) -> Rows:
+            return tuple(tuple(of_stage[k] for k in sequence) for of_stage in table)
 
         return replace(
             self,
-            forward=turned(self.forward),
-            inputs=turned(self.inputs),
-            weights=turned(self.weights),
-            ahead=turned(self.ahead),
-            back=turned(self.back),
-            held=turned(self.held),
-            kept=turned(self.kept),
+            forward=permute(self.forward),
+            inputs=permute(self.inputs),
+            weights=permute(self.weights),
+            ahead=permute(self.ahead),
+            back=permute(self.back),
+            held=permute(self.held),
+            kept=permute(self.kept),
         )
 
     def require_room(self) -> None:
@@ -93,9 +92,11 @@ def even(
     cap: float = float("inf"),
     memory: tuple[float, float] = (2.0, 1.0),
 ) -> Pipeline:
-    """All stages and all micro-batches alike. `seconds`: of F, I and W; `memory`: what F takes, and what of it W gives
-    back. As the zero-bubble scheduler's own example has it, F takes 2, I gives 1 back and W the other.
+    """A pipeline whose stages and micro-batches are all alike.
+
+    `seconds`: of F, I and W; `memory`: what F allocates, and the part of it that W releases. The default is that of the
+    zero-bubble scheduler's own example: F allocates 2, I releases 1 and W the other.
     """
     forward, inputs, weights, held, kept = (((each,) * micro_batches,) * stages for each in (*seconds, *memory))
-    moved = ((transfer,) * micro_batches,) * (stages - 1)
-    return Pipeline(forward, inputs, weights, moved, moved, held, kept, (cap,) * stages, (0.0,) * stages)
+    sends = ((transfer,) * micro_batches,) * (stages - 1)
+    return Pipeline(forward, inputs, weights, sends, sends, held, kept, (cap,) * stages, (0.0,) * stages)

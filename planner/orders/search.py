@@ -1,4 +1,4 @@
-"""The best order found for a pipeline, and what none can beat: construct, improve, and for small ones prove."""
+"""Search for the best order of a pipeline, with a lower bound: construct, improve, and prove small ones optimal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,20 +11,20 @@ from planner.orders.problem import CLOSE, Objective, Order, Pipeline
 from planner.orders.timing import fits, seconds_of
 from planner.orders.tune import tune
 
-WORK = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in improving, by effort
-SMALL = 32  # micro-batches times stages up to which the exact program joins in, from effort 3 on
-TUNING = 0.4  # of them: the rest moves slots about
+WORK = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in the local search, by effort
+EXACT_UP_TO = 32  # micro-batches times stages up to which CP-SAT is used as well, from effort 3 on
+TUNING_SHARE = 0.4  # share of these slots for tuning rules; the rest is for moving slots
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An order, what it is worth, and what bounds it."""
+    """An order, its seconds, and a lower bound."""
 
     order: Order
     seconds: float
     floor: Floor
-    tried: int  # orders made by rules
-    work: int  # slots that improving was allowed to look at
+    tried: int  # orders constructed by rules
+    work: int  # slots that the local search was allowed to look at
 
     @property
     def optimal(self) -> bool:
@@ -38,35 +38,37 @@ class Found:
 def search(
     pipeline: Pipeline, objective: Objective = "step", effort: int = 2, known: Iterable[Order] = (), seed: int = 0
 ) -> Found:
-    """No worse than those that are known and fit. Raises Infeasible when a stage cannot hold a micro-batch."""
+    """The best order found, no worse than known orders that fit. Raises Infeasible when a stage cannot hold a
+    micro-batch.
+    """
     pipeline.require_room()
-    floor = floor_of(pipeline, objective)
-    made = construct(pipeline, objective, floor.seconds, [order for order in known if fits(pipeline, order)])
-    order = polish(pipeline, objective, made.order, floor.seconds)
+    bound = floor_of(pipeline, objective)
+    constructed = construct(pipeline, objective, bound.seconds, [order for order in known if fits(pipeline, order)])
+    order = polish(pipeline, objective, constructed.order, bound.seconds)
     seconds, work = seconds_of(pipeline, order, objective), 0
-    if seconds > floor.seconds * (1 + CLOSE) and WORK[effort]:
+    if seconds > bound.seconds * (1 + CLOSE) and WORK[effort]:
         work = WORK[effort]
-        tuned = tune(made, objective, int(work * TUNING), floor.seconds, seed)
+        tuned = tune(constructed, objective, int(work * TUNING_SHARE), bound.seconds, seed)
         start = tuned.order if tuned.seconds < seconds else order
-        order = anneal(pipeline, objective, start, int(work * (1 - TUNING)), floor.seconds, seed)
+        order = anneal(pipeline, objective, start, int(work * (1 - TUNING_SHARE)), bound.seconds, seed)
         seconds = seconds_of(pipeline, order, objective)
-    found = Found(order, seconds, floor, made.tried, work)
-    small = pipeline.stages * pipeline.micro_batches <= SMALL
-    return found if found.optimal or effort < 3 or not small else proven(pipeline, objective, found, effort)
+    result = Found(order, seconds, bound, constructed.tried, work)
+    small = pipeline.stages * pipeline.micro_batches <= EXACT_UP_TO
+    return result if result.optimal or effort < 3 or not small else proven(pipeline, objective, result, effort)
 
 
-def proven(pipeline: Pipeline, objective: Objective, found: Found, effort: int) -> Found:
-    """With what CP-SAT finds and proves from there on, of orders that keep the sequence.
+def proven(pipeline: Pipeline, objective: Objective, result: Found, effort: int) -> Found:
+    """The result improved by CP-SAT from there on, and its proof, over orders that keep the sequence.
 
-    For who asks about a sequence as it is. Of a plan's order any sequence may be asked about: its bound is another one.
+    The bound of a plan's order is over any sequence, and another one.
     """
     from planner.orders.exact import solve_exactly
     from planner.solve.answer import Limits
 
-    exact = solve_exactly(pipeline, objective, Limits(effort=effort - 1), found.order)
-    floor = Floor(exact.bound, "exact") if exact.bound > found.floor.seconds else found.floor
+    exact = solve_exactly(pipeline, objective, Limits(effort=effort - 1), result.order)
+    bound = Floor(exact.bound, "exact") if exact.bound > result.floor.seconds else result.floor
     if exact.order and fits(pipeline, exact.order):
         seconds = seconds_of(pipeline, exact.order, objective)
-        if seconds < found.seconds:
-            return replace(found, order=exact.order, seconds=seconds, floor=floor)
-    return replace(found, floor=replace(floor, seconds=min(floor.seconds, found.seconds)))
+        if seconds < result.seconds:
+            return replace(result, order=exact.order, seconds=seconds, floor=bound)
+    return replace(result, floor=replace(bound, seconds=min(bound.seconds, result.seconds)))

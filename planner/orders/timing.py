@@ -1,4 +1,4 @@
-"""When the slots of an order begin, at the earliest and at the latest; what they hold; what the order is worth."""
+"""Earliest and latest starts of the slots of an order, the activations that it holds, and its objective in seconds."""
 
 from math import inf
 from typing import NamedTuple
@@ -9,39 +9,39 @@ ROUNDING = 1e-9  # of memory, relative
 
 
 class Times(NamedTuple):
-    """Seconds from the start of the step: of each stage, for each of its slots."""
+    """Seconds from the start of the step, by stage."""
 
-    starts: list[list[float]]
+    starts: list[list[float]]  # of each slot
     ends: list[float]  # of each stage's last slot
 
 
 def times(pipeline: Pipeline, order: Order) -> Times | None:
-    """Every slot as early as it can be; None when slots wait for each other in a circle."""
+    """Earliest starts of every slot; None when the order deadlocks."""
     p, m = pipeline.stages, pipeline.micro_batches
     arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]
     returned = [[inf] * m for _ in range(p)]
-    run = Run(pipeline, arrived, returned, [[] for _ in range(p)], [0.0] * p, [[0, 0, 0] for _ in range(p)])
-    while any([run.advance(s, word) for s, word in enumerate(order)]):
+    state = TimingState(pipeline, arrived, returned, [[] for _ in range(p)], [0.0] * p, [[0, 0, 0] for _ in range(p)])
+    while any([state.advance(s, slots) for s, slots in enumerate(order)]):
         pass
-    return Times(run.starts, run.ends) if all(len(began) == 3 * m for began in run.starts) else None
+    return Times(state.starts, state.ends) if all(len(began) == 3 * m for began in state.starts) else None
 
 
-class Run(NamedTuple):
-    """How far the stages have come."""
+class TimingState(NamedTuple):
+    """State of the timing: how far each stage has come."""
 
     pipeline: Pipeline
-    arrived: list[list[float]]  # on each stage, when activations of each micro-batch are there
-    returned: list[list[float]]  # and their gradients
+    arrived: list[list[float]]  # seconds at which activations arrive, (stages, micro_batches)
+    returned: list[list[float]]  # seconds at which gradients arrive, (stages, micro_batches)
     starts: list[list[float]]
     ends: list[float]
     done: list[list[int]]  # F, I, W
 
-    def advance(self, s: int, word: str) -> bool:
-        """As far as a stage can go with what has come; whether it went at all."""
+    def advance(self, s: int, slots: str) -> bool:
+        """Run a stage's slots as far as their inputs have arrived; returns whether any ran."""
         pipeline, last, began, now = self.pipeline, self.pipeline.stages - 1, self.starts[s], self.ends[s]
         forwards, inputs, weights = self.done[s]
         first = len(began)
-        for letter in word[first:]:
+        for letter in slots[first:]:
             if letter == "W":
                 if weights >= inputs:
                     break
@@ -71,21 +71,21 @@ class Run(NamedTuple):
 
 
 def latest_starts(pipeline: Pipeline, order: Order, ends: list[float]) -> list[float]:
-    """Of each stage's first slot, when every slot is as late as stages that end at `ends` allow."""
+    """Latest start of each stage's first slot, for stages that end at `ends`."""
     p, m, last = pipeline.stages, pipeline.micro_batches, pipeline.stages - 1
-    leaves = [[-inf] * m for _ in range(last)] + [[inf] * m]  # when activations have to leave, at the latest
-    returns = [[inf] * m, *([-inf] * m for _ in range(last))]  # and their gradients
+    leaves = [[-inf] * m for _ in range(last)] + [[inf] * m]  # latest seconds at which activations have to leave
+    returns = [[inf] * m, *([-inf] * m for _ in range(last))]  # and gradients
     now, at = list(ends), [3 * m - 1] * p
     left = [[m, m, m] for _ in range(p)]
     moved = True
     while moved:
         moved = False
         for s in range(p):
-            word, time = order[s], now[s]
+            slots, time = order[s], now[s]
             forwards, inputs, weights = left[s]
             place = at[s]
             while place >= 0:
-                letter = word[place]
+                letter = slots[place]
                 if letter == "F":
                     limit = leaves[s][forwards - 1]
                     if limit == -inf:
@@ -111,23 +111,24 @@ def latest_starts(pipeline: Pipeline, order: Order, ends: list[float]) -> list[f
     return now
 
 
-def stage_spans(pipeline: Pipeline, order: Order, found: Times) -> list[float]:
-    """Of each stage, from first start to last end, when its first slots wait as long as nothing ends later for it."""
-    return [end - start for end, start in zip(found.ends, latest_starts(pipeline, order, found.ends), strict=True)]
+def stage_spans(pipeline: Pipeline, order: Order, timing: Times) -> list[float]:
+    """Seconds of each stage from first start to last end, its first slots as late as they can be without a delay."""
+    latest = latest_starts(pipeline, order, timing.ends)
+    return [end - start for end, start in zip(timing.ends, latest, strict=True)]
 
 
 def seconds_of(pipeline: Pipeline, order: Order, objective: Objective) -> float:
-    """What the order is worth; infinite where it stands still."""
-    found = times(pipeline, order)
-    if found is None:
+    """Objective of the order in seconds; infinite where it deadlocks."""
+    timing = times(pipeline, order)
+    if timing is None:
         return inf
     if objective == "span":
-        return max(stage_spans(pipeline, order, found))
-    return max(end + after for end, after in zip(found.ends, pipeline.after, strict=True))
+        return max(stage_spans(pipeline, order, timing))
+    return max(end + after for end, after in zip(timing.ends, pipeline.after, strict=True))
 
 
 def held_peak(pipeline: Pipeline, order: Order, stage: int) -> float:
-    """The most that a stage holds at once."""
+    """The most activations that a stage holds at once."""
     held, kept = pipeline.held[stage], pipeline.kept[stage]
     done, now, peak = {"F": 0, "I": 0, "W": 0}, 0.0, 0.0
     for letter in order[stage]:
@@ -139,4 +140,5 @@ def held_peak(pipeline: Pipeline, order: Order, stage: int) -> float:
 
 
 def fits(pipeline: Pipeline, order: Order) -> bool:
+    """Whether no stage exceeds its capacity."""
     return all(held_peak(pipeline, order, s) <= cap * (1 + ROUNDING) for s, cap in enumerate(pipeline.cap))

@@ -1,1 +1,1 @@
-"""Fill groups of ranks with sequences: the core that strategies over variable lengths share."""
+"""Fill groups of ranks with sequences: the packing core shared by strategies for variable lengths."""

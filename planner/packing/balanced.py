@@ -1,8 +1,9 @@
-"""The best plan with one shape for everything: balanced, not packed. Always a candidate, and the warm start.
+"""The best packing with one shape for every group: balanced instead of packed. A candidate and the warm start.
 
-For every shape and number of micro-batches M, sequences go longest first to the least loaded of M·G groups that can
-hold them (LPT, Graham 1969), G being how many such groups the ranks make; groups are then sorted by time, so that
-micro-batches hold groups of like duration. The best of these is leveled by exchanges over all its groups.
+For every shape and number of micro-batches M, sequences are assigned longest first to the least loaded of M·G groups
+that can hold them (LPT, Graham 1969), G being the number of such groups that the ranks form. Groups are then sorted by
+time, so that each micro-batch holds groups of similar duration. The best of these packings is improved by exchanging
+items between all its groups.
 """
 
 import heapq
@@ -16,95 +17,102 @@ from planner.packing.packed import Packed, PackedGroup, ordered, worth
 from planner.packing.places import make_nodes, place
 from planner.packing.polish import polished
 
-EXTRA_MICRO_BATCHES = 8  # tried beyond the fewest that hold the tokens
-EXCHANGES = 8  # for each group, on average
+EXTRA_MICRO_BATCHES = 8  # tried beyond the smallest number that holds the tokens
+EXCHANGES_PER_GROUP = 8  # per group, on average
 
 
 def best_balanced(problem: Sequences) -> Packed | None:
     """The best homogeneous packing over shapes and numbers of micro-batches; None when no shape holds every item.
 
-    The most promising first, by the time they would take in perfect balance: what cannot become the best is left out.
+    Candidates are tried in the order of their time in perfect balance, and skipped once that is above the incumbent.
     """
     table = make_table(problem)
-    best, value = None, float("inf")
-    for promised, shape, rows in sorted(entry for s in range(len(problem.shapes)) for entry in promises(table, s)):
-        if promised >= value:
+    best, best_seconds = None, float("inf")
+    candidates = sorted(entry for s in range(len(problem.shapes)) for entry in promises(table, s))
+    for lower_bound, shape, micro_batches in candidates:
+        if lower_bound >= best_seconds:
             break
-        packed = balanced(table, shape, rows)
-        if packed and worth(problem, packed) < value:
-            best, value = packed, worth(problem, packed)
-    return min(best, leveled(table, best), key=lambda packed: worth(problem, packed)) if best else None
+        packed = balanced(table, shape, micro_batches)
+        if packed and worth(problem, packed) < best_seconds:
+            best, best_seconds = packed, worth(problem, packed)
+    return min(best, level_all_groups(table, best), key=lambda packed: worth(problem, packed)) if best else None
 
 
-def leveled(table: Table, packed: Packed) -> Packed:
-    """Exchanges over all groups, as if they ran together; then groups of like duration together again."""
-    groups = tuple(group for row in packed for group in row)
-    (row,) = polished(table, (groups,), EXCHANGES * len(groups))
-    return arrange(table, row[0].shape, [(table.problem.seconds(g.shape, g.items), g.items) for g in row])
+def level_all_groups(table: Table, packed: Packed) -> Packed:
+    """Exchange items between all groups as if they were one micro-batch, then regroup them by duration."""
+    groups = tuple(group for micro_batch in packed for group in micro_batch)
+    (micro_batch,) = polished(table, (groups,), EXCHANGES_PER_GROUP * len(groups))
+    return group_by_duration(
+        table, micro_batch[0].shape, [(table.problem.seconds(g.shape, g.items), g.items) for g in micro_batch]
+    )
 
 
 def best_of_shape(problem: Sequences, shape: int) -> Packed | None:
-    """The best number of micro-batches for one shape."""
+    """The best packing over numbers of micro-batches with one shape; None when it cannot hold every item."""
     table = make_table(problem)
-    found = [packed for _, _, rows in promises(table, shape) if (packed := balanced(table, shape, rows))]
-    return min(found, key=lambda packed: worth(problem, packed), default=None)
+    candidates = [
+        packed for _, _, micro_batches in promises(table, shape) if (packed := balanced(table, shape, micro_batches))
+    ]
+    return min(candidates, key=lambda packed: worth(problem, packed), default=None)
 
 
 def one_by_one(problem: Sequences) -> Packed:
-    """Every item in a micro-batch of its own, on its fastest shape: the warm start where no one shape holds all."""
-    rows = []
+    """Every item in a micro-batch of its own, on its fastest shape: the warm start where no single shape holds all."""
+    micro_batches = []
     for item in problem.sizes:
         fastest = min(problem.choices(item), key=lambda shape: problem.seconds(shape, (item,)))
-        rows.append((PackedGroup(fastest, (item,), starts(problem, fastest)[0]),))
-    return ordered(tuple(rows), problem)
+        micro_batches.append((PackedGroup(fastest, (item,), starts(problem, fastest)[0]),))
+    return ordered(tuple(micro_batches), problem)
 
 
 def promises(table: Table, shape: int) -> Iterator[tuple[float, int, int]]:
-    """Numbers of micro-batches worth trying, with the seconds of a step if balance were perfect."""
+    """Numbers of micro-batches worth trying: (seconds of a step in perfect balance, shape, micro-batches)."""
     problem, chosen = table.problem, table.problem.shapes[shape]
     groups = len(starts(problem, shape))
     if not groups or not np.isfinite(table.seconds[:, shape]).all():
         return
     work = float(table.seconds[:, shape].sum()) / groups
     constant = chosen.line.const + problem.row_seconds
-    fewest, one_each = max(1, -(-problem.tokens // (groups * chosen.room))), -(-len(problem.sizes) // groups)
-    for rows in {*range(fewest, min(fewest + EXTRA_MICRO_BATCHES, max(fewest, one_each)) + 1), one_each}:
-        yield work + rows * constant + problem.step_seconds, shape, rows  # one item to a group always fits
+    least, one_each = max(1, -(-problem.tokens // (groups * chosen.room))), -(-len(problem.sizes) // groups)
+    for micro_batches in {*range(least, min(least + EXTRA_MICRO_BATCHES, max(least, one_each)) + 1), one_each}:
+        # With one item per group every item fits.
+        yield work + micro_batches * constant + problem.step_seconds, shape, micro_batches
 
 
 def starts(problem: Sequences, shape: int) -> list[int]:
-    """The first ranks of as many groups of one shape as there is room for."""
-    nodes, found = make_nodes(problem), []
+    """The first rank of each group, for as many groups of one shape as the nodes have room for."""
+    nodes, firsts = make_nodes(problem), []
     free = nodes.size.tolist()
     while (first := place(nodes, shape, problem.shapes[shape].degree, free)) is not None:
-        found.append(first)
-    return found
+        firsts.append(first)
+    return firsts
 
 
-def balanced(table: Table, shape: int, rows: int) -> Packed | None:
-    """LPT over `rows` micro-batches; None when an item fits nowhere."""
+def balanced(table: Table, shape: int, micro_batches: int) -> Packed | None:
+    """LPT assignment over so many micro-batches; None when an item fits into no group."""
     room = table.problem.shapes[shape].room
-    loads = [(0.0, number) for number in range(len(starts(table.problem, shape)) * rows)]  # a heap of (seconds, group)
+    groups = len(starts(table.problem, shape)) * micro_batches
+    loads = [(0.0, number) for number in range(groups)]  # a heap of (seconds, group)
     tokens = [0] * len(loads)
-    held: list[list[int]] = [[] for _ in loads]
+    items_of: list[list[int]] = [[] for _ in loads]
     columns = table.items.tolist(), table.sizes.tolist(), table.seconds[:, shape].tolist()
-    for item, size, takes in zip(*columns, strict=True):
-        passed = []
+    for item, size, item_seconds in zip(*columns, strict=True):
+        full = []
         while loads and tokens[loads[0][1]] + size > room:
-            passed.append(heapq.heappop(loads))
+            full.append(heapq.heappop(loads))
         if not loads:
             return None
         seconds, number = loads[0]
-        heapq.heapreplace(loads, (seconds + takes, number))
+        heapq.heapreplace(loads, (seconds + item_seconds, number))
         tokens[number] += size
-        held[number].append(item)
-        for entry in passed:
+        items_of[number].append(item)
+        for entry in full:
             heapq.heappush(loads, entry)
-    return arrange(table, shape, [(seconds, tuple(held[number])) for seconds, number in loads])
+    return group_by_duration(table, shape, [(seconds, tuple(items_of[number])) for seconds, number in loads])
 
 
-def arrange(table: Table, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packed:
-    """Groups of one shape, with their seconds, in micro-batches of like duration."""
+def group_by_duration(table: Table, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packed:
+    """Groups of one shape, given as (seconds, items), collected into micro-batches of similar duration."""
     firsts = starts(table.problem, shape)
     slowest_first = sorted(groups, key=lambda group: (-group[0], group[1]))
     packed = tuple(

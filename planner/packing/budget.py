@@ -1,16 +1,16 @@
-"""How much an effort may do, counted in sequences placed: the same on any machine."""
+"""How much work an effort level allows, counted in sequences placed: the same on any machine."""
 
 from typing import NamedTuple
 
-FILL = 200  # sequences: a fill takes as long as placing these, however few it places
+MIN_SEQUENCES_PER_FILL = 200  # sequences: a fill costs at least as much as placing this many
 
 
 class Budget(NamedTuple):
-    """Of a search, by effort."""
+    """Work limits of a search, by effort level."""
 
     placed: dict[int, int]  # sequences
-    fewest: dict[int, int]  # fills, however many sequences each places
+    fewest: dict[int, int]  # fills that are always allowed, however many sequences each places
 
     def fills(self, effort: int, sequences: int) -> int:
-        """How often an effort may fill."""
-        return max(self.fewest[effort], self.placed[effort] // max(sequences, FILL))
+        """Number of fills that an effort level allows for so many sequences."""
+        return max(self.fewest[effort], self.placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))

@@ -1,4 +1,4 @@
-"""fill.c, compiled when the package was built; None where it was not, and plain.py does the same, slower."""
+"""The compiled fill.c; None where it was not built with the package, and fill_python.py does the same, slower."""
 
 import ctypes
 from pathlib import Path
@@ -7,7 +7,7 @@ LIBRARY = Path(__file__).with_name("libfill.so")
 
 
 class Shapes(ctypes.Structure):
-    """`Shapes` of fill.c; pointers are addresses of numpy arrays."""
+    """The struct `Shapes` of fill.c; pointers are addresses of numpy arrays."""
 
     _fields_ = [
         ("shapes", ctypes.c_int64),
@@ -18,6 +18,7 @@ class Shapes(ctypes.Structure):
 
 
 def load() -> ctypes.CDLL | None:
+    """The library with its signature declared; None where there is none."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError:

@@ -1,4 +1,4 @@
-"""What packing returns: micro-batches of groups of items, and what they are worth."""
+"""The result of packing: micro-batches of groups of items, and the seconds that they take."""
 
 from dataclasses import dataclass
 
@@ -7,32 +7,34 @@ from planner.costs.step.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class PackedGroup:
-    shape: int  # of the problem's shapes
+    """Items that a group of ranks works on together in one micro-batch."""
+
+    shape: int  # index into the problem's shapes
     items: tuple[int, ...]
-    first: int = 0  # rank
+    first: int = 0  # first rank of the group
 
 
 Packed = tuple[tuple[PackedGroup, ...], ...]  # micro-batches of groups
 
 
 def worth(problem: Sequences, packed: Packed) -> float:
-    """Seconds of the step."""
+    """Seconds of the step: the sum of makespans, or with one synchronisation per step the last rank's end."""
     if problem.sync == "step":
         return last_end(problem, packed) + problem.step_seconds
-    rows = sum(makespan(problem, row) + problem.row_seconds for row in packed)
-    return rows + problem.step_seconds
+    total = sum(makespan(problem, micro_batch) + problem.row_seconds for micro_batch in packed)
+    return total + problem.step_seconds
 
 
-def makespan(problem: Sequences, row: tuple[PackedGroup, ...]) -> float:
-    """Seconds of a micro-batch in which all ranks meet: as long as its slowest group."""
-    return max((problem.seconds(group.shape, group.items) for group in row), default=0.0)
+def makespan(problem: Sequences, micro_batch: tuple[PackedGroup, ...]) -> float:
+    """Seconds of a micro-batch in which all ranks synchronise: those of its slowest group."""
+    return max((problem.seconds(group.shape, group.items) for group in micro_batch), default=0.0)
 
 
 def last_end(problem: Sequences, packed: Packed) -> float:
-    """When the last rank is done, where ranks go from micro-batch to micro-batch without waiting for all others."""
+    """Seconds until the last rank is done, where ranks run their micro-batches without a global synchronisation."""
     ends: dict[int, float] = {}
-    for row in packed:
-        for group in row:
+    for micro_batch in packed:
+        for group in micro_batch:
             ranks = range(group.first, group.first + problem.shapes[group.shape].degree)
             end = max(ends.get(rank, 0.0) for rank in ranks) + problem.seconds(group.shape, group.items)
             ends.update(dict.fromkeys(ranks, end))
@@ -40,32 +42,36 @@ def last_end(problem: Sequences, packed: Packed) -> float:
 
 
 def longest_last(problem: Sequences, packed: Packed) -> Packed:
-    """These micro-batches, or backwards, where ranks meet once a step, and what they end with hides their exchange.
+    """These micro-batches or their reverse: the one whose last work is longer, which hides more of the reduction.
 
-    Both take as long, the longest chain of groups that share ranks.
+    Only for one synchronisation per step. Both take the same time, that of the longest chain of groups sharing ranks.
     """
-    return max((packed, tuple(reversed(packed))), key=lambda rows: shortest_last(problem, rows))
+    return max((packed, tuple(reversed(packed))), key=lambda direction: shortest_last_work(problem, direction))
 
 
-def shortest_last(problem: Sequences, packed: Packed) -> float:
-    """Seconds of what a rank does last, on the rank where that is least."""
+def shortest_last_work(problem: Sequences, packed: Packed) -> float:
+    """Seconds of the last group that a rank works in, for the rank where that is least."""
     last: dict[int, float] = {}
-    for group in (group for row in packed for group in row):
+    for group in (group for micro_batch in packed for group in micro_batch):
         ranks = range(group.first, group.first + problem.shapes[group.shape].degree)
         last.update(dict.fromkeys(ranks, problem.seconds(group.shape, group.items)))
     return min(last.values(), default=0.0)
 
 
 def ordered(packed: Packed, problem: Sequences) -> Packed:
-    """The same packing in one order: in a micro-batch by rank, items rising; where all ranks meet, slowest first."""
-    rows = [
-        tuple(sorted((PackedGroup(g.shape, tuple(sorted(g.items)), g.first) for g in row if g.items), key=by_rank))
-        for row in packed
+    """The same packing in canonical order: groups by rank, items rising; micro-batches slowest first where all ranks
+    synchronise in each.
+    """
+    micro_batches = [
+        tuple(
+            sorted((PackedGroup(g.shape, tuple(sorted(g.items)), g.first) for g in micro_batch if g.items), key=by_rank)
+        )
+        for micro_batch in packed
     ]
-    rows = [row for row in rows if row]
-    if problem.sync == "step":  # a rank's micro-batches are in the order in which it found time for them
-        return tuple(rows)
-    return tuple(sorted(rows, key=lambda row: (-makespan(problem, row), row[0].items)))
+    micro_batches = [micro_batch for micro_batch in micro_batches if micro_batch]
+    if problem.sync == "step":  # a rank's micro-batches are in the order in which the fill placed them
+        return tuple(micro_batches)
+    return tuple(sorted(micro_batches, key=lambda micro_batch: (-makespan(problem, micro_batch), micro_batch[0].items)))
 
 
 def by_rank(group: PackedGroup) -> int:

@@ -1,6 +1,6 @@
-"""Where a group may lie: within one node if it fits there, else on whole nodes side by side.
+"""Where groups go on nodes: within one node if they fit, otherwise on whole adjacent nodes.
 
-So no group of at most a node's ranks straddles two nodes, and what a group takes does not depend on where it lies.
+So no group of at most a node's ranks straddles two nodes, and a group's time does not depend on where it is placed.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,14 @@ from planner.packing.packed import Packed, PackedGroup
 class Nodes:
     """The nodes of all pools, one after another."""
 
-    first: Ints  # rank
-    size: Ints  # ranks
-    begin: Ints  # (shapes,): the first node of the shape's pool
-    end: Ints  # (shapes,): the node after its last
+    first: Ints  # (nodes,)
+    size: Ints  # (nodes,) ranks
+    begin: Ints  # (shapes,) first node of the shape's pool
+    end: Ints  # (shapes,) node after its last
 
 
 def make_nodes(problem: Sequences) -> Nodes:
+    """The nodes of a problem's pools as arrays."""
     first: list[int] = []
     size: list[int] = []
     begin: list[int] = []
@@ -39,13 +40,13 @@ def make_nodes(problem: Sequences) -> Nodes:
 
 
 def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
-    """The first rank of a new group, taken from `free` (ranks of each node); None when it fits nowhere."""
+    """The first rank of a new group; None when it fits nowhere. Takes its ranks from `free` (ranks of each node)."""
     begin, end = int(nodes.begin[shape]), int(nodes.end[shape])
     if degree <= nodes.size[begin]:
         fitting = [node for node in range(begin, end) if free[node] >= degree]
         if not fitting:
             return None
-        best = min(fitting, key=lambda node: (free[node], node))  # which it fills best
+        best = min(fitting, key=lambda node: (free[node], node))  # best fit
         first = int(nodes.first[best] + nodes.size[best]) - free[best]
         free[best] -= degree
         return first
@@ -63,17 +64,20 @@ def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
 
 
 def aligned(problem: Sequences, packed: Packed) -> Packed:
-    """The same groups widest first, which puts powers of two on multiples of themselves, wherever they fit so."""
-    rows = [placed(problem, [[(group.shape, group.items) for group in row]]) or (row,) for row in packed]
-    return tuple(row for (row,) in rows)
+    """The same groups placed widest first, which puts powers of two on multiples of themselves, where they fit so."""
+    micro_batches = [
+        placed(problem, [[(group.shape, group.items) for group in micro_batch]]) or (micro_batch,)
+        for micro_batch in packed
+    ]
+    return tuple(micro_batch for (micro_batch,) in micro_batches)
 
 
-def placed(problem: Sequences, rows: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packed | None:
-    """Groups of (shape, items) on ranks, widest first; None when they do not fit the nodes so."""
+def placed(problem: Sequences, micro_batches: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packed | None:
+    """Place groups of (shape, items) on ranks, widest first; None when they do not fit the nodes so."""
     nodes, packed = make_nodes(problem), []
-    for row in rows:
+    for micro_batch in micro_batches:
         free, groups = nodes.size.tolist(), []
-        for shape, items in sorted(row, key=lambda group: -problem.shapes[group[0]].degree):
+        for shape, items in sorted(micro_batch, key=lambda group: -problem.shapes[group[0]].degree):
             first = place(nodes, shape, problem.shapes[shape].degree, free)
             if first is None:
                 return None

@@ -1,7 +1,7 @@
-"""Level a micro-batch: move a sequence out of its slowest group, or swap it for another, while that makes it shorter.
+"""Level a micro-batch: move an item out of its slowest group, or swap it for another, while that shortens it.
 
-Fills decide long before short and never look back; this looks back. Groups keep their ranks and shapes. Work is counted
-in exchanges.
+A fill decides long sequences before short ones and never revisits a choice; these exchanges do. Groups keep their ranks
+and shapes. Work is counted in exchanges.
 """
 
 from collections.abc import Iterator
@@ -12,104 +12,108 @@ import numpy as np
 from planner.costs.step.table import Floats, Ints, Table
 from planner.packing.packed import Packed, PackedGroup
 
-FASTEST = 8  # groups that an exchange is sought with first
-GAIN = 1e-9  # of the slowest group: less is none
-PAIRS = 1_000_000  # of items that are looked at together: some 50 MB
+FASTEST = 8  # groups tried first as partners of an exchange
+GAIN = 1e-9  # relative to the slowest group: a smaller gain does not count
+PAIRS = 1_000_000  # of items evaluated at once: about 50 MB
 
 
 @dataclass(slots=True)
 class Row:
-    """A micro-batch as arrays: its items, and one entry more for each group, which stands for none of them."""
+    """A micro-batch as arrays: its items, and for each group one empty entry, so that a move is a swap with it."""
 
     shape: Ints  # (groups,)
     time: Floats  # (groups,) seconds
     room: Ints  # (groups,) tokens left
-    items: Ints  # (items + groups,) row of the table; of none: its last, empty one
-    group: Ints  # (items + groups,)
+    items: Ints  # (items + groups,) row of the table; its last, zero row for an empty entry
+    group: Ints  # (items + groups,) index of the entry's group
 
 
 def polished(table: Table, packed: Packed, exchanges: int) -> Packed:
-    """The packing after at most so many exchanges, shared evenly by its micro-batches."""
+    """The packing after at most so many exchanges, divided evenly among its micro-batches."""
     number = {item: at for at, item in enumerate(table.items.tolist())}
     seconds = np.vstack([table.seconds, np.zeros((1, len(table.degrees)))])
     sizes = np.append(table.sizes, 0)
-    rows = []
-    for row in packed:
-        arrays = make_row(table, row, number)
+    micro_batches = []
+    for micro_batch in packed:
+        arrays = make_arrays(table, micro_batch, number)
         for _ in range(exchanges // len(packed)):
-            if not (exchange(arrays, seconds, sizes, FASTEST) or exchange(arrays, seconds, sizes, len(row))):
+            if not (exchange(arrays, seconds, sizes, FASTEST) or exchange(arrays, seconds, sizes, len(micro_batch))):
                 break
-        rows.append(tuple(groups(table, row, arrays)))
-    return tuple(rows)
+        micro_batches.append(tuple(groups(table, micro_batch, arrays)))
+    return tuple(micro_batches)
 
 
-def make_row(table: Table, row: tuple[PackedGroup, ...], number: dict[int, int]) -> Row:
-    shape = np.array([group.shape for group in row])
-    held = [[number[item] for item in group.items] for group in row]
-    none = len(table.items)
+def make_arrays(table: Table, micro_batch: tuple[PackedGroup, ...], number: dict[int, int]) -> Row:
+    """A micro-batch as arrays; `number`: item → row of the table."""
+    shape = np.array([group.shape for group in micro_batch])
+    entries = [[number[item] for item in group.items] for group in micro_batch]
+    empty = len(table.items)
     return Row(
         shape=shape,
         time=np.array(
-            [table.seconds[h, g.shape].sum() + table.constants[g.shape] for h, g in zip(held, row, strict=True)]
+            [
+                table.seconds[h, g.shape].sum() + table.constants[g.shape]
+                for h, g in zip(entries, micro_batch, strict=True)
+            ]
         ),
-        room=np.array([table.rooms[g.shape] - table.sizes[h].sum() for h, g in zip(held, row, strict=True)]),
-        items=np.array([item for h in held for item in h] + [none] * len(row)),
-        group=np.array([at for at, h in enumerate(held) for _ in h] + [*range(len(row))]),
+        room=np.array([table.rooms[g.shape] - table.sizes[h].sum() for h, g in zip(entries, micro_batch, strict=True)]),
+        items=np.array([item for h in entries for item in h] + [empty] * len(micro_batch)),
+        group=np.array([at for at, h in enumerate(entries) for _ in h] + [*range(len(micro_batch))]),
     )
 
 
-def exchange(row: Row, seconds: Floats, sizes: Ints, fastest: int) -> bool:
-    """With one of so many fastest groups: the exchange after which the slower of the two is fastest.
+def exchange(arrays: Row, seconds: Floats, sizes: Ints, fastest: int) -> bool:
+    """Apply the best exchange between the slowest group and one of so many fastest ones.
 
-    Says whether there was one after which that is faster than the slowest was.
+    The best leaves the slower of the two groups quickest. Returns whether any exchange was a gain.
     """
-    slowest = int(row.time.argmax())
-    mine = np.flatnonzero((row.group == slowest) & (sizes[row.items] > 0))
-    offered = np.zeros(len(row.time), dtype=bool)
-    offered[np.argsort(row.time, kind="stable")[:fastest]] = True
+    slowest = int(arrays.time.argmax())
+    mine = np.flatnonzero((arrays.group == slowest) & (sizes[arrays.items] > 0))
+    offered = np.zeros(len(arrays.time), dtype=bool)
+    offered[np.argsort(arrays.time, kind="stable")[:fastest]] = True
     offered[slowest] = False
-    others = np.flatnonzero(offered[row.group])
+    others = np.flatnonzero(offered[arrays.group])
     if not len(mine) or not len(others):
         return False
-    best, pair, block = row.time[slowest] * (1 - GAIN), None, max(1, PAIRS // len(others))
+    best, pair, block = arrays.time[slowest] * (1 - GAIN), None, max(1, PAIRS // len(others))
     for some in (mine[start : start + block] for start in range(0, len(mine), block)):
-        after = lasts(row, seconds, sizes, slowest, some, others)
+        after = lasts(arrays, seconds, sizes, slowest, some, others)
         i, j = np.unravel_index(int(after.argmin()), after.shape)
         if after[i, j] < best:
             best, pair = after[i, j], (int(some[i]), int(others[j]))
     if pair:
-        swap(row, seconds, sizes, *pair)
+        swap(arrays, seconds, sizes, *pair)
     return pair is not None
 
 
-def lasts(row: Row, seconds: Floats, sizes: Ints, slowest: int, mine: Ints, others: Ints) -> Floats:
-    """(mine, others): how long the slower of two groups takes after an exchange; inf where there is no room for it."""
-    given, taken, theirs = row.items[mine][:, None], row.items[others][None, :], row.group[others][None, :]
-    shape, shapes = row.shape[slowest], row.shape[theirs]
+def lasts(arrays: Row, seconds: Floats, sizes: Ints, slowest: int, mine: Ints, others: Ints) -> Floats:
+    """(mine, others) seconds of the slower of two groups after an exchange; inf where it does not fit."""
+    given, taken, theirs = arrays.items[mine][:, None], arrays.items[others][None, :], arrays.group[others][None, :]
+    shape, shapes = arrays.shape[slowest], arrays.shape[theirs]
     with np.errstate(invalid="ignore"):
         after: Floats = np.maximum(
-            row.time[slowest] - seconds[given, shape] + seconds[taken, shape],
-            row.time[theirs] - seconds[taken, shapes] + seconds[given, shapes],
+            arrays.time[slowest] - seconds[given, shape] + seconds[taken, shape],
+            arrays.time[theirs] - seconds[taken, shapes] + seconds[given, shapes],
         )
     more = sizes[given] - sizes[taken]
-    after[(row.room[theirs] < more) | (row.room[slowest] < -more) | np.isnan(after)] = np.inf
+    after[(arrays.room[theirs] < more) | (arrays.room[slowest] < -more) | np.isnan(after)] = np.inf
     return after
 
 
-def swap(row: Row, seconds: Floats, sizes: Ints, one: int, other: int) -> None:
-    """Two items change groups; or one does, where the other is none."""
+def swap(arrays: Row, seconds: Floats, sizes: Ints, one: int, other: int) -> None:
+    """Swap the groups of two items; or move one, where the other entry is empty."""
     for here, there in ((one, other), (other, one)):
-        group, out, into = row.group[here], row.items[here], row.items[there]
-        row.time[group] += seconds[into, row.shape[group]] - seconds[out, row.shape[group]]
-        row.room[group] += sizes[out] - sizes[into]
-    if sizes[row.items[other]]:
-        row.items[[one, other]] = row.items[[other, one]]
-    else:  # every group keeps its own none
-        row.group[one] = row.group[other]
+        group, out, into = arrays.group[here], arrays.items[here], arrays.items[there]
+        arrays.time[group] += seconds[into, arrays.shape[group]] - seconds[out, arrays.shape[group]]
+        arrays.room[group] += sizes[out] - sizes[into]
+    if sizes[arrays.items[other]]:
+        arrays.items[[one, other]] = arrays.items[[other, one]]
+    else:  # every group keeps its own empty entry
+        arrays.group[one] = arrays.group[other]
 
 
-def groups(table: Table, row: tuple[PackedGroup, ...], arrays: Row) -> Iterator[PackedGroup]:
-    """The groups as they are now."""
-    for at, group in enumerate(row):
-        held = arrays.items[(arrays.group == at)]
-        yield replace(group, items=tuple(table.items[held[held < len(table.items)]].tolist()))
+def groups(table: Table, micro_batch: tuple[PackedGroup, ...], arrays: Row) -> Iterator[PackedGroup]:
+    """The groups with the items that the arrays assign to them."""
+    for at, group in enumerate(micro_batch):
+        entries = arrays.items[(arrays.group == at)]
+        yield replace(group, items=tuple(table.items[entries[entries < len(table.items)]].tolist()))

@@ -1,10 +1,10 @@
-"""Choose how many micro-batches there are and how long each may last, by filling and looking.
+"""Search over the number and the maximum durations of micro-batches, by trial fills.
 
-First the longest micro-batches are tried at the times that matter — those of the longest sequences on each shape — and
-at multiples of the mean, the others sharing one duration; and all in proportion to what sequences sorted and cut into
-chunks would take: always the shortest that still takes everything (bisection). Then all durations are shaken, by much
-or by little, around the best packing so far, and at last its micro-batches are leveled. Work is counted in sequences
-placed, so that the same effort gives the same packing on any machine.
+First the longest micro-batches are tried at the times that matter (those of the longest sequences on each shape) and at
+multiples of the mean, while the others share one duration; then all durations in proportion to what sequences, sorted
+and cut into chunks, would take. Bisection finds the shortest durations that still take every sequence. Then all
+durations are perturbed, by much or by little, around the best packing so far, and at last its micro-batches are
+leveled. Work is counted in sequences placed, so that the same effort gives the same packing on any machine.
 """
 
 from collections.abc import Iterator
@@ -27,44 +27,46 @@ BUDGET = Budget(
 )
 EXCHANGES = {0: 0, 1: 100, 2: 400, 3: 2000, 4: 10_000}
 BISECTIONS = 8
-MICRO_BATCHES = 4  # numbers of them that are tried, from the fewest that hold the tokens
+MICRO_BATCHES = 4  # numbers of micro-batches that are tried, from the smallest that holds the tokens
 FIRST_OVER_MEAN = (1.1, 1.25, 1.5, 2.0)
-LONG_ROWS = (1, 2)  # micro-batches that last longer than the others
-LONGEST = 2  # sequences whose own times are tried as their duration
-CHUNK_POWERS = (0.0, 0.5, 1.0)  # of the durations of chunks: 0 makes all equal
-TINY = 1e-100  # seconds: what costs nothing has durations too
-SHAKEN_BY = (0.0005, 0.05)  # of their logarithms: standard deviation, at least and at most
-TOGETHER = 2  # fills that do not wait for each other, whatever the machine: the same packing everywhere
-LARGE = 4096  # sequences from which on a fill takes longer than to hand it to a thread
-SHORTENED_BY = 2e-3  # at most, of the sum of durations
+LONG_MICRO_BATCHES = (1, 2)  # micro-batches that last longer than the others
+LONGEST_SEQUENCES = 2  # sequences whose own times are tried as the duration of these
+CHUNK_POWERS = (0.0, 0.5, 1.0)  # exponents of the durations of chunks: 0 makes all equal
+TINY = 1e-100  # seconds: keeps durations positive where work costs nothing
+PERTURBATION = (0.0005, 0.05)  # standard deviation of log durations: least and greatest
+CONCURRENT_FILLS = 2  # concurrent fills, fixed so that every machine finds the same packing
+LARGE = 4096  # sequences from which a fill outlasts the overhead of a thread
+SHORTENED_BY = 2e-3  # greatest reduction of the sum of durations, relative
 
 
 @dataclass(slots=True)
 class Search:
-    """The best packing so far, and the fills left to spend."""
+    """The incumbent packing, and the fills left to spend."""
 
     problem: Sequences
     table: Table
     nodes: Nodes
     fills: int
     value: float
-    best: Filled | None = None  # None: what the search began with
+    best: Filled | None = None  # None: the warm start is still the best
     spent: int = 0
 
-    def try_spans(self, spans: Floats) -> bool:
-        """Fill, and keep what is better; says whether everything found room."""
-        return self.offer(self.fill(spans))
+    def try_spans(self, durations: Floats) -> bool:
+        """Fill with these maximum durations and keep a better packing; returns whether every item fitted."""
+        return self.offer(self.fill(durations))
 
-    def fill(self, spans: Floats) -> Filled | None:
-        return fill(self.table, self.nodes, spans)
+    def fill(self, durations: Floats) -> Filled | None:
+        """A fill that leaves the search unchanged, so that several can run at once."""
+        return fill(self.table, self.nodes, durations)
 
     def offer(self, filled: Filled | None) -> bool:
+        """Count a fill and keep it if it is better; returns whether every item fitted."""
         self.spent += 1
         if filled is None:
             return False
-        value = filled.worth()
-        if value < self.value * (1 - 1e-12):
-            self.best, self.value = filled, value
+        step_seconds = filled.worth()
+        if step_seconds < self.value * (1 - 1e-12):
+            self.best, self.value = filled, step_seconds
         return True
 
     @property
@@ -73,107 +75,114 @@ class Search:
 
 
 def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
-    """The best packing found from `warm` on, and how many fills it took."""
+    """The best packing found from the warm start `warm`, and the number of fills spent."""
     fills = BUDGET.fills(effort, len(problem.sizes))
-    run = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
+    state = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
     fewest = problem.fewest_rows
-    rows, fitted = fewest, False
-    while not run.exhausted and rows <= len(problem.sizes) and (rows < fewest + MICRO_BATCHES or not fitted):
-        for profile in profiles(run.table, rows):
-            fitted |= bisect(run, profile)
-        rows += 1 if rows < fewest + MICRO_BATCHES else 1 + rows // 4  # fixed degrees can need many more
-    lasts = [makespan(problem, row) for row in warm] if run.best is None else []
-    shake(run, np.array(lasts))
-    best = polished(run.table, run.best.packed() if run.best else warm, EXCHANGES[effort])
-    return ordered(aligned(problem, best), problem), run.spent
+    micro_batches, any_fitted = fewest, False
+    while (
+        not state.exhausted
+        and micro_batches <= len(problem.sizes)
+        and (micro_batches < fewest + MICRO_BATCHES or not any_fitted)
+    ):
+        for profile in profiles(state.table, micro_batches):
+            any_fitted |= bisect(state, profile)
+        # Fixed degrees can need many more than the fewest.
+        micro_batches += 1 if micro_batches < fewest + MICRO_BATCHES else 1 + micro_batches // 4
+    makespans = [makespan(problem, micro_batch) for micro_batch in warm] if state.best is None else []
+    perturb_durations(state, np.array(makespans))
+    best = polished(state.table, state.best.packed() if state.best else warm, EXCHANGES[effort])
+    return ordered(aligned(problem, best), problem), state.spent
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Durations of micro-batches: some set, the others in proportion to each other."""
+    """Maximum durations of micro-batches: some fixed, the others proportional to a common scale."""
 
     set: Floats  # seconds
-    others: Floats
+    others: Floats  # relative
 
     def __call__(self, scale: float) -> Floats:
         return np.concatenate([self.set, self.others * scale])
 
 
-def profiles(table: Table, rows: int) -> Iterator[Profile]:
-    """What durations are tried; how long the others are is bisected."""
+def profiles(table: Table, micro_batches: int) -> Iterator[Profile]:
+    """The profiles of durations that are tried; the scale of each is bisected."""
     none = np.empty(0)
-    chunks = chunk_seconds(table, rows)
-    for power in CHUNK_POWERS if rows > 1 else CHUNK_POWERS[:1]:
+    chunks = chunk_seconds(table, micro_batches)
+    for power in CHUNK_POWERS if micro_batches > 1 else CHUNK_POWERS[:1]:
         yield Profile(none, chunks**power)
     mean = float(chunks.mean())
-    alone = table.seconds[:LONGEST] + table.constants
-    critical = {float(seconds) for seconds in alone.ravel() if mean < seconds < np.inf}
+    single = table.seconds[:LONGEST_SEQUENCES] + table.constants
+    critical = {float(seconds) for seconds in single.ravel() if mean < seconds < np.inf}
     for first in [*sorted(critical), *(mean * factor for factor in FIRST_OVER_MEAN)]:
-        for count in LONG_ROWS:
-            if count < rows:
-                yield Profile(np.full(count, first), np.ones(rows - count))
+        for count in LONG_MICRO_BATCHES:
+            if count < micro_batches:
+                yield Profile(np.full(count, first), np.ones(micro_batches - count))
 
 
-def chunk_seconds(table: Table, rows: int) -> Floats:
-    """Sequences by length in chunks of equally many tokens: how long each takes in perfect balance."""
+def chunk_seconds(table: Table, micro_batches: int) -> Floats:
+    """Seconds in perfect balance, (micro_batches,), of chunks of equally many tokens of the sequences by length."""
     areas = table.areas.min(axis=1)
     ends = np.cumsum(table.sizes)
-    chunk = np.minimum((ends - table.sizes) * rows // int(ends[-1]), rows - 1)
-    work = np.bincount(chunk, areas, rows) / table.problem.ranks
-    longest = np.zeros(rows)
+    chunk = np.minimum((ends - table.sizes) * micro_batches // int(ends[-1]), micro_batches - 1)
+    work = np.bincount(chunk, areas, micro_batches) / table.problem.ranks
+    longest = np.zeros(micro_batches)
     np.maximum.at(longest, chunk, table.seconds.min(axis=1))
     return np.maximum(work, longest) + float(table.constants.min()) + TINY
 
 
-def bisect(run: Search, profile: Profile) -> bool:
-    """The shortest durations of the others that take everything, if any do.
+def bisect(state: Search, profile: Profile) -> bool:
+    """Bisect a profile's scale for the shortest durations that take every item; returns whether any do.
 
-    It starts from the duration at which the best packing so far would be matched: where that takes too little, nothing
-    is to be gained with this profile, and one fill has shown it.
+    It starts from the scale at which the incumbent would be matched: where some item does not fit there, this profile
+    has nothing to gain, and one fill has shown it.
     """
-    low, high = 0.0, matching_scale(run, profile)
-    if high <= 0 or run.exhausted or not run.try_spans(profile(high)):
+    low, high = 0.0, matching_scale(state, profile)
+    if high <= 0 or state.exhausted or not state.try_spans(profile(high)):
         return False
     for _ in range(BISECTIONS):
-        if run.exhausted:
+        if state.exhausted:
             break
         middle = (low + high) / 2
-        if run.try_spans(profile(middle)):
+        if state.try_spans(profile(middle)):
             high = middle
         else:
             low = middle
     return True
 
 
-def matching_scale(run: Search, profile: Profile) -> float:
-    """How long the others may be for the step to be as good as the best one known."""
-    rows = len(profile.set) + len(profile.others)
-    free = run.value - run.problem.step_seconds - rows * run.problem.row_seconds - float(profile.set.sum())
+def matching_scale(state: Search, profile: Profile) -> float:
+    """The scale of a profile at which the step takes as long as the incumbent."""
+    micro_batches = len(profile.set) + len(profile.others)
+    free = (
+        state.value - state.problem.step_seconds - micro_batches * state.problem.row_seconds - float(profile.set.sum())
+    )
     return free / float(profile.others.sum())
 
 
-def shake(run: Search, lasts: Floats) -> None:
-    """Durations around those of the best packing (at first `lasts`), two at a time: the compiled fill lets go of the
-    interpreter, so that large ones use both cores.
+def perturb_durations(state: Search, makespans: Floats) -> None:
+    """Try durations around those of the incumbent (at first `makespans`), two at a time: the compiled fill releases
+    the GIL, so that large ones use both cores.
     """
-    chance = np.random.Generator(np.random.PCG64(0))
-    with ThreadPoolExecutor(TOGETHER) as threads:
-        each = threads.map if len(run.table.items) >= LARGE else map
-        while not run.exhausted:
-            if run.best:
-                lasts = run.best.makespans()
-            lasts = lasts[lasts > 0]
-            if not len(lasts):
+    random = np.random.Generator(np.random.PCG64(0))
+    with ThreadPoolExecutor(CONCURRENT_FILLS) as threads:
+        each = threads.map if len(state.table.items) >= LARGE else map
+        while not state.exhausted:
+            if state.best:
+                makespans = state.best.makespans()
+            makespans = makespans[makespans > 0]
+            if not len(makespans):
                 return
-            spans = [shaken(lasts, chance) for _ in range(min(TOGETHER, run.fills - run.spent))]
-            for filled in each(run.fill, spans):
-                run.offer(filled)
+            durations = [perturbed(makespans, random) for _ in range(min(CONCURRENT_FILLS, state.fills - state.spent))]
+            for filled in each(state.fill, durations):
+                state.offer(filled)
 
 
-def shaken(lasts: Floats, chance: np.random.Generator) -> Floats:
-    """Durations of like proportions, a little shorter in sum."""
-    deviation = np.exp(chance.uniform(*np.log(SHAKEN_BY)))
-    others = lasts * np.exp(deviation * chance.standard_normal(len(lasts)))
-    shorter = 1 - SHORTENED_BY * chance.random()
-    near: Floats = others * (shorter * lasts.sum() / others.sum())
+def perturbed(makespans: Floats, random: np.random.Generator) -> Floats:
+    """Durations of similar proportions and a slightly smaller sum."""
+    deviation = np.exp(random.uniform(*np.log(PERTURBATION)))
+    others = makespans * np.exp(deviation * random.standard_normal(len(makespans)))
+    shorter = 1 - SHORTENED_BY * random.random()
+    near: Floats = others * (shorter * makespans.sum() / others.sum())
     return near

@@ -1,7 +1,7 @@
-"""How soon ranks that meet once a step can be done: the shortest time in which a fill takes everything.
+"""Search for the shortest step where ranks synchronise once per step: the least time in which a fill places everything.
 
-Every combination of a few rules is bisected; then rules and the order of sequences are shaken around the best. Work is
-counted in sequences placed.
+Every combination of a few fill rules is bisected; then the rules and the order of sequences are perturbed around the
+best. Work is counted in sequences placed.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ BUDGET = Budget(
 )
 RULES = [Rules(renewal, dear, first) for dear, renewal, first in product((2.0, 0.5), (2.0, 10.0), (False, True))]
 BISECTIONS = 7
-SHORTENED_BY = 0.01  # at most
-SETTLED = 4  # sequences whose shape is chosen by lot, at most
-ORDER_SHAKEN_BY = (1.0, 0.003)  # of the logarithm of lengths: standard deviation, at most and at least
+SHORTENED_BY = 0.01  # greatest reduction of the time limit, relative
+RESTRICTED_SEQUENCES = 4  # sequences restricted to one random shape, at most
+ORDER_PERTURBATION = (1.0, 0.003)  # standard deviation of log lengths: greatest and least
 
 
 @dataclass(slots=True)
-class Search:
-    """The best packing so far, and the fills left to spend."""
+class StreamSearch:
+    """The incumbent packing, and the fills left to spend."""
 
     table: Table
     takes: list[Takes]
@@ -38,17 +38,19 @@ class Search:
     spent: int = 0
 
     def attempt(self, span: float, rules: Rules, order: list[int], takes: list[Takes] | None = None) -> bool:
+        """Fill within `span` seconds and keep a better packing; returns whether every item fitted."""
         self.spent += 1
         packed = fill_streams(self.table, takes or self.takes, span, rules, order)
         if packed is None:
             return False
-        value = worth(self.table.problem, packed)
-        if value < self.value * (1 - 1e-12):
-            self.best, self.value = packed, value
+        seconds = worth(self.table.problem, packed)
+        if seconds < self.value * (1 - 1e-12):
+            self.best, self.value = packed, seconds
         return True
 
     @property
     def span(self) -> float:
+        """Seconds of the incumbent without the step's constants."""
         return self.value - self.table.problem.step_seconds
 
     @property
@@ -57,54 +59,54 @@ class Search:
 
 
 def stream_search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
-    """The best packing found from `warm` on, and how many fills it took."""
+    """The best packing found from the warm start `warm`, and the number of fills spent."""
     table = make_table(problem)
-    run = Search(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
+    state = StreamSearch(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
     for rules in RULES:
-        bisect(run, rules)
-    shake(run)
-    return ordered(run.best, problem), run.spent
+        bisect_rules(state, rules)
+    perturb(state)
+    return ordered(state.best, problem), state.spent
 
 
-def bisect(run: Search, rules: Rules) -> None:
-    """The shortest time for these rules; none at all if they cannot do as well as the best so far."""
-    order = [*range(len(run.table.items))]
-    high = run.span
+def bisect_rules(state: StreamSearch, rules: Rules) -> None:
+    """Bisect the time limit for these rules; they are dropped if they cannot match the incumbent."""
+    order = [*range(len(state.table.items))]
+    high = state.span
     low = high * 0.5
-    if run.exhausted or not run.attempt(high, rules, order):
+    if state.exhausted or not state.attempt(high, rules, order):
         return
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        if run.exhausted:
+        if state.exhausted:
             return
-        if run.attempt(middle, rules, order):
-            high = min(middle, run.span)
+        if state.attempt(middle, rules, order):
+            high = min(middle, state.span)
         else:
             low = middle
 
 
-def shake(run: Search) -> None:
-    """Other rules and other orders, always a little sooner than the best so far."""
-    chance = np.random.Generator(np.random.PCG64(0))
-    most, least = np.log(ORDER_SHAKEN_BY[0]), np.log(ORDER_SHAKEN_BY[1])
-    lengths = np.log(run.table.sizes)
-    while not run.exhausted:
+def perturb(state: StreamSearch) -> None:
+    """Try perturbed rules and orders within slightly less time than the incumbent."""
+    random = np.random.Generator(np.random.PCG64(0))
+    most, least = np.log(ORDER_PERTURBATION[0]), np.log(ORDER_PERTURBATION[1])
+    lengths = np.log(state.table.sizes)
+    while not state.exhausted:
         rules = Rules(
-            renewal=float(np.exp(chance.uniform(-0.5, 2.5))),
-            dear=float(np.exp(chance.uniform(-1.5, 1.5))),
-            open_first=bool(chance.random() < 0.5),
+            renewal=float(np.exp(random.uniform(-0.5, 2.5))),
+            dear=float(np.exp(random.uniform(-1.5, 1.5))),
+            open_first=bool(random.random() < 0.5),
         )
-        noise = np.exp(chance.uniform(least, most)) * chance.standard_normal(len(lengths))
-        order = np.argsort(noise * (chance.random() < 0.7) - lengths, kind="stable")
-        takes = settled(run.takes, chance) if chance.random() < 0.5 else run.takes
-        run.attempt(run.span * (1 - SHORTENED_BY * chance.random() ** 2), rules, order.tolist(), takes)
+        noise = np.exp(random.uniform(least, most)) * random.standard_normal(len(lengths))
+        order = np.argsort(noise * (random.random() < 0.7) - lengths, kind="stable")
+        takes = restrict_shapes(state.takes, random) if random.random() < 0.5 else state.takes
+        state.attempt(state.span * (1 - SHORTENED_BY * random.random() ** 2), rules, order.tolist(), takes)
 
 
-def settled(takes: list[Takes], chance: np.random.Generator) -> list[Takes]:
-    """The same but for a few sequences, most of them long, that may have one shape only."""
-    fewer = takes.copy()
-    for _ in range(int(chance.integers(1, SETTLED + 1))):
-        item = int(len(takes) * chance.random() ** 4)
-        shape = list(takes[item])[int(chance.integers(len(takes[item])))]
-        fewer[item] = {shape: takes[item][shape]}
-    return fewer
+def restrict_shapes(takes: list[Takes], random: np.random.Generator) -> list[Takes]:
+    """The same, with a few sequences, most of them long, restricted to one random shape."""
+    restricted = takes.copy()
+    for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
+        item = int(len(takes) * random.random() ** 4)
+        shape = list(takes[item])[int(random.integers(len(takes[item])))]
+        restricted[item] = {shape: takes[item][shape]}
+    return restricted

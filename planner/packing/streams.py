@@ -1,10 +1,10 @@
-"""Longest-first fill for ranks that meet once a step: given when all must be done, groups of ranks take micro-batch
-after micro-batch, each rank as many as it finds time for (ByteScale, arXiv 2502.21231, section 5).
+"""Longest-first fill where ranks synchronise once per step: within a time limit for the step, each group of ranks runs
+micro-batch after micro-batch, as many as fit (ByteScale, arXiv 2502.21231, section 5).
 
-Longest sequences first, each into the open group where it leaves the least rank-time free. A group whose micro-batches
-are full begins another one, which costs its constant again. A new group takes ranks that have none, of the smallest
-degree that does; when there are none left, the wider group with most time left is broken up into narrower ones. When
-some sequence finds no room, the time was too short.
+Sequences are taken longest first, each into the open group where it leaves the least rank-time free. A group whose
+micro-batches are full begins another one, which costs its constant again. A new group takes free ranks, with the
+cheapest shape that fits; when there are none, the wider group with most time left is split into narrower ones. When
+some sequence fits nowhere, the time limit was too short.
 """
 
 from bisect import bisect_left, insort
@@ -18,39 +18,39 @@ from planner.costs.step.table import Table
 from planner.packing.idle import Idle
 from planner.packing.packed import Packed, PackedGroup
 
-Takes = dict[int, float]  # shape → seconds that a sequence adds to a group of it, the cheapest first
+Takes = dict[int, float]  # shape → seconds that a sequence adds to a group of that shape, the cheapest shape first
 
 
 class Rules(NamedTuple):
-    """What is a matter of taste; the search tries several."""
+    """Free parameters of the fill, over which the search varies."""
 
-    renewal: float = 2.0  # what another micro-batch counts for, in its constants
-    dear: float = 2.0  # constants that a sequence may cost beyond its cheapest shape before a new group opens for it
-    open_first: bool = False  # a new group before another micro-batch in an open one
+    renewal: float = 2.0  # weight of the constant of a new micro-batch when groups are compared
+    dear: float = 2.0  # excess over the cheapest shape, in constants, above which a new group is opened
+    open_first: bool = False  # open a new group rather than begin a micro-batch in an open one
 
 
 @dataclass(slots=True)
 class Stream:
-    """A group, from when its ranks became free."""
+    """A group of ranks and its micro-batches, from when its ranks became free."""
 
     shape: int
-    first: int  # rank
+    first: int  # first rank
     left: float  # seconds
-    batches: list[list[int]] = field(default_factory=list)  # rows of the table
-    rooms: list[int] = field(default_factory=list)  # tokens left in each
-    room: int = 0  # the most of them
+    batches: list[list[int]] = field(default_factory=list)  # row of the table of each item, by micro-batch
+    rooms: list[int] = field(default_factory=list)  # tokens left in each micro-batch
+    room: int = 0  # the largest of these
 
     def begin(self, constant: float, room: int) -> None:
-        """Another micro-batch."""
+        """Begin another micro-batch."""
         self.left -= constant
         self.batches.append([])
         self.rooms.append(room)
         self.room = room
 
     def put(self, item: int, size: int, seconds: float) -> None:
-        """Into a micro-batch that was just begun, else the one that it fills best.
+        """Add an item to a micro-batch that was just begun, otherwise to the one that it fills best.
 
-        What is larger than any takes a whole one, and offloads the rest.
+        An item larger than any micro-batch takes a whole one and offloads the rest.
         """
         fitting = [(room, at) for at, room in enumerate(self.rooms) if room >= size]
         at = min(fitting)[1] if fitting and self.batches[-1] else len(self.rooms) - 1
@@ -60,13 +60,13 @@ class Stream:
         self.left -= seconds
 
 
-class Choice(NamedTuple):
-    """A group that could take a sequence."""
+class GroupChoice(NamedTuple):
+    """An open group that could take a sequence; the least waste compares first."""
 
     waste: float  # rank-seconds
-    at: int  # in its shape's list
+    at: int  # index in the list of its shape
     shape: int
-    renew: bool
+    renew: bool  # whether the group begins another micro-batch for it
 
 
 class Streams:
@@ -80,10 +80,10 @@ class Streams:
         self.pools = [shape.pool for shape in table.problem.shapes]
         self.idle = [Idle(pool, span) for pool in table.problem.pools]
         self.streams: list[Stream] = []
-        self.open: dict[int, list[tuple[float, int]]] = {}  # of each shape: (seconds left, stream), rising
+        self.open: dict[int, list[tuple[float, int]]] = {}  # by shape: (seconds left, stream), rising
 
     def take(self, item: int, size: int, takes: Takes) -> bool:
-        """Give a sequence, which takes so long on each shape, to some group."""
+        """Assign a sequence to a group; returns False when it fits nowhere."""
         choice = self.best_open(size, takes)
         number = None
         if choice is None or (choice.renew and self.rules.open_first) or self.too_dear(choice, takes):
@@ -101,43 +101,48 @@ class Streams:
         insort(self.open.setdefault(stream.shape, []), (stream.left, number))
         return True
 
-    def best_open(self, size: int, takes: Takes) -> Choice | None:
-        """The open group where it leaves the least rank-time free, another micro-batch counted in."""
+    def best_open(self, size: int, takes: Takes) -> GroupChoice | None:
+        """The open group where a sequence leaves the least rank-time free, the cost of a new micro-batch included."""
         best = None
-        for shape, known in self.open.items():
+        for shape, open_groups in self.open.items():
             if shape not in takes:
                 continue
             seconds, constant, degree = takes[shape], self.constants[shape], self.degrees[shape]
-            at = bisect_left(known, (seconds, -1))
-            while at < len(known) and self.streams[known[at][1]].room < size:
+            at = bisect_left(open_groups, (seconds, -1))
+            while at < len(open_groups) and self.streams[open_groups[at][1]].room < size:
                 at += 1
-            if at < len(known):
-                best = better(best, Choice((known[at][0] - seconds) * degree, at, shape, False))
-            at = bisect_left(known, (seconds + constant, -1))
-            if at < len(known):
-                rest = known[at][0] - seconds - constant + self.rules.renewal * constant
-                best = better(best, Choice(rest * degree, at, shape, True))
+            if at < len(open_groups):
+                best = better(best, GroupChoice((open_groups[at][0] - seconds) * degree, at, shape, False))
+            at = bisect_left(open_groups, (seconds + constant, -1))
+            if at < len(open_groups):
+                waste = open_groups[at][0] - seconds - constant + self.rules.renewal * constant
+                best = better(best, GroupChoice(waste * degree, at, shape, True))
         return best
 
-    def too_dear(self, choice: Choice, takes: Takes) -> bool:
+    def too_dear(self, choice: GroupChoice, takes: Takes) -> bool:
+        """Whether the chosen shape costs too many rank-seconds beyond the cheapest."""
         cheapest = min(seconds * self.degrees[shape] for shape, seconds in takes.items())
         constant = min(self.constants[shape] * self.degrees[shape] for shape in takes)
         return takes[choice.shape] * self.degrees[choice.shape] - cheapest > self.rules.dear * constant
 
     def opened(self, takes: Takes) -> int | None:
-        """A new group on free ranks: the cheapest shape that does."""
+        """Index of a new group on free ranks, of the cheapest shape that fits; None if none does."""
         for shape, seconds in takes.items():
-            place = self.idle[self.pools[shape]].carve(self.degrees[shape], seconds + self.constants[shape])
-            if place:
-                self.streams.append(Stream(shape, place.first, place.left))
+            segment = self.idle[self.pools[shape]].carve(self.degrees[shape], seconds + self.constants[shape])
+            if segment:
+                self.streams.append(Stream(shape, segment.first, segment.left))
                 self.streams[-1].begin(self.constants[shape], self.rooms[shape])
                 return len(self.streams) - 1
         return None
 
     def broken_up(self, takes: Takes) -> int | None:
-        """A new group on ranks of a wider one, the one with most time left."""
+        """Index of a new group on ranks of a wider one, the one with most time left; None if none fits."""
         for shape, seconds in takes.items():
-            wider = [known[-1] for other, known in self.open.items() if known and self.is_wider(other, shape)]
+            wider = [
+                open_groups[-1]
+                for other, open_groups in self.open.items()
+                if open_groups and self.is_wider(other, shape)
+            ]
             if wider and max(wider)[0] >= seconds + self.constants[shape]:
                 left, number = max(wider)
                 ended = self.streams[number]
@@ -150,36 +155,38 @@ class Streams:
         return self.pools[other] == self.pools[shape] and self.degrees[other] > self.degrees[shape]
 
 
-def better(best: Choice | None, other: Choice) -> Choice:
+def better(best: GroupChoice | None, other: GroupChoice) -> GroupChoice:
     return other if best is None or other < best else best
 
 
 def takes_of(table: Table) -> list[Takes]:
-    """What every row of the table takes on the shapes that may hold it, the cheapest in rank-seconds first."""
+    """Seconds of every row of the table on the shapes that may hold it, the cheapest in rank-seconds first."""
     cheapest_first = np.argsort(table.areas, axis=1, kind="stable").tolist()
-    rows = zip(cheapest_first, table.seconds.tolist(), strict=True)
-    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in rows]
+    table_rows = zip(cheapest_first, table.seconds.tolist(), strict=True)
+    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in table_rows]
 
 
 def fill_streams(table: Table, takes: list[Takes], span: float, rules: Rules, order: list[int]) -> Packed | None:
-    """A packing that is done within `span` seconds, or None. `order`: rows of the table, about longest first."""
+    """A packing that is done within `span` seconds, or None. `order`: rows of the table, roughly longest first."""
     state, sizes = Streams(table, span, rules), table.sizes.tolist()
     if all(state.take(item, sizes[item], takes[item]) for item in order):
-        return rows_of(table, state.streams)
+        return micro_batches_of(table, state.streams)
     return None
 
 
-def rows_of(table: Table, streams: list[Stream]) -> Packed:
-    """Micro-batches in rows: every rank meets its own in the order in which its groups were made."""
-    rows: list[list[PackedGroup]] = []
-    level: dict[int, int] = {}
+def micro_batches_of(table: Table, streams: list[Stream]) -> Packed:
+    """The packing of these streams: every rank runs its micro-batches in the order in which its groups were opened."""
+    micro_batches: list[list[PackedGroup]] = []
+    next_index: dict[int, int] = {}
     items = table.items.tolist()
     for stream in streams:
         ranks = range(stream.first, stream.first + int(table.degrees[stream.shape]))
-        base = max(level.get(rank, 0) for rank in ranks)
+        start = max(next_index.get(rank, 0) for rank in ranks)
         for number, batch in enumerate(stream.batches):
-            while len(rows) <= base + number:
-                rows.append([])
-            rows[base + number].append(PackedGroup(stream.shape, tuple(items[i] for i in batch), stream.first))
-        level.update(dict.fromkeys(ranks, base + len(stream.batches)))
-    return tuple(tuple(row) for row in rows)
+            while len(micro_batches) <= start + number:
+                micro_batches.append([])
+            micro_batches[start + number].append(
+                PackedGroup(stream.shape, tuple(items[i] for i in batch), stream.first)
+            )
+        next_index.update(dict.fromkeys(ranks, start + len(stream.batches)))
+    return tuple(tuple(micro_batch) for micro_batch in micro_batches)

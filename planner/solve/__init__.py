@@ -1,4 +1,4 @@
-"""Programs: linear, partly in whole numbers, written once and solved by any back end."""
+"""Linear and integer programs: written once, solved by any back end, and every answer checked."""
 
 from planner.solve.answer import Solution
 from planner.solve.builder import ProgramBuilder

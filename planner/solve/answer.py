@@ -1,4 +1,4 @@
-"""What is asked of a back end, what it claims, and what is left of the claim once it has been checked."""
+"""The limits given to a back end, the answer that it claims, and the solution after the claim has been checked."""
 
 from dataclasses import dataclass
 from math import inf
@@ -12,9 +12,12 @@ Claim = Literal["searched", "infeasible", "unbounded"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much work a back end may do. Work is counted in nodes or in CP-SAT's deterministic time, so that the same
-    input always ends at the same place; `seconds` stops by the clock as well, and then it may not. A linear program,
-    and the first one of a search tree, is always finished unless the clock stops it."""
+    """How much work a back end may do.
+
+    Work is counted in nodes, or in CP-SAT's deterministic time, so that the same input always gives the same answer,
+    unless the wall-clock limit `seconds` stops it. A linear program, and the root relaxation of a search tree, is
+    always finished unless the clock stops it.
+    """
 
     effort: int = 2  # 1..4
     seconds: float | None = None
@@ -22,34 +25,37 @@ class Limits:
 
     @property
     def nodes(self) -> int:
+        """Nodes of a search tree."""
         return (200, 2_000, 20_000, 1_000_000)[self.effort - 1]
 
     @property
     def work(self) -> float:
-        """Deterministic time of CP-SAT; one unit is some seconds."""
+        """Deterministic time of CP-SAT; one unit is a few seconds."""
         return (0.5, 2.0, 10.0, 300.0)[self.effort - 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a back end claims: `values` fit up to its tolerances, and nothing legal costs less than `bound`."""
+    """The claim of a back end: `values` are feasible up to its tolerances, and no feasible point costs less than
+    `bound`.
+    """
 
     claim: Claim = "searched"
     values: Floats | None = None
     bound: float = -inf
-    coarse: bool = False  # the continuous values are only near: solve for them again
+    coarse: bool = False  # the continuous values are approximate and have to be solved for again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A checked answer: `values` have been put into the program again, and `objective` is their cost.
+    """A checked answer: `values` have been evaluated in the program, and `objective` is their cost.
 
-    optimal: bound and objective meet · feasible: they do not · unknown: nothing legal was found, nor ruled out.
+    optimal: bound and objective agree · feasible: they do not · unknown: no feasible point was found, nor ruled out.
     """
 
     status: Status
-    values: Floats | None  # (n,), whole where the program says so
+    values: Floats | None  # (n,), integer where the program requires it
     objective: float  # +inf without values, -inf if unbounded
-    bound: float  # no legal point costs less
+    bound: float  # no feasible point costs less
     seconds: float
     solver: str

@@ -1,6 +1,6 @@
-"""Every assignment of the whole variables with its best continuous rest: the yardstick of the other back ends.
+"""Every assignment of the integer variables with its best continuous completion: the reference for other back ends.
 
-Exact and slow on purpose: no bound, no branching. It refuses what it could not finish.
+Exact and slow on purpose: no bounding, no branching. It refuses programs that it could not finish.
 """
 
 from math import inf, prod
@@ -12,28 +12,29 @@ from planner.solve.answer import Answer, Limits
 from planner.solve.completion import Completion
 from planner.solve.program import Bools, Floats, Program
 
-MOST = 1_000_000  # assignments
-SLACK = 1e-9  # of a row, relative beyond 1
+MAX_ASSIGNMENTS = 1_000_000  # assignments
+SLACK = 1e-9  # of a constraint, relative beyond 1
 
 
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """The optimum by enumeration. Raises InputError where there are too many assignments."""
     assignments = _assignments(program)
-    assignments = assignments[_whole_rows_hold(program, assignments)]
+    assignments = assignments[_keeps_integer_rows(program, assignments)]
     if not len(assignments):
         return Answer("infeasible")
-    paid = assignments @ program.cost[program.integer]
+    cost = assignments @ program.cost[program.integer]
     if program.integer.all():
-        best = int(np.argmin(paid))
-        return Answer(values=assignments[best], bound=float(paid[best]))
-    return _best_completion(program, assignments, paid)
+        best = int(np.argmin(cost))
+        return Answer(values=assignments[best], bound=float(cost[best]))
+    return _best_completion(program, assignments, cost)
 
 
 def _assignments(program: Program) -> Floats:
-    """(assignments, whole variables), the last variable moving fastest."""
+    """(assignments, integer variables), the last variable varying fastest."""
     lower, upper = program.lower[program.integer], program.upper[program.integer]
-    if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MOST:
+    if not np.isfinite(upper - lower).all() or prod(int(top) + 1 for top in upper - lower) > MAX_ASSIGNMENTS:
         raise InputError(
-            f"brute force counts at most {MOST} assignments of the whole variables, and here are more",
+            f"brute force takes at most {MAX_ASSIGNMENTS} assignments of integer variables, and there are more",
             fix="narrow their bounds, or choose another back end",
         )
     axes = [np.arange(low, high + 1) for low, high in zip(lower, upper, strict=True)]
@@ -41,9 +42,9 @@ def _assignments(program: Program) -> Floats:
     return np.stack([axis.ravel() for axis in grid], axis=1) if grid else np.zeros((1, 0))
 
 
-def _whole_rows_hold(program: Program, assignments: Floats) -> Bools:
-    """Which assignments keep every row that has no continuous variable."""
-    fine = np.ones(len(assignments), dtype=np.bool_)
+def _keeps_integer_rows(program: Program, assignments: Floats) -> Bools:
+    """(assignments,) whether each keeps all rows without continuous variables."""
+    feasible = np.ones(len(assignments), dtype=np.bool_)
     place = np.cumsum(program.integer) - 1
     for row in range(program.rows):
         entries = slice(program.indptr[row], program.indptr[row + 1])
@@ -51,15 +52,18 @@ def _whole_rows_hold(program: Program, assignments: Floats) -> Bools:
         if program.integer[columns].all():
             activity = assignments[:, place[columns]] @ program.values[entries]
             low, high = program.row_lower[row], program.row_upper[row]
-            fine &= (activity >= low - SLACK * max(1.0, abs(low))) & (activity <= high + SLACK * max(1.0, abs(high)))
-    return fine
+            feasible &= (activity >= low - SLACK * max(1.0, abs(low))) & (
+                activity <= high + SLACK * max(1.0, abs(high))
+            )
+    return feasible
 
 
-def _best_completion(program: Program, assignments: Floats, paid: Floats) -> Answer:
+def _best_completion(program: Program, assignments: Floats, cost: Floats) -> Answer:
+    """The cheapest assignment with its continuous completion; `paid`: (assignments,) cost of the integer part."""
     completion = Completion(program)
     best, objective = Answer("infeasible"), inf
-    for choice in np.argsort(paid, kind="stable"):
-        if paid[choice] + completion.least >= objective:
+    for choice in np.argsort(cost, kind="stable"):
+        if cost[choice] + completion.least >= objective:
             break  # the assignments that follow cost at least as much
         answer = completion.best(assignments[choice])
         if answer.claim == "unbounded":

@@ -1,4 +1,4 @@
-"""Writing a program the way its equations read.
+"""Build a program the way its equations read.
 
 b = ProgramBuilder()
 x = b.variable(0, 1, integer=True, cost=3.0)
@@ -17,7 +17,7 @@ from planner.solve.program import Program
 
 
 class ProgramBuilder:
-    """Collects variables and rows. A variable or row is its index: the place of its value in a solution."""
+    """Collects variables and rows, each identified by its index; a variable's is its position in a solution."""
 
     def __init__(self) -> None:
         self._variables: list[tuple[float, float, bool, float, str]] = []
@@ -26,16 +26,18 @@ class ProgramBuilder:
     def variable(
         self, lower: float = 0.0, upper: float = inf, integer: bool = False, cost: float = 0.0, name: str = ""
     ) -> int:
+        """Add a variable; returns its index."""
         self._variables.append((lower, upper, integer, cost, name or f"x{len(self._variables)}"))
         return len(self._variables) - 1
 
     def row(self, terms: Mapping[int, float], lower: float = -inf, upper: float = inf, name: str = "") -> int:
-        """lower <= sum of coefficient · variable <= upper."""
+        """Add the constraint lower <= sum of coefficient · variable <= upper; returns its index."""
         entries = sorted((variable, value) for variable, value in terms.items() if value != 0)
         self._rows.append((entries, lower, upper, name or f"row {len(self._rows)}"))
         return len(self._rows) - 1
 
     def build(self) -> Program:
+        """The program as arrays."""
         lower, upper, integer, cost, names = zip(*self._variables, strict=True) if self._variables else ((),) * 5
         terms, row_lower, row_upper, row_names = zip(*self._rows, strict=True) if self._rows else ((),) * 4
         entries = list(chain.from_iterable(terms))

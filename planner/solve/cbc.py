@@ -1,8 +1,8 @@
-"""CBC through PuLP, always in a process of its own: PuLP loads a second HiGHS where it finds one.
+"""CBC through PuLP, always in a process of its own, because PuLP loads a second HiGHS where it finds one.
 
-PuLP hands over neither the bound nor more than eight digits of the values, so the bound is read from CBC's log (there
-with three decimals: half a unit is taken off) and the judge puts the digits right. For both the objective is scaled
-by a power of two until its largest cost is about a thousand.
+PuLP returns neither the bound nor more than eight digits of the values. So the bound is read from CBC's log (which has
+three decimals: half a unit is subtracted), and the values are repaired when the answer is checked. For both, the
+objective is scaled by a power of two until its largest cost is about a thousand.
 """
 
 import re
@@ -21,11 +21,12 @@ LOG_ERROR = 0.5e-3  # of "Lower bound:" in the log
 
 
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """Solve in a new process."""
     return apart("planner.solve.cbc:solve_here", program, limits, hint)
 
 
 def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
-    """Only for a process that runs nothing else."""
+    """Solve in this process, which must not have loaded another HiGHS."""
     warnings.simplefilter("ignore")  # PuLP announces its next major version on every use
     import pulp
 
@@ -47,11 +48,13 @@ def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
 
 
 def _scale(program: Program) -> float:
+    """The power of two that brings the largest cost to about a thousand."""
     largest = float(np.abs(program.cost).max(initial=0.0))
     return float(np.exp2(10 - np.ceil(np.log2(largest)))) if largest > 0 else 1.0
 
 
 def _problem(pulp: Any, program: Program, scale: float) -> tuple[Any, list[Any]]:
+    """The program as a PuLP problem, and its variables."""
     problem = pulp.LpProblem("program", pulp.LpMinimize)
     columns = [
         pulp.LpVariable(f"x{j}", _end(low), _end(high), pulp.LpInteger if whole else pulp.LpContinuous)
@@ -73,6 +76,7 @@ def _problem(pulp: Any, program: Program, scale: float) -> tuple[Any, list[Any]]
 
 
 def _end(bound: float) -> float | None:
+    """PuLP writes a missing bound as None."""
     return None if abs(bound) == inf else bound
 
 
@@ -92,5 +96,6 @@ def _solver(pulp: Any, limits: Limits, log: Path, *, warm: bool) -> Any:
 
 
 def _logged_bound(log: str) -> float:
+    """The last lower bound in CBC's log, rounded down; -inf without one."""
     found = re.findall(r"^Lower bound:\s+(\S+)", log, re.MULTILINE)
     return float(found[-1]) - LOG_ERROR if found else -inf

@@ -1,8 +1,8 @@
-"""With the whole variables given, the best continuous ones are a small linear program: GLOP solves it.
+"""With the integer variables fixed, the best continuous ones solve a small linear program: GLOP does.
 
-Its columns are the continuous variables and its rows those that hold one; what the whole variables contribute moves
-the bounds of the rows, so one reduction serves any number of assignments. Rows of whole variables alone are not
-looked at: whoever asks has checked them, or checks the result.
+Its columns are the continuous variables and its rows those that contain one. The integer variables only shift the
+bounds of these rows, so one reduction serves any number of assignments. Rows of integer variables alone are not
+checked: the caller has checked them, or checks the result.
 """
 
 from dataclasses import replace
@@ -16,13 +16,15 @@ from planner.solve.program import Floats, Program
 
 
 class Completion:
+    """The linear program of the continuous variables of a program, for any values of the integer ones."""
+
     def __init__(self, program: Program) -> None:
         self._program = program
         self._free = ~program.integer
         kept = self._free[program.indices]
         per_row = np.bincount(program.entry_rows()[kept], minlength=program.rows)
         self._touched = per_row > 0
-        place = np.cumsum(self._free) - 1  # of a continuous variable among the continuous ones
+        place = np.cumsum(self._free) - 1  # index of a continuous variable among the continuous ones
         self._reduced = Program(
             cost=program.cost[self._free],
             lower=program.lower[self._free],
@@ -34,10 +36,10 @@ class Completion:
             row_lower=program.row_lower[self._touched],
             row_upper=program.row_upper[self._touched],
         )
-        self.least = self._reduced.box_bound()  # no continuous part costs less
+        self.least = self._reduced.box_bound()  # lower bound on the cost of the continuous part
 
     def best(self, whole: Floats) -> Answer:
-        """All variables, the whole ones as given; `infeasible` and `unbounded` are of the continuous part."""
+        """The best values of all variables, the integer ones as given; claims are about the continuous part."""
         x = np.zeros(self._program.variables)
         x[~self._free] = whole
         shift = self._program.activities(x)[self._touched]

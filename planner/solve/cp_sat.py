@@ -1,8 +1,8 @@
-"""CP-SAT: the program on a grid of whole numbers (`grid.py`), one worker, stopped by deterministic time.
+"""CP-SAT: the program on an integer grid (`integer_grid.py`), one worker, limited by deterministic time.
 
-It proves what it proves about a program that is never tighter than the one asked about, so its bound, less the error
-of the objective line, and its proofs that nothing is legal hold as they are. It cannot meet an unbounded program: one
-with an open variable is refused.
+It solves a program that is never tighter than the given one, so its bound, less the rounding error of the objective
+row, and its proofs of infeasibility hold for the given one. Every variable needs two finite bounds; a program with an
+unbounded variable is refused.
 """
 
 from typing import Any
@@ -14,10 +14,11 @@ from planner.solve.answer import Answer, Limits
 from planner.solve.grid import NOISE, Grid, Line, lay_grid, whole_limits, whole_line
 from planner.solve.program import Floats, Program
 
-PROBE = 10  # conflicts: halve the range of the objective, or it creeps over a fine grid one unit at a time
+PROBE = 10  # conflicts of the binary search over the objective, which otherwise creeps over a fine grid unit by unit
 
 
 def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """Solve on the grid. Raises InputError for unbounded variables, and coefficients beyond 64 bits."""
     grid = lay_grid(program)
     objective = _objective(program, grid)
     model = cp_model.CpModel()
@@ -46,7 +47,7 @@ def _objective(program: Program, grid: Grid) -> Line:
 
 
 def _bound(program: Program, grid: Grid, objective: Line, whole: int) -> float:
-    """The proven whole-number bound as a cost: less what the objective line may be wrong by."""
+    """The proven integer bound as a cost, less the rounding error of the objective row."""
     shift = program.cost * grid.origin
     noise = NOISE * (float(np.abs(shift).sum()) + abs(whole) / objective.scale)
     return float(shift.sum()) + (whole - objective.error) / objective.scale - noise

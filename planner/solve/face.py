@@ -1,4 +1,4 @@
-"""One call for every back end: solve a program, check the answer, say how good it is."""
+"""The single entry point to all back ends: solve a program, check the answer, and report its status."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -29,12 +29,12 @@ def solve(
     seed: int = 0,
     hint: Floats | None = None,
 ) -> Solution:
-    """The best legal point found and the best bound proven, both checked.
+    """The best feasible point found and the best bound proven, both checked. Raises InputError for bad arguments.
 
     `effort` 1..4 limits the work, so that the same call always gives the same answer unless `limit_seconds` cuts it
-    short. A `hint` that is legal is a candidate like any other: the solution is never worse.
+    short. A feasible `hint`, (variables,), is a candidate like any other: the solution is never worse.
     """
-    answered = _back_end(backend)
+    back_end = _back_end(backend)
     if effort not in (1, 2, 3, 4):
         raise InputError(f"effort {effort} is none of 1, 2, 3, 4", fix="choose one of them")
     if limit_seconds is not None and limit_seconds <= 0:
@@ -44,13 +44,14 @@ def solve(
     start = perf_counter()
     limits = Limits(effort=effort, seconds=limit_seconds, seed=seed)
     program = program.tightened()
-    answer = Answer("infeasible") if program.crossed() else answered(program, limits, hint)
+    answer = Answer("infeasible") if program.crossed() else back_end(program, limits, hint)
     if answer.claim == "unbounded":
-        answer = _unbounded_or_not(answered, program, limits)
+        answer = _unbounded_or_not(back_end, program, limits)
     return conclude(program, answer, hint, perf_counter() - start, backend)
 
 
 def _back_end(name: str) -> BackEnd:
+    """The function of a back end. Raises InputError for an unknown name."""
     if name not in BACKENDS:
         raise InputError(f"there is no back end `{name}`", fix=f"choose one of {', '.join(BACKENDS)}")
     module, _, function = BACKENDS[name].partition(":")
@@ -58,9 +59,9 @@ def _back_end(name: str) -> BackEnd:
     return found
 
 
-def _unbounded_or_not(answered: BackEnd, program: Program, limits: Limits) -> Answer:
-    """Solvers say "unbounded" of what may also be infeasible. Without an objective nothing is unbounded."""
-    answer = answered(program.without_objective(), limits, None)
+def _unbounded_or_not(back_end: BackEnd, program: Program, limits: Limits) -> Answer:
+    """Tell unbounded from infeasible, which solvers do not: without an objective nothing is unbounded."""
+    answer = back_end(program.without_objective(), limits, None)
     if answer.claim != "searched":
         return Answer("infeasible")
     return Answer("unbounded") if answer.values is not None else Answer()

@@ -1,18 +1,18 @@
-"""A program in whole numbers that CP-SAT can carry, and never tighter than the program itself.
+"""A program in integers that CP-SAT can represent, and never tighter than the program itself.
 
-    x_j = origin_j + step_j · k_j,   k_j whole in 0..top_j
+    x_j = origin_j + step_j · k_j,   k_j integer in 0..top_j
 
-A whole variable has step 1 and loses nothing. A continuous one gets a grid of step 2^-GRID_BITS of its range, the
+An integer variable has step 1 and loses nothing. A continuous one gets a grid of step 2^-GRID_BITS of its range, the
 range rounded up to a power of two. Each row (and the objective) is multiplied by a scale and its coefficients are
-rounded to whole numbers. Two errors come of it, and both are known:
+rounded to integers. That gives two errors with known bounds:
 
     moving x_j to its nearest grid point moves the row by at most  scale · |a_j| · step_j / 2
     rounding coefficient w_j to ŵ_j moves it by at most            |scale · w_j - ŵ_j| · top_j
 
-The bounds of the row are moved out by their sum. So every legal point of the program, moved to the grid, is legal
-here: a bound, less the objective's own error, and a proof that nothing is legal both hold for the program. What is
-legal here may miss a row of the program by that error; the judge solves the continuous variables again exactly.
-Integer coefficients, and decimals of up to six places, are carried without any error.
+The bounds of the row are relaxed by their sum. So every feasible point of the program, moved to the grid, is feasible
+here: a bound, less the objective's own error, and a proof of infeasibility both hold for the program. A point that is
+feasible here may violate a row of the program by that error; the check of the answer solves the continuous variables
+again exactly. Integer coefficients, and decimals of up to six places, are represented without error.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from planner.solve.program import Bools, Floats, Ints, Program
 
 GRID_BITS = 24
 FINEST = 2.0**-36  # no grid is finer
-PRECISION = 1e-8  # what rounding the coefficients may move a row, of its largest activity
-SMALL = 1e-3  # activities below it are carried as if they were as large
+PRECISION = 1e-8  # rounding error of the coefficients of a row, relative to its largest activity
+SMALL = 1e-3  # activities below it are treated as this large
 MAGNITUDE = 2.0**60  # largest activity of a row: sums have to stay within 64 bits
 OPEN = 2.0**62  # beyond the activity of every row: stands for a missing bound
 NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to spare
@@ -33,7 +33,7 @@ NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One row, or the objective, in whole numbers: ŵ · k is scale · (a · (x - origin)), give or take `error`."""
+    """One row, or the objective, in integers: ŵ · k equals scale · (a · (x - origin)) up to `error`."""
 
     variables: Ints
     weights: Ints  # ŵ
@@ -43,19 +43,23 @@ class Line:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
+    """The grid of all variables, (variables,) each."""
+
     origin: Floats
     step: Floats
-    top: Floats  # whole
+    top: Floats  # integers
 
     def values(self, k: Floats) -> Floats:
+        """Values of the variables at a grid point."""
         return self.origin + self.step * k
 
     def nearest(self, x: Floats) -> Floats:
+        """The grid point nearest to some values."""
         return np.clip(np.rint((x - self.origin) / self.step), 0, self.top)
 
 
 def lay_grid(program: Program) -> Grid:
-    """Refuses what has no end: CP-SAT has no infinity."""
+    """The grid of a program. Raises InputError for a variable without two finite bounds: CP-SAT has no infinity."""
     width = program.upper - program.lower
     for variable in np.flatnonzero(~np.isfinite(width)):
         raise InputError(
@@ -68,7 +72,10 @@ def lay_grid(program: Program) -> Grid:
 
 
 def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bools, what: str) -> Line:
-    """The first scale that is precise enough: one of those that carry integers and decimals without error, if any."""
+    """A row in integers, at the first scale that is precise enough; powers of ten, exact for decimals, come first.
+
+    Raises InputError when no scale is.
+    """
     weights, tops = coefficients * grid.step[columns], grid.top[columns]
     reach = float(np.abs(weights) @ tops)
     finest = 1.0 / float(grid.step[columns].min(initial=1.0))
@@ -85,11 +92,11 @@ def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bool
 
 
 def whole_limits(line: Line, shift: float, lower: float, upper: float) -> tuple[int, int]:
-    """The bounds of a row in whole numbers, moved out by its error. `shift` is a · origin."""
+    """The bounds of a row in integers, relaxed by its error. `shift` is a · origin."""
     low, high = (lower - shift) * line.scale, (upper - shift) * line.scale
     error = line.error + 1e-9 + NOISE * abs(shift) * line.scale
     least = np.ceil(low - error - NOISE * abs(low))
     most = np.floor(high + error + NOISE * abs(high))
-    if least > most:  # no whole number lies between them, and none is as large as this
+    if least > most:  # no integer lies between them, and no activity is as large as this
         return int(OPEN), int(OPEN)
     return int(np.clip(least, -OPEN, OPEN)), int(np.clip(most, -OPEN, OPEN))

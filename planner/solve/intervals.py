@@ -1,7 +1,7 @@
-"""Work laid out in time: pieces on machines that do one at a time, waits between them, and room that runs of them take.
+"""Scheduling: intervals on machines that run one at a time, precedences between them, and reservations of capacities.
 
-CP-SAT on whole numbers, one worker, stopped by deterministic time: the same input gives the same answer. Seconds are
-rounded down to a grid, so what it proves holds for the real ones; what it finds is an order, to be timed again.
+CP-SAT on integers, one worker, limited by deterministic time: the same input gives the same answer. Seconds are rounded
+down to a grid, so its bound holds for the real ones; its solution is an order, to be timed again.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from ortools.sat.python import cp_model
 
 from planner.solve.answer import Limits
 
-GRID = 200_000  # units of time in the horizon: far below what anybody measures, and quick to reason about
-ROOM = 10_000  # units of the largest room
+TIME_UNITS = 200_000  # units of time in the horizon: finer than any measurement, and quick to propagate
+CAPACITY_UNITS = 10_000  # units of each capacity
 NOISE = 1e-9  # relative: rounding of the sums below
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`after` begins so many seconds or more behind the end of `before`."""
+    """Interval `after` starts at least so many seconds after the end of `before`."""
 
     before: int
     after: int
@@ -28,17 +28,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """From the start of one piece to the end of another, so much of a room is taken."""
+    """An amount of a capacity is taken from the start of one interval to the end of another."""
 
     first: int
     last: int
-    room: int
+    room: int  # index of the capacity
     amount: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Seconds that count: from the start of a piece, or from the beginning (None), to the end of another and more."""
+    """Seconds from the start of an interval, or from time 0 (None), to the end of another, plus a constant."""
 
     first: int | None
     last: int
@@ -47,47 +47,52 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Minimise the longest stretch."""
+    """A scheduling problem that minimises the longest of some spans."""
 
-    seconds: tuple[float, ...]  # of each piece
-    machines: tuple[tuple[int, ...], ...]  # the pieces of each
+    seconds: tuple[float, ...]  # of each interval
+    machines: tuple[tuple[int, ...], ...]  # intervals of each
     waits: tuple[Wait, ...]
     stays: tuple[Stay, ...]
-    rooms: tuple[float, ...]
+    rooms: tuple[float, ...]  # capacities
     stretches: tuple[Stretch, ...]
-    horizon: float  # some legal layout has its last end by then
-    least: float = 0.0  # no layout's longest stretch is shorter, as is known
+    horizon: float  # some feasible schedule ends by then
+    least: float = 0.0  # known lower bound on the longest span
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Starts, on the grid and only to tell what comes before what; and what no layout can beat."""
+    """Starts on the grid, which only determine an order, and a lower bound on the longest span."""
 
     starts: tuple[float, ...] | None
     bound: float
-    proven: bool  # the search has ended
+    proven: bool  # whether the search was completed
 
 
 def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = None) -> Laid:
-    """The best layout found, near `hint` if there is one."""
-    scale = GRID / problem.horizon
+    """The best schedule found; `hint`: starts of a known one, seconds."""
+    scale = TIME_UNITS / problem.horizon
     model = cp_model.CpModel()
-    horizon = 2 * GRID
+    horizon = 2 * TIME_UNITS
     lengths = [floor(seconds * scale) for seconds in problem.seconds]
     starts = [model.new_int_var(0, horizon, "") for _ in lengths]
-    pieces = [model.new_fixed_size_interval_var(at, length, "") for at, length in zip(starts, lengths, strict=True)]
+    interval_variables = [
+        model.new_fixed_size_interval_var(at, length, "") for at, length in zip(starts, lengths, strict=True)
+    ]
     for machine in problem.machines:
-        model.add_no_overlap([pieces[each] for each in machine])
-    for wait in problem.waits:
-        model.add(starts[wait.after] >= starts[wait.before] + lengths[wait.before] + floor(wait.seconds * scale))
-    for room, size in enumerate(problem.rooms):
-        stays = [stay for stay in problem.stays if stay.room == room]
+        model.add_no_overlap([interval_variables[each] for each in machine])
+    for precedence in problem.waits:
+        model.add(
+            starts[precedence.after]
+            >= starts[precedence.before] + lengths[precedence.before] + floor(precedence.seconds * scale)
+        )
+    for index, size in enumerate(problem.rooms):
+        reservations = [reservation for reservation in problem.stays if reservation.room == index]
         if size < inf:
-            add_room(model, stays, size, starts, lengths)
+            add_capacity(model, reservations, size, starts, lengths)
     longest = model.new_int_var(floor(problem.least * scale), horizon, "")
-    for stretch in problem.stretches:
-        end = starts[stretch.last] + lengths[stretch.last] + floor(stretch.more * scale)
-        model.add(longest >= (end if stretch.first is None else end - starts[stretch.first]))
+    for span in problem.stretches:
+        end = starts[span.last] + lengths[span.last] + floor(span.more * scale)
+        model.add(longest >= (end if span.first is None else end - starts[span.first]))
     model.minimize(longest)
     for variable, value in zip(starts, hint or (), strict=False):
         model.add_hint(variable, floor(value * scale))
@@ -105,15 +110,17 @@ def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = N
     )
 
 
-def add_room(
-    model: cp_model.CpModel, stays: list[Stay], size: float, starts: list[cp_model.IntVar], lengths: list[int]
+def add_capacity(
+    model: cp_model.CpModel, reservations: list[Stay], size: float, starts: list[cp_model.IntVar], lengths: list[int]
 ) -> None:
-    """Never more than `size` at once. Amounts are rounded down, so that nothing that fits is ruled out."""
-    unit = size / ROOM
+    """Limit the amounts reserved at once to a capacity; amounts are rounded down, so that nothing that fits is
+    excluded.
+    """
+    unit = size / CAPACITY_UNITS
     intervals, amounts = [], []
-    for stay in stays:
-        span = model.new_int_var(0, 2 * GRID, "")
-        end = starts[stay.last] + lengths[stay.last]
-        intervals.append(model.new_interval_var(starts[stay.first], span, end, ""))
-        amounts.append(floor(stay.amount / unit + 1e-6))
-    model.add_cumulative(intervals, amounts, ROOM)
+    for reservation in reservations:
+        length = model.new_int_var(0, 2 * TIME_UNITS, "")
+        end = starts[reservation.last] + lengths[reservation.last]
+        intervals.append(model.new_interval_var(starts[reservation.first], length, end, ""))
+        amounts.append(floor(reservation.amount / unit + 1e-6))
+    model.add_cumulative(intervals, amounts, CAPACITY_UNITS)

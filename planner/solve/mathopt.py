@@ -1,8 +1,8 @@
-"""HiGHS, SCIP and GLOP through the MathOpt of OR-Tools, with the model written straight into its message.
+"""HiGHS, SCIP and GLOP through the MathOpt of OR-Tools, with the model written directly into its protobuf message.
 
-Both search trees run on one thread and are limited in nodes, so the same input gives the same answer.
-HiGHS is linked into more than one Python package, and two copies in a process can crash it; where PuLP or highspy is
-loaded already, it is run in a process of its own.
+Both search trees run on one thread and are limited in nodes, so the same input gives the same answer. HiGHS is linked
+into more than one Python package, and two copies in a process can crash it; where PuLP or highspy is already loaded, it
+runs in a process of its own.
 """
 
 import os
@@ -20,32 +20,34 @@ from pybind11_abseil.status import StatusNotOk  # type: ignore[import-untyped]
 from planner.solve.answer import Answer, Limits
 from planner.solve.program import Floats, Program
 
-FEASIBLE = 1e-8  # how far a row may be missed; with the usual 1e-6 a bound can pass the true optimum by more
-GAP = 1e-8  # asked of the search trees; the judge calls 1e-6 optimal
+FEASIBLE = 1e-8  # violation of a row; with the default 1e-6 a bound can pass the true optimum by more
+GAP = 1e-8  # requested of the search trees; the check of answers accepts 1e-6 as optimal
 INFEASIBLE = {result_pb2.TERMINATION_REASON_INFEASIBLE}
 UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED}
 
 
 def solve_highs(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+    """HiGHS, in a new process where another copy of it is loaded."""
     if not sys.modules.keys().isdisjoint({"pulp", "highspy"}):
         from planner.solve.worker import apart
 
         return apart("planner.solve.mathopt:solve_highs", program, limits, hint)
-    asked = _parameters(limits)
-    asked.highs.int_options["threads"] = 1
-    asked.highs.double_options["primal_feasibility_tolerance"] = FEASIBLE
-    asked.highs.double_options["mip_feasibility_tolerance"] = FEASIBLE
-    asked.highs.string_options["parallel"] = "off"
-    return run(model(program), parameters_pb2.SOLVER_TYPE_HIGHS, asked, hint)
+    parameters = _parameters(limits)
+    parameters.highs.int_options["threads"] = 1
+    parameters.highs.double_options["primal_feasibility_tolerance"] = FEASIBLE
+    parameters.highs.double_options["mip_feasibility_tolerance"] = FEASIBLE
+    parameters.highs.string_options["parallel"] = "off"
+    return run(model(program), parameters_pb2.SOLVER_TYPE_HIGHS, parameters, hint)
 
 
 def solve_scip(program: Program, limits: Limits, hint: Floats | None) -> Answer:
-    asked = _parameters(limits)
-    asked.threads = 1
-    asked.gscip.real_params["numerics/feastol"] = FEASIBLE
+    """SCIP, on one thread."""
+    parameters = _parameters(limits)
+    parameters.threads = 1
+    parameters.gscip.real_params["numerics/feastol"] = FEASIBLE
     # SCIP 9 can presolve a row of two variables with two sides into a wrong one (it says so itself, afterwards).
-    asked.gscip.bool_params["constraints/linear/upgrade/varbound"] = False
-    return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, asked, hint)
+    parameters.gscip.bool_params["constraints/linear/upgrade/varbound"] = False
+    return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, parameters, hint)
 
 
 def model(program: Program) -> Any:
@@ -68,23 +70,24 @@ def model(program: Program) -> Any:
 
 
 def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = None) -> Answer:
-    around = model_parameters_pb2.ModelSolveParametersProto()
+    """Solve a ModelProto with one of MathOpt's solvers."""
+    model_parameters = model_parameters_pb2.ModelSolveParametersProto()
     if hint is not None:
-        start = around.solution_hints.add().variable_values
+        start = model_parameters.solution_hints.add().variable_values
         start.ids.extend(range(len(hint)))
         start.values.extend(hint.tolist())
     init, nothing = parameters_pb2.SolverInitializerProto(), callback_pb2.CallbackRegistrationProto()
     try:
-        with stdout_apart():
-            result = solver.solve(proto, solver_type, init, parameters, around, None, nothing, None, None)
+        with stdout_to_stderr():
+            result = solver.solve(proto, solver_type, init, parameters, model_parameters, None, nothing, None, None)
     except StatusNotOk as error:
-        if "objective_value" in str(error):  # SCIP's way of an infinite ray: a solution that costs -inf
+        if "objective_value" in str(error):  # SCIP reports an infinite ray as a solution that costs -inf
             return Answer("unbounded")
-        return Answer()  # the solver gave up, on coefficients beyond its range for instance: nothing is known
+        return Answer()  # the solver failed, for instance on coefficients beyond its range: nothing is known
     reason = result.termination.reason
     if reason in INFEASIBLE:
         return Answer("infeasible")
-    if reason in UNBOUNDED:  # or infeasible: whoever asked has to find out
+    if reason in UNBOUNDED:  # or infeasible: the caller has to tell them apart
         return Answer("unbounded")
     bound = result.termination.objective_bounds.dual_bound
     if not result.solutions:
@@ -93,25 +96,25 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
 
 
 @contextmanager
-def stdout_apart() -> Iterator[None]:
-    """HiGHS prints some warnings whatever it is told; on stdout they would break what `--json` writes there."""
+def stdout_to_stderr() -> Iterator[None]:
+    """Redirect stdout to stderr: HiGHS prints some warnings in any case, which would break the output of `--json`."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _parameters(limits: Limits) -> Any:
-    asked = parameters_pb2.SolveParametersProto(
+    parameters = parameters_pb2.SolveParametersProto(
         random_seed=limits.seed,
         node_limit=limits.nodes,
         relative_gap_tolerance=GAP,
         absolute_gap_tolerance=GAP,
     )
     if limits.seconds is not None:
-        asked.time_limit.FromTimedelta(timedelta(seconds=limits.seconds))
-    return asked
+        parameters.time_limit.FromTimedelta(timedelta(seconds=limits.seconds))
+    return parameters

@@ -1,10 +1,10 @@
 """A linear program with integer variables, as arrays: what every back end reads and every formulation writes.
 
     minimise  cost · x
-    such that row_lower <= A x <= row_upper,   lower <= x <= upper,   x[integer] whole
+    such that row_lower <= A x <= row_upper,   lower <= x <= upper,   x[integer] integer
 
 A is stored by rows (CSR): row i has `values[indptr[i]:indptr[i + 1]]` in the columns `indices[...]`, which rise.
-Always minimised; infinities mean "no bound". A program never changes: derive a new one with `dataclasses.replace`.
+Always minimised; infinities mean "no bound". A program is immutable: derive a new one with `dataclasses.replace`.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +19,8 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
+    """n variables, m rows and their nonzero entries. Raises ValueError for arrays that do not fit together."""
+
     cost: Floats  # (n,)
     lower: Floats  # (n,)
     upper: Floats  # (n,)
@@ -28,7 +30,7 @@ class Program:
     values: Floats  # (entries,)
     row_lower: Floats  # (m,)
     row_upper: Floats  # (m,)
-    names: tuple[str, ...] = ()  # of the variables, for people only: () or one each
+    names: tuple[str, ...] = ()  # of the variables, only for messages: () or one each
     row_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -66,44 +68,49 @@ class Program:
         return self.row_names[row] if self.row_names else f"row {row}"
 
     def objective(self, x: Floats) -> float:
+        """Cost of values."""
         return float(self.cost @ x)
 
     def activities(self, x: Floats) -> Floats:
-        """A x."""
+        """A x, (m,)."""
         products = self.values * x[self.indices]
         return np.bincount(self.entry_rows(), products, minlength=self.rows).astype(np.float64)
 
     def violation(self, x: Floats) -> float:
-        """How far `x` is from legal: the largest miss of any bound over max(1, |bound|), or distance from whole."""
+        """The largest violation of a bound by `x`, over max(1, |bound|), or distance of an integer variable from an
+        integer.
+        """
         misses = [
-            _misses(x, self.lower, self.upper),
-            _misses(self.activities(x), self.row_lower, self.row_upper),
+            _violations(x, self.lower, self.upper),
+            _violations(self.activities(x), self.row_lower, self.row_upper),
             np.abs(x - np.rint(x))[self.integer],
         ]
         worst = float(np.concatenate(misses).max(initial=0.0))
         return worst if worst == worst else np.inf
 
     def box_bound(self) -> float:
-        """The least cost within the variables' own bounds: a bound that needs no solver."""
+        """The least cost within the variables' own bounds: a lower bound without a solver."""
         best = np.where(self.cost > 0, self.lower, self.upper)
         paid = self.cost != 0
         return float(self.cost[paid] @ best[paid])
 
     def without_objective(self) -> "Program":
+        """The same feasible set with zero costs."""
         return replace(self, cost=np.zeros(self.variables))
 
     def tightened(self) -> "Program":
-        """The same program with the bounds of integer variables moved in to whole numbers."""
+        """The same program with the bounds of integer variables tightened to integers."""
         lower = np.where(self.integer, np.ceil(self.lower - 1e-9), self.lower) + 0.0  # no -0.0
         upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper) + 0.0
         return replace(self, lower=lower, upper=upper)
 
     def crossed(self) -> bool:
-        """Whether some pair of bounds leaves no room, so that nothing can be legal."""
+        """Whether some lower bound exceeds its upper bound, so that nothing is feasible."""
         return bool((self.lower > self.upper).any() or (self.row_lower > self.row_upper).any())
 
 
-def _misses(x: Floats, lower: Floats, upper: Floats) -> Floats:
+def _violations(x: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Violations of bounds, relative beyond 1; negative where they are kept."""
     below = (lower - x) / np.maximum(1.0, np.where(np.isfinite(lower), np.abs(lower), 1.0))
     above = (x - upper) / np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
     return np.maximum(below, above)

@@ -1,7 +1,7 @@
-"""A back end in a process of its own, for those whose libraries cannot share one with the others.
+"""A back end in a process of its own, for libraries that cannot share a process with others.
 
-The parent leaves `asked.npz` in a temporary folder and starts this module there; the child leaves `answer.npz`.
-Everything the child makes lies in that folder, and everything it starts dies with it.
+The parent writes `asked.npz` into a temporary folder and starts this module there; the child writes `answer.npz`.
+All files of the child are in that folder, and its process group is killed when the parent is interrupted.
 """
 
 import os
@@ -24,7 +24,7 @@ ARRAYS = ("cost", "lower", "upper", "integer", "indptr", "indices", "values", "r
 
 
 def apart(target: str, program: Program, limits: Limits, hint: Floats | None) -> Answer:
-    """What `target` (`module:function`) answers, asked in a new process."""
+    """The answer of `target` (`module:function`), run in a new process. Raises RunFailed when that fails."""
     with TemporaryDirectory(prefix="planner-solve-") as folder:
         seconds = -1.0 if limits.seconds is None else limits.seconds
         np.savez(
@@ -41,6 +41,7 @@ def apart(target: str, program: Program, limits: Limits, hint: Floats | None) ->
 
 
 def _run(target: str, folder: str) -> None:
+    """Run this module as a script in a folder."""
     path = os.pathsep.join(filter(None, [str(Path(planner.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
     with subprocess.Popen(
         [sys.executable, "-m", "planner.solve.worker", target],
@@ -59,7 +60,7 @@ def _run(target: str, folder: str) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
-        last = (noise.strip().splitlines() or ["it said nothing"])[-1]
+        last = (noise.strip().splitlines() or ["no output"])[-1]
         raise RunFailed(
             f"the solver's process ended with status {process.returncode}: {last}",
             where=target,
@@ -68,6 +69,7 @@ def _run(target: str, folder: str) -> None:
 
 
 def main() -> None:
+    """The child: solve `asked.npz` of the working folder and write `answer.npz`."""
     with np.load("asked.npz", allow_pickle=False) as asked:
         program = Program(**{name: asked[name] for name in ARRAYS})
         effort, seconds, seed = asked["limits"].tolist()

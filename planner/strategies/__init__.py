@@ -1,6 +1,6 @@
-"""Strategies as a table, their modules as strings: nothing heavy is imported for help.
+"""Strategies as a table, their modules as strings, so that help imports nothing heavy.
 
-One decision per file; none knows another.
+One decision per file; no strategy imports another.
 """
 
 from importlib import import_module
@@ -12,10 +12,10 @@ from planner.specs.inputs import Inputs
 
 
 class Listed(NamedTuple):
-    """Where a strategy is.
+    """The module of a strategy.
 
-    `refines`: whose plan it starts from, as `base`, of the job as it wants it. `static`: it gives one layout for all
-    batches alike, so that there is no other way to place the same sequences.
+    `refines`: the strategy from whose plan it starts, as `base`. `static`: it gives one layout for all batches, so that
+    the assignment of sequences is not a decision of its own.
     """
 
     module: str
@@ -32,41 +32,41 @@ STRATEGIES: dict[str, Listed] = {
 
 
 class Strategy(Protocol):
-    """What a module of this package offers."""
+    """The interface of a strategy's module."""
 
     SUMMARY: str
 
     def supports(self, inputs: Inputs) -> str | None:
-        """Why it can't decide this job, for a person, and behind ` | ` the fix where it knows one; None when it can."""
+        """The reason why it cannot plan this job, with a fix after ` | ` where there is one; None when it can."""
 
     def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
-        """The decision, with its outcome. Raises Infeasible."""
+        """The plan with its outcome. Raises Infeasible."""
 
 
 class Refining(Strategy, Protocol):
     """A strategy that starts from another one's plan."""
 
     def before(self, inputs: Inputs) -> Inputs:
-        """The job as the other one should see it."""
+        """The job as given to the strategy that it starts from."""
 
 
 def is_static(name: str) -> bool:
-    """Whether a plan's strategy, which may be a person, gives one layout for all batches."""
+    """Whether a plan's strategy gives one layout for all batches; False for names outside the table, as `by_hand`."""
     return name in STRATEGIES and STRATEGIES[name].static
 
 
 def refined(name: str) -> str:
-    """The strategy that this one starts from; empty where it starts from nothing."""
+    """The strategy that this one starts from; empty where there is none."""
     return STRATEGIES[name].refines if name in STRATEGIES else ""
 
 
 def refining(name: str) -> Refining:
-    """One that refines another."""
+    """The module of a strategy that refines another."""
     return import_module(STRATEGIES[name].module)
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy of this name. Raises InputError listing those there are."""
+    """The module of a strategy. Raises InputError, listing the names, where there is none."""
     if name not in STRATEGIES:
         fix = f"one of {', '.join(STRATEGIES)}, best"
         raise InputError(f"no strategy is called `{name}`", where="strategy", fix=fix)

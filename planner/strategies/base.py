@@ -1,4 +1,4 @@
-"""What strategies share: a module spread over all ranks, and decisions as a plan that says what it used."""
+"""What strategies share: data-parallel layouts, and decisions as an unpriced plan with everything that it uses."""
 
 import os
 from collections.abc import Iterator
@@ -34,9 +34,14 @@ from planner.specs.layers import Module
 from planner.specs.lengths import Batch
 from planner.specs.parallelism import said
 
-STATES = ("zero", "recompute", "dtype", "gradients")  # what a job says of layouts whose groups change
-UNKNOWN = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
-UNPRICED = Prediction(
+STATES = (
+    "zero",
+    "recompute",
+    "dtype",
+    "gradients",
+)  # fields of `layout` that apply where groups change with every micro-batch
+NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+NO_PREDICTION = Prediction(
     step_seconds=0.0,
     spread=0.0,
     peak_memory_gib=0.0,
@@ -46,8 +51,8 @@ UNPRICED = Prediction(
 
 
 def unplannable(inputs: Inputs, name: str) -> str | None:
-    """Why groups that change with every micro-batch cannot be of this job: it has several modules, or fixes a layout
-    that groups cannot keep; None where they can.
+    """The reason why groups that change with every micro-batch cannot plan this job: it has several modules, or fixes a
+    layout that such groups cannot keep; None where they can.
     """
     if len(inputs.model.modules) > 1:
         return left_out(inputs, name)
@@ -58,7 +63,7 @@ def unplannable(inputs: Inputs, name: str) -> str | None:
 
 
 def left_out(inputs: Inputs, name: str) -> str:
-    """Why a strategy of one module is none for a model of several."""
+    """The reason why a strategy for one module cannot plan a model of several."""
     others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
     what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
     fix = f"plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
@@ -66,7 +71,7 @@ def left_out(inputs: Inputs, name: str) -> str:
 
 
 def data_parallel(inputs: Inputs) -> dict[str, Layout]:
-    """The workload's module over all ranks, its states kept as the job wishes."""
+    """The workload's module data-parallel over all ranks, its states sharded as the job says."""
     size = inputs.cluster.size
     states: dict[str, Any] = {name: value for name, value in said(inputs.job.layout).items() if name in STATES}
     layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
@@ -74,7 +79,7 @@ def data_parallel(inputs: Inputs) -> dict[str, Layout]:
 
 
 def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
-    """Everything the plan needs to be read, priced and built by itself."""
+    """Everything that makes a plan self-contained: models, cluster, items, prices and sources."""
     items: dict[str, dict[int, Size]] = {name: {} for name in layouts}
     for batch in inputs.batches:
         for name in layouts:
@@ -100,7 +105,7 @@ def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -
 
 
 def feeds(batch: Batch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:
-    """Who reads the items of the modules that have layouts: by module; of one that feeds several, by edge."""
+    """The readers of items, by module; by edge for a module that feeds several."""
     for name in (name for name in batch.feeds if name in layouts):
         for target, readers in batch.feeds[name].items():
             key = name if len(batch.feeds[name]) == 1 else f"{name}>{target}"
@@ -108,32 +113,32 @@ def feeds(batch: Batch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[
 
 
 def source(path: Path, job: Path) -> SourceFile:
-    """An input's digest, and its path, which is the same wherever the job is solved from.
+    """An input's digest, and its path, which does not depend on the working folder.
 
-    What is shipped lies under `profiles/`; anything else is said from the job's folder, or whole for a shipped job.
+    Shipped files are under `profiles/`; any other path is relative to the job's folder, or absolute for a shipped job.
     """
-    place, base, shipped = path.resolve(), job.resolve().parent, library.shipped().resolve()
-    if place.is_relative_to(shipped):
-        said = f"profiles/{place.relative_to(shipped).as_posix()}"
+    target, base, shipped = path.resolve(), job.resolve().parent, library.shipped().resolve()
+    if target.is_relative_to(shipped):
+        text = f"profiles/{target.relative_to(shipped).as_posix()}"
     else:
-        said = place.as_posix() if base.is_relative_to(shipped) else Path(os.path.relpath(place, base)).as_posix()
-    return SourceFile(path=said, sha256=files.digest(path))
+        text = target.as_posix() if base.is_relative_to(shipped) else Path(os.path.relpath(target, base)).as_posix()
+    return SourceFile(path=text, sha256=files.digest(path))
 
 
-def row_of(row: tuple[PackedGroup, ...], problem: Sequences, module: Module, groups: dict[str, Group]) -> Row:
-    """A packed micro-batch in the plan's words; its groups join `groups`."""
+def row_of(micro_batch: tuple[PackedGroup, ...], problem: Sequences, module: Module, groups: dict[str, Group]) -> Row:
+    """A packed micro-batch as in a plan file; its groups are added to `groups`."""
     named: Row = {}
-    for group in row:
+    for group in micro_batch:
         degree = problem.shapes[group.shape].degree
         ranks = Ranks(range(group.first, group.first + degree))
         name = group_name(ranks)
         groups[name] = Group(ranks=ranks, split=split(module, degree))  # type: ignore[arg-type]
-        named[name] = tuple(entry_of(item, group.shape, problem) for item in group.items)
+        named[name] = tuple(plan_entry(item, group.shape, problem) for item in group.items)
     return named
 
 
-def entry_of(item: int, shape: int, problem: Sequences) -> Entry:
-    """The item, with what it offloads on a group of this shape."""
+def plan_entry(item: int, shape: int, problem: Sequences) -> Entry:
+    """An item, with the share of its activations offloaded on a group of this shape."""
     offload = problem.offloaded(problem.sizes[item], shape)
     return Piece(item=item, offload=offload) if offload else item
 
@@ -141,7 +146,7 @@ def entry_of(item: int, shape: int, problem: Sequences) -> Entry:
 def draft(
     inputs: Inputs, used: Uses, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[Row, ...]
 ) -> Plan:
-    """The decisions for one batch as a plan, still unpriced."""
+    """The decisions for one batch as an unpriced plan."""
     return Plan(
         format=Plan.FORMAT,
         name=inputs.job.name,
@@ -153,8 +158,8 @@ def draft(
             first_row=inputs.first_row,
         ),
         uses=used,
-        outcome=UNKNOWN,
-        prediction=UNPRICED,
+        outcome=NO_OUTCOME,
+        prediction=NO_PREDICTION,
         ranks=inputs.cluster.ranks,
         layouts=layouts,
         groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks)))),

@@ -1,19 +1,20 @@
 """The order of forwards and of both halves of backwards on each stage of a pipeline (zero bubble, arXiv 2401.10241).
 
-Decision: of each stage of a static layout with pp ≥ 2 and one chunk of layers a rank, the order of F, I (gradient of
-the inputs, which the stage before waits for) and W (gradient of the weights, which nobody waits for before the update),
-in the memory there is: F takes a micro-batch's activations, I gives back what W does not need, and W the rest. With
-E(x, s) the end of a slot on stage s, minimise the last end of all, where
+Decision: for each stage of a static layout with pp ≥ 2 and one chunk of layers per rank, the order of F, I (input
+gradient, which the previous stage waits for) and W (weight gradient, which only the update waits for), within memory:
+F allocates a micro-batch's activations, I releases what W does not need, and W the rest. With E(x, s) the end of a slot
+on stage s, minimise the last end of all, where
 
     E(F k, s) ≥ E(F k, s − 1) + send + F,   E(I k, s) ≥ E(I k, s + 1) + send + I,   E(W k, s) ≥ E(I k, s) + W,
 
-slots of a stage do not overlap, and Σ held ≤ cap − states at all times. Orders are made by rules, beside the hand-made
-ones, and improved (orders/search.py). Where micro-batches are unlike, the sequence in which they come is decided too
-(orders/sequence.py): rows of the step change places, and forwards run 0, 1, 2, … in the new sequence. The bound is of
-every order of these passes in any sequence (orders/anyhow.py). Each micro-batch has its own seconds; where replicas
-differ, those of the slowest. Where activations are made again, backward stays whole (B), and only F and B are ordered.
+slots of a stage do not overlap, and Σ activations ≤ capacity − states at all times. Orders are constructed by rules,
+beside the known schedules, and improved (orders/order_search.py). Where micro-batches differ, their sequence is decided
+too (orders/sequence_search.py): micro-batches of the step are permuted, and forwards run 0, 1, 2, … in the new
+sequence. The bound is over every order of these passes in any sequence (orders/any_sequence_bound.py). Each micro-batch
+has its own seconds; where replicas differ, those of the slowest. With recomputed activations, backward is not split
+(B), and only F and B are ordered.
 
-The layout, and who works on what, are those of the strategy before it; the plan is never worse than that one's own.
+The layout and the assignment are those of the refined strategy; the plan is never worse than that one's own.
 """
 
 from collections.abc import Sequence
@@ -42,12 +43,12 @@ from planner.verify.pipelined import Replica, parts, pipelines
 from planner.verify.score import scored
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
-SAME = 1e-6  # relative: orders that differ by less are as good
-HAND_MADE = ("1f1b", "zb_h1", "zb_h2", "gpipe")
+EQUALLY_GOOD = 1e-6  # relative: orders that differ by less are equally good
+KNOWN_SCHEDULES = ("1f1b", "zb_h1", "zb_h2", "gpipe")
 
 
 def supports(inputs: Inputs) -> str | None:
-    """A pipeline whose ranks have one chunk of layers each."""
+    """Needs one module on a pipeline with one chunk of layers per rank."""
     if len(inputs.model.modules) > 1:
         return left_out(inputs, "pipeline_order")
     fixed = inputs.job.fix.layouts.get(inputs.module, Parallelism())
@@ -61,7 +62,7 @@ def supports(inputs: Inputs) -> str | None:
 
 
 def before(inputs: Inputs) -> Inputs:
-    """The job as the strategy before this one should see it: one chunk a rank."""
+    """The job as given to the refined strategy: one chunk per rank."""
     fix = inputs.job.fix
     fixed = fix.layouts.get(inputs.module, Parallelism())
     layouts = {**fix.layouts, inputs.module: changed(fixed, vpp=1)}
@@ -69,7 +70,7 @@ def before(inputs: Inputs) -> Inputs:
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
-    """The base with the best order found, or its own. Raises Infeasible."""
+    """The base with the best order found, which may be its own. Raises Infeasible."""
     if base is None:
         raise InputError("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
     ((module, layout),) = base.layouts.items()
@@ -79,103 +80,112 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if not replicas or layout.pp < 2:
         raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
     problem = slowest(replicas, len(base.steps[0].micro_batches))
-    made = search_sequences(problem, "step", inputs.effort, known(problem), inputs.seed)
+    searched = search_sequences(problem, "step", inputs.effort, known_orders(problem), inputs.seed)
     own = str(layout.schedule or "1f1b")
-    names = dict.fromkeys((own, *(name for name in HAND_MADE if parts(base) or not name.startswith("zb"))))
-    tried = {name: attempt(base, module, named(name, problem), made.effort) for name in names}
-    order = written(made.found.order, parts(base))
-    tried["made"] = attempt(in_sequence(base, made.sequence), module, order, made.effort)
+    names = dict.fromkeys((own, *(name for name in KNOWN_SCHEDULES if parts(base) or not name.startswith("zb"))))
+    tried = {name: attempt(base, module, named(name, problem), searched.effort) for name in names}
+    order = written(searched.found.order, parts(base))
+    tried["made"] = attempt(permute_micro_batches(base, searched.sequence), module, order, searched.effort)
     values = {name: each.outcome.value if isinstance(each, Plan) else inf for name, each in tried.items()}
-    chosen = min(tried, key=lambda name: values[name])  # the first of equal ones, which are shorter to write
+    chosen = min(tried, key=lambda name: values[name])  # of equal ones the first: a schedule's name is shorter to write
     best = tried[chosen]
     if isinstance(best, Infeasible):
         raise best
-    others = [otherwise(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
+    others = [order_alternative(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
     return changed(best, instead=tuple(others))
 
 
 def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
-    """All replicas as one: of each micro-batch what it takes and holds where that is most."""
-    rows = range(micro_batches)
-    if len({row for each in replicas for row in each.rows}) < micro_batches:
+    """One pipeline for all replicas: the most seconds and bytes of each micro-batch over them. Raises InputError."""
+    numbers = range(micro_batches)
+    if len({number for each in replicas for number in each.rows}) < micro_batches:
         message = "no group works in some of the step's micro-batches, and an order has to name them all"
         raise InputError(message, where="strategy", fix="fewer micro-batches")
 
-    def most(name: str) -> Rows:
-        tables: list[Rows] = [getattr(each.pipeline, name) for each in replicas]
-        places = [{row: place for place, row in enumerate(each.rows)} for each in replicas]
+    every = [each.pipeline for each in replicas]
+    columns = [{number: column for column, number in enumerate(each.rows)} for each in replicas]
+
+    def most(tables: Sequence[Rows]) -> Rows:
         return tuple(
-            tuple(max(t[s][p[row]] if row in p else 0.0 for t, p in zip(tables, places, strict=True)) for row in rows)
+            tuple(
+                max(t[s][c[number]] if number in c else 0.0 for t, c in zip(tables, columns, strict=True))
+                for number in numbers
+            )
             for s in range(len(tables[0]))
         )
 
-    every = [each.pipeline for each in replicas]
     stages = range(every[0].stages)
     return Pipeline(
-        **{name: most(name) for name in ("forward", "inputs", "weights", "ahead", "back", "held", "kept")},
+        forward=most([each.forward for each in every]),
+        inputs=most([each.inputs for each in every]),
+        weights=most([each.weights for each in every]),
+        ahead=most([each.ahead for each in every]),
+        back=most([each.back for each in every]),
+        held=most([each.held for each in every]),
+        kept=most([each.kept for each in every]),
         cap=tuple(min(each.cap[s] for each in every) for s in stages),
         after=tuple(max(each.after[s] for each in every) for s in stages),
     )
 
 
-def known(problem: Pipeline) -> list[Order]:
-    """The hand-made orders in letters; a whole backward is I and W at once."""
+def known_orders(problem: Pipeline) -> list[Order]:
+    """The known schedules as orders in letters; an unsplit backward is I directly followed by W."""
     letters = {"F": "F", "B": "IW", "I": "I", "W": "W"}
-    named = (schedule(name, problem.stages, problem.micro_batches) for name in HAND_MADE)
+    named = (schedule(name, problem.stages, problem.micro_batches) for name in KNOWN_SCHEDULES)
     return [tuple("".join(letters[phase] for phase, _, _ in slots) for slots in ranks) for ranks in named]
 
 
 def named(name: str, problem: Pipeline) -> str | tuple[str, ...]:
-    """A hand-made order by its name; one of whole backwards slot by slot, as it was chosen among others."""
+    """A known schedule by its name; one of unsplit backwards slot by slot, as it was chosen among others."""
     slots = schedule(name, problem.stages, problem.micro_batches)
     return name if any(phase == "I" for of_stage in slots for phase, _, _ in of_stage) else printed(slots)
 
 
-def written(order: Order, parted: bool) -> tuple[str, ...]:
-    """The order as a plan says it."""
-    return printed([slots_of(word, parted) for word in order])
+def written(order: Order, split: bool) -> tuple[str, ...]:
+    """The order as a plan file states it."""
+    return printed([slots_of(word, split) for word in order])
 
 
-def slots_of(word: str, parted: bool) -> list[Slot]:
-    """Numbered; where backward is whole, it stands where I does."""
+def slots_of(word: str, split: bool) -> list[Slot]:
+    """Slots with their micro-batches; an unsplit backward is where I is."""
     slots: list[Slot] = []
     done = {"F": 0, "I": 0, "W": 0}
     for letter in word:
-        if parted or letter != "W":
-            slots.append(("F" if letter == "F" else "W" if letter == "W" else "I" if parted else "B", done[letter], 0))
+        if split or letter != "W":
+            slots.append(("F" if letter == "F" else "W" if letter == "W" else "I" if split else "B", done[letter], 0))
         done[letter] += 1
     return slots
 
 
-def in_sequence(base: Plan, sequence: Sequence[int]) -> Plan:
-    """The base with its rows in another sequence; each stays whole, so that replicas meet as they did."""
-    rows = base.steps[0].micro_batches
-    return changed(base, steps=(changed(base.steps[0], micro_batches=tuple(rows[k] for k in sequence)),))
+def permute_micro_batches(base: Plan, sequence: Sequence[int]) -> Plan:
+    """The base with its micro-batches permuted; each keeps all its groups, so that replicas synchronise as before."""
+    micro_batches = base.steps[0].micro_batches
+    return changed(base, steps=(changed(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),))
 
 
 def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:
-    """The base in this order, legal and scored."""
+    """The base in this order, scored; or the reason why it is not legal or does not fit."""
     step = changed(base.steps[0], order={module: order}, outcome=None, prediction=None)
     tried = changed(base, steps=(step,), instead=())
-    for broken in violations(tried):
-        return Infeasible(broken.message, where=broken.where, fix=broken.fix)
+    for violation in violations(tried):
+        return Infeasible(violation.message, where=violation.where, fix=violation.fix)
     try:
         return scored(tried, f"{base.outcome.effort}, {effort}")
     except Infeasible as error:
         return error
 
 
-def otherwise(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
-    """What another order of the same passes gives."""
+def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
+    """Another order of the same passes, as an alternative of the plan."""
     ordered = changed(spoken(layout), schedule=name)
-    said = Instead(
+    alternative = Instead(
         strategy="pipeline_order",
         zero=layout.zero,
         sync=best.steps[0].sync,
         layouts={next(iter(best.layouts)): ordered},
     )
     if isinstance(tried, Infeasible):
-        return changed(said, because=tried.message)
+        return changed(alternative, because=tried.message)
     slower = tried.outcome.value / best.outcome.value - 1
-    because = f"{percent(slower)} slower" if slower > SAME else "as good"
-    return changed(said, value=tidy(tried.outcome.value), because=because)
+    because = f"{percent(slower)} slower" if slower > EQUALLY_GOOD else "as good"
+    return changed(alternative, value=tidy(tried.outcome.value), because=because)

@@ -2,12 +2,12 @@
 
 Decision: micro-batches m, in each a multiset of groups p of degrees d_p with Σ_p d_p ≤ N; each sequence k in one group.
 A group takes β_d + q_d·Σs² + l_d·Σs (costs/lines.py) and holds at most cap·d tokens. A micro-batch lasts as long as its
-slowest group, because ZeRO-3's gathers make all ranks meet; the step is the sum over micro-batches.
+slowest group, because ZeRO-3's gathers synchronise all ranks; the step is the sum over micro-batches.
 
 Unlike the paper's sort-and-chunk, all micro-batches are decided together: construct the best balanced homogeneous plan
-(packing/balanced.py), improve it by longest-first fills over makespans (packing/search.py), bound it (verify/bounds.py)
-and let the exact program (verify/exact.py) settle problems that are small enough for it. Where ranks are of several
-kinds, a group lies within one, and each kind alone is a candidate too (packing/one_pool.py).
+(packing/balanced.py), improve it by longest-first fills over makespans (packing/makespan_search.py), bound it
+(scoring/bounds.py) and solve problems that are small enough exactly (scoring/exact_grouping.py). Where ranks are of
+several kinds, a group has ranks of one kind, and packings on each kind alone are candidates too (packing/one_pool.py).
 """
 
 from planner.costs.pricing import Pricing
@@ -27,14 +27,14 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Ranks that meet in every micro-batch, and no layout that is fixed for all of them."""
+    """Needs ranks that synchronise in every micro-batch, and no layout fixed for all of them."""
     if len(inputs.model.modules) == 1 and (inputs.job.sync != "micro_batch" or inputs.job.zero != 3):
-        return "sequence_groups lets all ranks meet in every micro-batch: it needs sync: micro_batch and zero: 3"
+        return "sequence_groups synchronises all ranks in every micro-batch: it needs sync: micro_batch and zero: 3"
     return unplannable(inputs, "sequence_groups")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
-    """The best mixed groups found for one batch. Raises Infeasible, naming what binds."""
+    """The best mixed groups found for one batch. Raises Infeasible, naming the binding limit."""
     layouts = data_parallel(inputs)
     widest = max(pool.ranks for pool in pools(inputs.cluster, layouts[inputs.module].ranks))
     used = uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
@@ -43,12 +43,12 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     problem = sequences(pricing, inputs.module, used, batch.items)
     packed, effort = pack(problem, inputs.effort)
     groups: dict[str, Group] = {}
-    rows = tuple(row_of(row, problem, inputs.spec, groups) for row in packed)
-    return scored(draft(inputs, used, layouts, groups, rows), effort)
+    micro_batches = tuple(row_of(each, problem, inputs.spec, groups) for each in packed)
+    return scored(draft(inputs, used, layouts, groups, micro_batches), effort)
 
 
 def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:
-    """Construct, improve, prove: one step's packing, and the work it took."""
+    """One step's packing, constructed, improved and solved exactly if small; and a text about the work spent."""
     problem = problem.as_packed
     packed, fills = search(problem, best_balanced(problem) or one_by_one(problem), effort)
     packed, more = best_of_each_pool(problem, packed, effort)

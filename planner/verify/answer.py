@@ -1,6 +1,6 @@
-"""What is said of a plan, in one form for every verb that says it: time, bound, memory, pace, and what else there was.
+"""The JSON answer about a plan, the same for every verb: time, lower bound, memory, MFU and alternatives.
 
-`solve`, `show`, `predict` and `fits` print these keys with `--json`; names here are promises to other people's scripts.
+`solve`, `show`, `predict` and `fits` print these keys with `--json`; other people's scripts rely on their names.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
-    """Of the mean step."""
+    """The answer about a plan, its numbers those of the mean step."""
     seconds = sum(score.value for score in scores) / len(scores)
     bound = sum(min(score.bound.seconds, score.value) for score in scores) / len(scores)
     spread = max(score.timeline.spread for score in scores)
@@ -41,17 +41,17 @@ def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
         "memory": memory(scores),
         "tokens_per_second": tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
         "mfu": flops(plan) / len(scores) / (seconds * peak(plan)) if seconds else 0.0,
-        "alternatives": [alternative(plan, each) for each in plan.instead],
+        "alternatives": [alternative_answer(plan, each) for each in plan.instead],
     }
 
 
 def whole(layout: Layout) -> Answer:
-    """Every field decided: of a static layout what a job's `fix.layouts` takes."""
+    """Every field of a layout, as a job's `fix.layouts` takes them."""
     return {name: getattr(layout, name) for name in Parallelism.__struct_fields__}
 
 
 def memory(scores: Sequence[Score]) -> Answer:
-    """Of the rank that most likely runs out, in the step in which it does."""
+    """Memory of the rank with least room left, in its fullest step."""
     score = tightest(scores)
     return {
         "peak_gib": score.peak / GIB,
@@ -60,31 +60,33 @@ def memory(scores: Sequence[Score]) -> Answer:
     }
 
 
-def alternative(plan: Plan, tried: Instead) -> Answer:
+def alternative_answer(plan: Plan, tried: Instead) -> Answer:
+    """An alternative that was tried, with its seconds of the mean step."""
     layouts = {name: said(each) for name, each in tried.layouts.items()}
     seconds = None if tried.value is None else seconds_of(plan, tried.value, range(len(plan.steps)))
     return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
 
 
 def flops(plan: Plan) -> float:
-    """Of all steps and modules, without what is computed again."""
+    """FLOPs of all steps and modules, recomputation not counted."""
     every = range(len(plan.steps))
     return sum(
-        step_flops(plan.uses.models[name], lengths_in(plan, name, every), read_in(plan, name)) for name in plan.layouts
+        step_flops(plan.uses.models[name], lengths_in(plan, name, every), cross_attention_tokens(plan, name))
+        for name in plan.layouts
     )
 
 
-def read_in(plan: Plan, module: str) -> tuple[int, ...]:
-    """Tokens that the cross attention of each item reads, in the order of the steps; none where there is no such."""
+def cross_attention_tokens(plan: Plan, module: str) -> tuple[int, ...]:
+    """Tokens that the cross attention of each item reads, in the order of the steps; empty without cross attention."""
     if not plan.uses.models[module].crossing:
         return ()
     read = fed_tokens(plan, "cross_attention")
-    placed = (a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row))
+    placed = (a for step in plan.steps for micro_batch in step.micro_batches for a in assignments(plan, micro_batch))
     return tuple(read.get((module, item), 0) for a in placed if a.module == module for item in a.items)
 
 
 def peak(plan: Plan) -> float:
-    """FLOP/s of all ranks, in the precision of the first module's products."""
+    """Peak FLOP/s of all ranks together, in the precision of the first module's products."""
     dtype = next(iter(plan.layouts.values())).dtype
     kinds = [kind_of(plan.uses.cluster, rank) for rank in range(plan.size)]
     return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)

@@ -1,20 +1,20 @@
 """Lower bounds on the seconds of a step, as a table: no packing of these sequences on these ranks can be faster.
 
-For the declared degrees, token cap and kind of sync; never for a simplified model of them.
+They hold for the declared degrees, token capacity and kind of synchronisation, never only for a simplified model.
 
 area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
           micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
-streams   How many micro-batches each rank can run, where ranks meet once a step (verify/streams.py).
-coupled   While long sequences hold their ranks, the others run out of room for tokens (verify/coupled.py).
-exact     The exact program (verify/exact.py), for small problems.
-order     What every order of a pipeline's passes has to wait for, in whatever sequence (orders/anyhow.py).
-exchange  The same of micro-batches whose gathers and reductions outlast their compute (verify/exchange.py).
+streams   How many micro-batches each rank can run, where ranks synchronise once per step (scoring/stream_bound.py).
+coupled   While long sequences hold their ranks, the others run out of memory for tokens (scoring/coupled_bound.py).
+exact     The exact integer program (scoring/exact_grouping.py), for small problems.
+order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
+exchange  The same for micro-batches whose gathers and reductions outlast their compute (scoring/exchange_bounds.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
 
-busiest_rank  Given who does what: no rank is done before it has worked all its own.
+busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
-`order` and `busiest_rank` are of every order of the same work; the others of every plan of the job.
+`order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,14 +34,17 @@ from planner.verify.pipelined import order_seconds
 
 
 class Bound(NamedTuple):
+    """A lower bound in seconds, and its name in BOUNDS."""
+
     seconds: float
     by: str
 
 
 class Bounding(NamedTuple):
-    """`applies`: to which steps; `seconds`: that they cannot beat; `proof`: why, for somebody who has never met one.
+    """A kind of lower bound: the steps that it applies to, its seconds, and its proof in one sentence for reports.
 
-    `same_work`: of every order of the same work, who does what in which stage being taken as it is; else of every plan.
+    `same_work`: it bounds every order of the same work, the assignment to ranks and stages being given; otherwise it
+    bounds every plan of the job.
     """
 
     applies: Callable[[Bounded], bool]
@@ -51,24 +54,26 @@ class Bounding(NamedTuple):
 
 
 def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
-    """The best that applies: of those over every plan where the step answers a packing problem, else of the others."""
+    """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
+    work.
+    """
     step = Bounded(plan, number, pricing, tasks, timeline)
-    found: list[Bound] = []
+    bounds: list[Bound] = []
     for by, each in BOUNDS.items():
         if each.same_work == (step.problem is None) and each.applies(step):
-            found.append(Bound(each.seconds(step), by))
-            if found[-1].seconds >= step.value:  # nothing can be above it
+            bounds.append(Bound(each.seconds(step), by))
+            if bounds[-1].seconds >= step.value:  # nothing can be above it
                 break
-    return max(found, key=lambda bound: bound.seconds)
+    return max(bounds, key=lambda bound: bound.seconds)
 
 
 def same_work(by: str) -> bool:
-    """Whether a bound is over the same work alone; of several, joined by `+`, any."""
+    """Whether a bound is only over orders of the same work; for several names joined by `+`, whether any is."""
     return any(BOUNDS[name].same_work for name in by.split("+") if name in BOUNDS)
 
 
 def lower_bound(problem: Sequences, value: float, effort: int = 2) -> Bound:
-    """The best of those over every packing into micro-batches in which all ranks meet; `value`: of a known plan."""
+    """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
     bounds = (
         Bound(area(problem), "area"),
         Bound(longest(problem), "longest"),
@@ -78,32 +83,34 @@ def lower_bound(problem: Sequences, value: float, effort: int = 2) -> Bound:
 
 
 def area(problem: Sequences) -> float:
+    """Seconds of the step if all work were in perfect balance on the cheapest degrees."""
     work = make_table(problem).work
-    rows = problem.fewest_rows * problem.row_constant
-    return rows + work / problem.ranks + problem.step_seconds
+    constants = problem.fewest_rows * problem.row_constant
+    return constants + work / problem.ranks + problem.step_seconds
 
 
 def longest(problem: Sequences) -> float:
-    alone = float(make_table(problem).seconds.min(axis=1).max())
-    rows = problem.fewest_rows * problem.row_constant
-    return rows + alone + problem.step_seconds
+    """Seconds of the step if only the longest sequence and the constants took time."""
+    slowest = float(make_table(problem).seconds.min(axis=1).max())
+    constants = problem.fewest_rows * problem.row_constant
+    return constants + slowest + problem.step_seconds
 
 
 def exact(problem: Sequences, value: float) -> float:
-    """What the exact program proves, where it can be expected to; nothing elsewhere."""
+    """Seconds that the exact program proves; 0 for problems too large for it."""
     return prove(problem, value).bound if small_enough(problem, value) else 0.0
 
 
 def exchange(step: Bounded) -> float:
-    """Of gathers and reductions, beside which compute hides."""
+    """Seconds of steps whose gathers and reductions outlast the compute that could hide them."""
     if step.meets_once:
         return step_by_exchange(step.pricing, step.module, step.streams - step.packing.step_seconds)
-    behind = rows_by_exchange(step.pricing, step.module, step.packing)
-    return lower_bound(behind, step.value, step.effort).seconds if behind else 0.0
+    problem = rows_by_exchange(step.pricing, step.module, step.packing)
+    return lower_bound(problem, step.value, step.effort).seconds if problem else 0.0
 
 
 def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> float:
-    """Given who does what: no order of it ends before the busiest rank has done its own, beside what shares it."""
+    """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
     shares = {task.id: task.share for task in tasks}
     busy: dict[int, float] = {}
     for event in timeline.events:
@@ -113,15 +120,18 @@ def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> float:
     return max(busy.values(), default=0.0)
 
 
-def everywhere(step: Bounded) -> bool:
+def always(step: Bounded) -> bool:
+    """A bound that applies to every step."""
     return True
 
 
 def once(step: Bounded) -> bool:
+    """A bound for ranks that synchronise once per step."""
     return step.meets_once
 
 
 def often(step: Bounded) -> bool:
+    """A bound for ranks that synchronise in every micro-batch."""
     return not step.meets_once
 
 
@@ -149,13 +159,13 @@ BOUNDS: dict[str, Bounding] = {
     ),
     "exact": Bounding(often, lambda step: step.proven(exact), "the exact integer program, solved to its end"),
     "exchange": Bounding(
-        everywhere,
+        always,
         exchange,
         "parameters are gathered and gradients reduced however items are placed, and what is computed "
         "meanwhile hides a part of that at most",
     ),
     "busiest_rank": Bounding(
-        everywhere,
+        always,
         lambda step: busiest_rank(step.tasks, step.timeline),
         "given who does what, no order of the tasks ends before the busiest rank has done its own",
         same_work=True,

@@ -1,8 +1,8 @@
-"""Which steps the bounds over all packings are for: those made of what strategies choose from, as it is priced there.
+"""Which steps the bounds over all packings apply to: those that strategies could have chosen, as they price them.
 
-A plan written by hand can do more: split a group in another way, let it reach across kinds of ranks, share a device,
-offload what fits, or leave a micro-batch's backward for later, or out. Such a step can be shorter than any packing, and
-only the busiest of its ranks bounds it.
+A plan written by hand can do more: split a group in another way, let it span several kinds of ranks, share a device,
+offload what fits, or defer or omit a micro-batch's backward. Such a step can be shorter than any packing, and only its
+busiest rank bounds it.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,14 @@ from planner.plan.task import Task
 
 
 def usual_groups(plan: Plan, number: int) -> bool:
-    """Whether every group of a step is whole ranks of one pool for all layers, split as a strategy would."""
+    """Whether every group of a step is whole ranks of one pool for all layers, split as strategies split it."""
     ((name, layout),) = plan.layouts.items()
     found = pools(plan.uses.cluster, layout.ranks)
-    used = {(a.group, a.layers, a.share) for row in plan.steps[number].micro_batches for a in assignments(plan, row)}
+    used = {
+        (a.group, a.layers, a.share)
+        for micro_batch in plan.steps[number].micro_batches
+        for a in assignments(plan, micro_batch)
+    }
     for named, layers, share in used:
         group = plan.groups[named]
         within = any(pool.first <= min(group.ranks) and max(group.ranks) < pool.first + pool.ranks for pool in found)
@@ -29,18 +33,18 @@ def usual_groups(plan: Plan, number: int) -> bool:
 
 
 def usual_order(plan: Plan, step: Step, module: str) -> bool:
-    """Whether micro-batches are trained, and one after the other where ranks meet in each."""
+    """Whether micro-batches are trained, and one after the other where ranks synchronise in each."""
     order = plan.order_of(step, module)
     return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)
 
 
 def whole_items(tasks: Sequence[Task]) -> bool:
-    """Whether attention sees all of an item: one of several parts costs less than a sequence of its tokens."""
+    """Whether every item is one sequence for attention: one of several parts costs less."""
     return not any(task.parts for task in tasks)
 
 
 def usual_offload(problem: Sequences, tasks: Sequence[Task]) -> bool:
-    """Whether nothing is offloaded but of what no rank holds alone."""
+    """Whether only items that no rank could hold without it are offloaded."""
     return not any(
         ratio and problem.least_tokens(size) == size
         for task in tasks

@@ -1,6 +1,6 @@
-"""Lower bounds for steps whose exchanges among replicas outlast what compute could hide of them.
+"""Lower bounds for steps whose exchanges among replicas outlast the compute that could hide them.
 
-The other bounds take each exchange for what stands alone of it, however little runs beside it.
+The other bounds count only the least exposed part of each exchange, however little compute runs beside it.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from planner.costs.step.table import make_table
 
 
 def rows_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Sequences | None:
-    """A problem that no plan of this one takes less than, for micro-batches whose exchanges outlast their compute.
+    """A relaxed packing problem for micro-batches whose exchanges outlast their compute: no plan takes less.
 
-    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange of which compute hides a share w of itself.
-    Its longest forward F and backward B are at most φC + δ, whichever groups they are of, so it takes
-    (1 − w(φ_F + φ_B))·C + G − w(δ_F + δ_B) at least. None where there is nothing to hide, or nothing that could.
+    Such a micro-batch lasts C + G − w(F + B), with G seconds of exchange, of which compute hides a share w of its own
+    seconds. Its longest forward F and backward B are at most φC + δ, whichever groups they are of, so it takes at least
+    (1 − w(φ_F + φ_B))·C + G − w(δ_F + δ_B). None where there is nothing to hide, or no compute to hide it.
     """
-    whole, window = row_seconds(pricing, module, (0.0, 0.0)), hiding(pricing, module)
+    whole, window = row_seconds(pricing, module, (0.0, 0.0)), hiding_share(pricing, module)
     if whole <= problem.row_seconds or any(shape.line.rings for shape in problem.shapes):
         return None
     passes = [pass_lines(pricing, module, s.degree, problem.pools[s.pool].first) for s in problem.shapes]
     computed = make_table(problem).work / problem.ranks / problem.fewest_rows
-    shares = [share_of([(each[which], each[0] + each[1]) for each in passes], computed) for which in (0, 1)]
+    shares = [pass_share([(each[which], each[0] + each[1]) for each in passes], computed) for which in (0, 1)]
     least = 1.0 - window * sum(share.of for share in shares)
     if least <= 0.0:
         return None
@@ -34,31 +34,35 @@ def rows_by_exchange(pricing: Pricing, module: str, problem: Sequences) -> Seque
 
 
 def step_by_exchange(pricing: Pricing, module: str, seconds: float) -> float:
-    """The same of ranks that meet once a step, who work for so many seconds at least: their exchanges hide behind the
-    first forward and the last backward of whichever rank has least of them, which are no more than all its work.
+    """Lower bound in seconds where ranks synchronise once per step and work for at least so many seconds.
+
+    The exchanges hide behind the first forward and the last backward of the rank that has least of them, which are no
+    more than all its work.
     """
-    return (1.0 - hiding(pricing, module)) * seconds + step_seconds(pricing, module, 0.0)
+    return (1.0 - hiding_share(pricing, module)) * seconds + step_seconds(pricing, module, 0.0)
 
 
-def hiding(pricing: Pricing, module: str) -> float:
-    """w: of the compute beside an exchange, the share that can hide it."""
+def hiding_share(pricing: Pricing, module: str) -> float:
+    """w: the share of the compute beside an exchange that can hide it."""
     kinds = pricing.kinds(pricing.layouts[module].ranks)
     window = max(pricing.basis(module, kind).machine.window for kind in kinds)
     return window * (1.0 - 1.0 / pricing.models[module].layers)
 
 
 class Share(NamedTuple):
-    """Of a pass in both: it takes this share of them, and so many seconds beyond, at most."""
+    """The most that one pass takes of forward and backward together: a share, and seconds beyond it."""
 
     of: float
     beyond: float
 
 
-def share_of(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
-    """Of one pass in both, whatever the group and its items: of what grows with these, with the rest beyond it; or of
-    all, where a pass is launched no more often than the other. What says more of groups that take so many seconds.
+def pass_share(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
+    """The share of one pass in both, whatever the group and its items.
+
+    Either of the terms that grow with items, with the constants beyond it; or of everything, where neither pass is
+    launched more often than the other. Returns the smaller one for groups that take so many seconds.
     """
-    pairs = [(growing(one), growing(both)) for one, both in passes]
+    pairs = [(growing_terms(one), growing_terms(both)) for one, both in passes]
     parts = [mine / whole[what] for one, whole in pairs for what, mine in one.items() if mine > 0.0]
     grown, launched = max(parts, default=0.0), any(one.launches for one, _ in passes)
     waits = [sum(each.times * each.host for each in one.launches) for one, _ in passes]
@@ -68,8 +72,8 @@ def share_of(passes: Sequence[tuple[Line, Line]], seconds: float) -> Share:
     return min(found, key=lambda each: each.of * seconds + each.beyond)
 
 
-def growing(line: Line) -> dict[object, float]:
-    """Seconds by what they grow with: pairs of tokens, tokens, and pairs within each window."""
+def growing_terms(line: Line) -> dict[object, float]:
+    """Coefficients of a line by the term that they multiply: token pairs, tokens, and pairs within each window."""
     found: dict[object, float] = {"quad": line.quad, "lin": line.lin}
     for each in line.windows:
         kind = each._replace(seconds=0.0)

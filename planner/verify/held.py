@@ -1,8 +1,8 @@
-"""What ranks hold by the memory model, and may hold: the same bytes and the same chance for every verb.
+"""Bytes that ranks hold by the memory model, and may hold: the same numbers and the same probability for every verb.
 
-States, what ZeRO-3 gathers, workspaces, buffers of communicators and the context are there all the time; activations
-from a forward to its backward, as the simulated step has it; what a backward makes again, and what the optimizer's
-update makes for itself, for as long as these last. What the allocator cannot use grows with all that it holds.
+States, parameters gathered by ZeRO-3, workspaces, buffers of communicators and the context are there all the time;
+activations from a forward to its backward in the simulated step; recomputed activations and temporaries of the
+optimizer's update only while these run. Fragmentation of the allocator grows with everything that it holds.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ from planner.verify.offloaded import offloading_of
 
 @dataclass(frozen=True)
 class Holding:
-    """Of one plan."""
+    """The memory of one plan's ranks."""
 
     plan: Plan
     pricing: Pricing
 
     def over(self, timeline: Timeline, tasks: Sequence[Task]) -> Memory:
-        """Bytes on every rank over a step."""
+        """Bytes on every rank over a simulated step."""
         return memory_use(timeline, tasks, self.forward, self.always, self.besides, self.update)
 
     def forward(self, task: Task) -> float:
-        """Bytes that a forward leaves on each of its ranks; what is offloaded has left it."""
+        """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
         if task.offload:
             rank = offloading_of(self.plan, self.pricing, task)
             kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
@@ -46,31 +46,33 @@ class Holding:
         return max(held.layers + held.ends for held in self.held(task)) * self.share(task)
 
     def besides(self, task: Task) -> float:
-        """Bytes that a backward holds on each of its ranks beside what forwards left, while it makes a layer again."""
+        """Bytes that a backward holds on each of its ranks beside the forwards' activations, while it recomputes a
+        layer.
+        """
         return max(held.besides for held in self.held(task)) * self.share(task)
 
     def held(self, task: Task) -> list[Held]:
-        """On each kind of a task's ranks."""
+        """Activations by part, on each kind of a task's ranks."""
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.basis(task.module, kind) for kind in self.pricing.kinds(task.ranks))
         return [basis.held(task.layers, ends, task.split, task.lengths) for basis in each]
 
     def share(self, task: Task) -> float:
-        """With what the allocator reserves and cannot use."""
+        """Factor for what the allocator reserves and cannot use."""
         return 1.0 + self.accounting(task.ranks[0]).fragmentation
 
     def always(self, rank: int) -> float:
-        """Bytes that a rank holds whatever it works on."""
+        """Bytes that a rank holds all the time, whatever it works on."""
         parts = self.fixed(rank)
         return float(parts.beside_passes * (1.0 + self.accounting(rank).fragmentation) + parts.outside)
 
     def update(self, rank: int) -> float:
-        """Bytes beside these while the optimizer works, when nothing is gathered."""
+        """Bytes beside these during the optimizer's update, when nothing is gathered."""
         parts = self.fixed(rank)
         return float(parts.update - parts.gathered) * (1.0 + self.accounting(rank).fragmentation)
 
     def fixed(self, rank: int) -> Footprint:
-        """What all modules have on a rank, without activations."""
+        """Bytes by part of all modules on a rank, without activations."""
         found = None
         for module, stages in self.stage_of.items():
             if rank in stages:
@@ -80,7 +82,7 @@ class Holding:
 
     @cached_property
     def stage_of(self) -> dict[str, dict[int, int]]:
-        """By module: rank → its pipeline stage."""
+        """Module → rank → pipeline stage."""
         return {
             name: {rank: stage for stage in range(layout.pp) for rank in stage_ranks(layout, stage)}
             for name, layout in self.plan.layouts.items()
@@ -88,7 +90,7 @@ class Holding:
 
     @cached_property
     def footprints(self) -> dict[str, list[dict[str, Footprint]]]:
-        """By module, stage and kind of rank, of a rank that works on nothing."""
+        """Bytes without activations, by module, stage and kind of rank."""
         kinds = dict.fromkeys(kind_of(self.plan.uses.cluster, rank) for rank in range(self.plan.size))
         return {
             name: [{kind: self.empty(name, stage, kind) for kind in kinds} for stage in range(layout.pp)]
@@ -96,6 +98,7 @@ class Holding:
         }
 
     def empty(self, module: str, stage: int, kind: str) -> Footprint:
+        """Bytes of a stage of a module on a rank without activations."""
         accounting = accounting_on(self.plan.uses.devices[kind], self.plan.uses.prices.accounting)
         return resting(self.plan.uses.models[module], self.plan.layouts[module], accounting, stage)
 
@@ -109,15 +112,15 @@ class Holding:
         return accounting_on(self.device(rank), self.plan.uses.prices.accounting)
 
     def allowed(self, rank: int) -> float:
-        """Bytes that a rank may hold, all told."""
+        """Bytes that a rank may hold in total."""
         return allowed_on(self.plan, self.kind(rank))
 
     def chance(self, rank: int, peak: float) -> float:
-        """That a rank runs out of memory which is said to hold so much."""
+        """Probability that a rank runs out of memory whose predicted peak is this many bytes."""
         return float(probability(peak, self.device(rank).memory_gib * GIB, self.plan.uses.prices.accounting.spread))
 
     def taken(self, rank: int, peak: float, tasks: Sequence[Task]) -> Footprint:
-        """The parts of what a rank holds at its fullest, in a step of these tasks."""
+        """Bytes by part that a rank holds at its peak, in a step of these tasks."""
         parts, share = self.fixed(rank), 1.0 + self.accounting(rank).fragmentation
         working = max(0.0, (peak - float(parts.outside)) / share - float(parts.beside_passes))
         logits = (held.ends for task in tasks if task.phase == "F" and rank in task.ranks for held in self.held(task))
@@ -130,17 +133,17 @@ NOTHING = Footprint(*(0.0 for _ in fields(Footprint)))
 
 
 def together(one: Footprint, other: Footprint) -> Footprint:
-    """Of two modules on a rank; its process is one."""
+    """Bytes of two modules on a rank, which share one process."""
     once = ("workspace", "buffers", "context")
     parts = {f.name: getattr(one, f.name) + (0.0 if f.name in once else getattr(other, f.name)) for f in fields(one)}
     return Footprint(**parts)
 
 
 def allowed_on(plan: Plan, kind: str) -> float:
-    """Bytes that a rank of a kind may hold, all told."""
+    """Bytes that a rank of a kind may hold in total."""
     return allowed_bytes(plan.uses.devices[kind], plan.uses.limits, plan.uses.prices.accounting)
 
 
 def exceeds(held: float, cap: float) -> bool:
-    """Beyond how sums are rounded: an order that fits by its own sum fits by the simulator's."""
+    """Whether bytes exceed the capacity beyond rounding: an order that fits by its own sum also fits when simulated."""
     return held > cap * (1 + ROUNDING)

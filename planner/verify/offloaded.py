@@ -1,4 +1,4 @@
-"""Does what a plan offloads hide behind its computing? Its time is priced as if it did."""
+"""Whether the offloading of a plan hides behind its compute; its time is priced as if it did."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from planner.plan.task import Task
 
 
 def require_hidden(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> None:
-    """Raises InputError for the first item of a step whose activations would keep its ranks waiting."""
+    """Raise InputError for the first item of a step whose offloading would take longer than its compute."""
     for task in tasks:
         if task.phase != "F" or not task.offload:
             continue
@@ -26,7 +26,7 @@ def require_hidden(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Ta
 
 
 def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
-    """From the ranks of a task; where they differ, by the slowest way to a host."""
+    """Offloading from the ranks of a task; where they differ, over the slowest link to a host."""
     devices = plan.uses.devices
     kind = min(pricing.kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
     return pricing.offloading(task.module, kind, task.layers)

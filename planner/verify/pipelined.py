@@ -1,7 +1,7 @@
-"""The passes of a plan's pipelines, replica by replica, as what their orders are made of; and what bounds every order.
+"""The passes of a plan's pipelines, replica by replica, as the problem of ordering them; and a bound over every order.
 
-Of one module whose pipeline ranks have one chunk of layers each. Where activations are made again, backward is not
-parted: I stands for the whole of it, and W for nothing.
+For one module whose pipeline ranks have one chunk of layers each. Where activations are recomputed, backward is not
+split: I stands for all of it, and W is empty.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,54 +17,56 @@ from planner.plan.schedules.held import FOR_WEIGHTS
 from planner.plan.task import Phase, Task
 from planner.verify.held import Holding
 
-Forwards = list[dict[int, Task]]  # of each stage, by micro-batch, in their numbers' sequence
-LOOKED_AT = 8  # replicas
-OneOf = Callable[[Iterable[float]], float]
+Forwards = list[dict[int, Task]]  # by stage: micro-batch → forward, numbers rising
+LOOKED_AT = 8  # replicas that are bounded
+Reduction = Callable[[Iterable[float]], float]
 
 
 class Passes(NamedTuple):
-    """What one group does: the rest of its tasks follows from the forwards."""
+    """The forwards and sends of one group, from which its other tasks follow."""
 
     forwards: Forwards
-    sends: dict[tuple[str, int, int], Task]  # by what it carries, the first layer of the sender, and micro-batch
+    sends: dict[tuple[str, int, int], Task]  # by phase it sends for, first layer of the sender, and micro-batch
 
 
 class Replica(NamedTuple):
-    """What one group does."""
+    """The pipeline of one group of ranks."""
 
-    rows: tuple[int, ...]  # the micro-batches that it has
+    rows: tuple[int, ...]  # micro-batches that it works on
     pipeline: Pipeline
 
 
 def order_seconds(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> float:
-    """What no order of these passes can beat, in whatever sequence; 0 where it is not of such pipelines.
+    """Lower bound in seconds over orders of these passes in any sequence; 0 where the plan has no such pipelines.
 
-    Of very many replicas only those that work longest are looked at: what bounds some of them bounds the step.
+    Of many replicas only those that work longest are bounded: what bounds some of them bounds the step.
     """
     passes = by_group(tasks)
-    if not ordinary(plan, tasks, passes):
+    if not is_plain_pipeline(plan, tasks, passes):
         return 0.0
     longest = sorted(passes, key=lambda each: -work(pricing, each))[:LOOKED_AT]
     of_each = dict.fromkeys(each.pipeline for each in replicas_of(plan, pricing, tasks, longest, min))  # each once
-    return max((floor_of_any(each, "step").seconds for each in of_each if fitting(each)), default=0.0)
+    return max((floor_of_any(each, "step").seconds for each in of_each if has_feasible_order(each)), default=0.0)
 
 
-def fitting(pipeline: Pipeline) -> bool:
-    """Whether there is any order: each stage holds a micro-batch."""
+def has_feasible_order(pipeline: Pipeline) -> bool:
+    """Whether any order exists: each stage can hold a micro-batch."""
     return all(max(held) <= cap for held, cap in zip(pipeline.held, pipeline.cap, strict=True))
 
 
 def pipelines(plan: Plan, pricing: Pricing, tasks: Sequence[Task]) -> list[Replica]:
-    """One of each group; none where the plan or its order are of another kind."""
+    """The pipeline of each group; empty where the plan has no such pipelines."""
     passes = by_group(tasks)
-    return replicas_of(plan, pricing, tasks, passes, max) if ordinary(plan, tasks, passes) else []
+    return replicas_of(plan, pricing, tasks, passes, max) if is_plain_pipeline(plan, tasks, passes) else []
 
 
 def replicas_of(
-    plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes], counted: OneOf
+    plan: Plan, pricing: Pricing, tasks: Sequence[Task], passes: Sequence[Passes], counted: Reduction
 ) -> list[Replica]:
-    """`counted`: of what a stage's backwards make again. Some backward starts where forwards have left most, so each
-    order leaves room for the least of them (min), and one that leaves room for the most of them fits (max).
+    """The pipelines of some groups. `counted`: which of a stage's recomputed bytes are taken off its capacity.
+
+    Some backward starts at the peak of activations, so every order leaves room for the least recomputed bytes (min),
+    and an order that leaves room for the most fits (max).
     """
     price = pricing.among(tasks)
     once = [(set(task.ranks), price(task).value) for task in tasks if task.micro_batch is None]
@@ -72,20 +74,20 @@ def replicas_of(
 
 
 def work(pricing: Pricing, passes: Passes) -> float:
-    """Seconds of the forwards on the stage that has most of them."""
-    return max(sum(pricing.price(task).value for task in row.values()) for row in passes.forwards)
+    """Seconds of the forwards on the stage where they take longest."""
+    return max(sum(pricing.price(task).value for task in of_stage.values()) for of_stage in passes.forwards)
 
 
-def ordinary(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
-    """Whether it is one module's, a chunk of layers on each rank, and groups have ranks of their own."""
+def is_plain_pipeline(plan: Plan, tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
+    """Whether the plan is one module's, with one chunk of layers on each rank, and groups have disjoint ranks."""
     layout, *others = plan.layouts.values()
     if others or not layout.stages or len(layout.stages) != layout.pp:
         return False
-    return simple(tasks, passes)
+    return ranks_disjoint(tasks, passes)
 
 
 def by_group(tasks: Sequence[Task]) -> list[Passes]:
-    """Forwards and sends of every group that works on something."""
+    """Forwards and sends of every group that has items."""
     stages: dict[str, dict[int, dict[int, Task]]] = {}
     sends: dict[str, dict[tuple[str, int, int], Task]] = {}
     for task in tasks:
@@ -100,59 +102,62 @@ def by_group(tasks: Sequence[Task]) -> list[Passes]:
     ]
 
 
-def simple(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
-    """Whether groups have ranks of their own, and every micro-batch comes back."""
-    ranks = [rank for each in passes for row in each.forwards for rank in next(iter(row.values())).ranks]
+def ranks_disjoint(tasks: Sequence[Task], passes: Sequence[Passes]) -> bool:
+    """Whether groups have disjoint ranks, and every micro-batch has a backward."""
+    ranks = [rank for each in passes for of_stage in each.forwards for rank in next(iter(of_stage.values())).ranks]
     if len(ranks) != len(set(ranks)) or any(task.share < 1 or task.offload for task in tasks):
         return False
     returned = {(task.group, task.micro_batch) for task in tasks if task.phase in ("B", "W")}
-    return all((task.group, row) in returned for each in passes for row, task in each.forwards[0].items())
+    return all((task.group, number) in returned for each in passes for number, task in each.forwards[0].items())
 
 
 def pipeline(
-    plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: OneOf
+    plan: Plan, pricing: Pricing, passes: Passes, once: Sequence[tuple[set[int], float]], counted: Reduction
 ) -> Pipeline:
-    """One group's, at the plan's prices. `once`: ranks and seconds of what follows the last passes."""
-    parted, forwards, holding = parts(plan), passes.forwards, Holding(plan, pricing)
+    """The pipeline of one group at the plan's prices. `once`: ranks and seconds of tasks after the last passes."""
+    split, forwards, holding = parts(plan), passes.forwards, Holding(plan, pricing)
 
     def seconds(phase: Phase) -> Rows:
-        return tuple(tuple(pricing.price(as_phase(task, phase)).value for task in row.values()) for row in forwards)
+        return tuple(
+            tuple(pricing.price(as_phase(task, phase)).value for task in of_stage.values()) for of_stage in forwards
+        )
 
-    held = tuple(tuple(holding.forward(task) for task in row.values()) for row in forwards)
-    ranks = [next(iter(row.values())).ranks for row in forwards]
+    held = tuple(tuple(holding.forward(task) for task in of_stage.values()) for of_stage in forwards)
+    ranks = [next(iter(of_stage.values())).ranks for of_stage in forwards]
     return Pipeline(
         forward=seconds("F"),
-        inputs=seconds("I" if parted else "B"),
-        weights=seconds("W") if parted else tuple((0.0,) * len(row) for row in forwards),
-        ahead=sent(pricing, passes, "F"),
-        back=sent(pricing, passes, "B"),
+        inputs=seconds("I" if split else "B"),
+        weights=seconds("W") if split else tuple((0.0,) * len(of_stage) for of_stage in forwards),
+        ahead=send_seconds(pricing, passes, "F"),
+        back=send_seconds(pricing, passes, "B"),
         held=held,
-        kept=tuple(tuple(each * FOR_WEIGHTS if parted else 0.0 for each in row) for row in held),
-        cap=tuple(room(holding, row) - counted(map(holding.besides, row.values())) for row in forwards),
+        kept=tuple(tuple(each * FOR_WEIGHTS if split else 0.0 for each in of_stage) for of_stage in held),
+        cap=tuple(room(holding, of_stage) - counted(map(holding.besides, of_stage.values())) for of_stage in forwards),
         after=tuple(sum(took for whose, took in once if not whose.isdisjoint(each)) for each in ranks),
     )
 
 
 def parts(plan: Plan) -> bool:
-    """Whether a backward may be in two: where activations are kept, not made again."""
+    """Whether a backward may be split in two: where activations are kept, not recomputed."""
     ((module, layout),) = plan.layouts.items()
     return set(layout.recomputes(range(plan.uses.models[module].layers))) == {"none"}
 
 
 def as_phase(task: Task, phase: Phase) -> Task:
+    """The forward, or the task of another phase on the same items."""
     return task if phase == "F" else replace(task, phase=phase)
 
 
-def room(holding: Holding, row: dict[int, Task]) -> float:
-    """Bytes for activations on each of a stage's ranks. The job's own limit in tokens replaces the count."""
+def room(holding: Holding, forwards: dict[int, Task]) -> float:
+    """Bytes for activations on each of a stage's ranks; infinite where the job limits tokens instead."""
     if holding.plan.uses.limits.tokens_per_rank is not None:
         return inf
-    return min(holding.allowed(rank) - holding.always(rank) for rank in next(iter(row.values())).ranks)
+    return min(holding.allowed(rank) - holding.always(rank) for rank in next(iter(forwards.values())).ranks)
 
 
-def sent(pricing: Pricing, passes: Passes, of: Phase) -> Rows:
-    """Seconds of the sends between neighbours, each under its earlier stage."""
-    firsts = [next(iter(row.values())).layers[0] for row in passes.forwards]
+def send_seconds(pricing: Pricing, passes: Passes, of: Phase) -> Rows:
+    """Seconds of the sends between neighbouring stages, (stages − 1, micro_batches)."""
+    firsts = [next(iter(of_stage.values())).layers[0] for of_stage in passes.forwards]
     found = {key: pricing.price(task).value for key, task in passes.sends.items() if key[0] == of}
     senders = firsts[:-1] if of == "F" else firsts[1:]
-    return tuple(tuple(found.get((of, first, row), 0.0) for row in passes.forwards[0]) for first in senders)
+    return tuple(tuple(found.get((of, first, number), 0.0) for number in passes.forwards[0]) for first in senders)

@@ -1,4 +1,4 @@
-"""What a plan is worth, from nothing but the plan: value, bound, breakdown and memory, computed anew."""
+"""The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from planner.verify.bounds import Bound, step_bound
 from planner.verify.held import Holding, exceeds
 from planner.verify.offloaded import require_hidden
 
-CLOSED = 1e-6  # a gap below this is none: closer than integer programs are solved
+CLOSED = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One step of a plan, priced again."""
+    """One step of a plan, priced, simulated and bounded anew."""
 
-    tasks: tuple[Task, ...]  # of all groups, or of very many one of each kind (`timeline.like`)
+    tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.like`)
     timeline: Timeline
     memory: Memory
     holding: Holding
@@ -35,11 +35,11 @@ class Score:
 
     @property
     def fullest(self) -> int:
-        """The rank that uses most of what it may hold, and most likely runs out of memory; the first of these."""
+        """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
         return max(range(len(self.memory.peaks)), key=lambda rank: (self.share(rank), -rank))
 
     def share(self, rank: int) -> float:
-        """Of what it may hold, what it holds at its fullest."""
+        """Peak bytes of a rank over its allowed bytes."""
         allowed = self.holding.allowed(rank)
         return self.memory.peaks[rank] / allowed if allowed > 0 else inf
 
@@ -50,16 +50,17 @@ class Score:
 
     @property
     def chance(self) -> float:
-        """Of running out of memory, on that rank."""
+        """Probability that the fullest rank runs out of memory."""
         return self.holding.chance(self.fullest, self.peak)
 
     @property
     def value(self) -> float:
+        """Seconds of the step."""
         return self.timeline.step_seconds
 
 
 def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
-    """Expand, price, simulate and bound one step; `overlap`: which exchanges run beside compute, if not as priced."""
+    """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
     plan = overlapped(plan, overlap)
     pricing = pricing_of(plan)
     others = alike_groups(plan, number) if plan.size > WHOLE else NONE
@@ -74,12 +75,12 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
 
 
 def tightest(scores: Sequence[Score]) -> Score:
-    """Of several steps the one whose fullest rank has least left."""
+    """The score of the step whose fullest rank has least memory left."""
     return max(scores, key=lambda each: each.share(each.fullest))
 
 
 def outcome(s: Score, effort: str) -> Outcome:
-    """What a step is worth, and what bounds it."""
+    """Seconds and lower bound of a step, as the outcome of a plan."""
     value, bound = s.value, min(s.bound.seconds, s.value)
     gap = (value - bound) / bound if bound > 0 else 0.0
     return Outcome(
@@ -93,7 +94,7 @@ def outcome(s: Score, effort: str) -> Outcome:
 
 
 def prediction(s: Score) -> Prediction:
-    """Time, memory and where the time goes."""
+    """Seconds, memory and breakdown of a step, as the prediction of a plan."""
     parts = s.timeline.breakdown()
     return Prediction(
         step_seconds=tidy(s.value),
@@ -107,14 +108,14 @@ def prediction(s: Score) -> Prediction:
 
 
 def scored(plan: Plan, effort: str) -> Plan:
-    """A plan of one step with outcome and prediction as this module computes them. Raises Infeasible."""
+    """A plan of one step with its outcome and prediction. Raises Infeasible when it does not fit into memory."""
     s = score(plan)
     require_memory(plan, s)
     return changed(plan, outcome=outcome(s, effort), prediction=prediction(s))
 
 
 def require_memory(plan: Plan, s: Score) -> None:
-    """Raises Infeasible when a rank holds more than its device allows. The job's own limit in tokens replaces this."""
+    """Raise Infeasible when a rank holds more than its device allows; the job's own limit in tokens replaces this."""
     if plan.uses.limits.tokens_per_rank is not None:
         return
     for rank, peak in enumerate(s.memory.peaks):

@@ -1,19 +1,20 @@
-"""A lower bound for ranks that meet once a step: how many micro-batches each rank runs is what binds.
+"""A lower bound for ranks that synchronise once per step: the number of micro-batches that each rank runs is what
+binds.
 
 A rank that runs m micro-batches pays the constant β for each, so it works at most C − m·β of the C seconds that the
-step lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, sequences as a fluid, in
-rank-seconds a_i at their cheapest and s_i tokens:
+step lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, and divisible sequences with
+cheapest areas of a_i rank-seconds and s_i tokens:
 
     Σ_i a_i x_im ≤ f_m (C − m·β),   Σ_i s_i x_im ≤ f_m·m·cap,   Σ_m f_m ≤ N,   Σ_m x_im = n_i
 
-By Farkas' lemma no C is enough for which some θ in [0, 1] and μ ≥ 0 give
+By Farkas' lemma C is infeasible if some θ in [0, 1] and μ ≥ 0 give
 
     Σ_i n_i·min_m μ (θ_m a_i / (C − m·β) + (1 − θ_m) s_i / (m·cap))  >  μ·N
 
-and C is then bisected. One type stands for all ranks with many micro-batches: instead of the second condition it has
-Σ_i (a_i + β s_i/cap) x_i ≤ f·C, since their number is at least tokens/cap. Ranks of several pools are of different
-types; so are those that hold the longest sequence, for each shape that it may have: they have its time less, and room
-for what is left beside it. One of these shapes it has, so the least over them is a bound.
+and C is then bisected. One type stands for all ranks with many micro-batches: its second condition is
+Σ_i (a_i + β s_i/cap) x_i ≤ f·C instead, since their number is at least tokens/cap. Ranks of several pools are of
+different types; so are those that hold the longest sequence, for each shape that it may have: they have less time by
+its seconds, and tokens only for what fits beside it. It has one of these shapes, so the least over them is a bound.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,52 +26,53 @@ import numpy as np
 from planner.costs.step.sequences import Sequences
 from planner.costs.step.table import Floats, Table, make_table
 
-MICRO_BATCHES = 8  # of a rank, that are told apart
+COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
-STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # shares of time that all types begin with: the search moves one at a time
-DEAREST = 1e9  # shares of a rank that a sequence takes where it cannot be: the least that no plan can afford
-FINEST = 0.005  # of the multipliers' range: where the search for better ones ends
+STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # initial θ of all types: the search changes one coordinate at a time
+PROHIBITIVE = 1e9  # shares of a rank for a sequence that it cannot take: more than any plan can afford
+FINEST_STEP = 0.005  # step of the multipliers at which the pattern search ends
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Ranks of one pool in one role."""
+    """Ranks of one pool with one role: they hold the longest sequence, or not."""
 
     count: int
     pool: int
     spent: float  # seconds, on the longest sequence
-    room: float  # tokens beside it
-    fewest: int  # micro-batches besides
+    room: float  # tokens that fit beside it
+    fewest: int  # least number of further micro-batches
 
 
 @dataclass(frozen=True, slots=True)
-class Fluid:
-    """Sequences, equal ones together."""
+class DivisibleAreas:
+    """Divisible sequences, equal ones aggregated into kinds."""
 
-    tokens: Floats  # (kinds,): that they take at least
+    tokens: Floats  # (kinds,) least tokens that each occupies
     counts: Floats  # (kinds,)
-    areas: Floats  # (pools, kinds): rank-seconds at their cheapest
+    areas: Floats  # (pools, kinds) rank-seconds on the cheapest shape
 
 
 def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
-    """Seconds of a step that no plan can beat; at most `value`, which is known to be possible."""
+    """Lower bound on the seconds of a step; at most `value`, the seconds of a known plan."""
     table = make_table(problem)
     high = value - problem.step_seconds
-    whole = least_span(table, fluid_of(table, 0), everyone(problem), (0.0, high), effort)
-    rest, least = fluid_of(table, 1), high
+    whole = bisect_span(table, divisible_areas(table, 0), all_ranks(problem), (0.0, high), effort)
+    rest, least = divisible_areas(table, 1), high
     for shape in np.flatnonzero(np.isfinite(table.seconds[0])).tolist():
         own = float(table.seconds[0, shape] + table.constants[shape])
         if own < least and least > whole:
-            least = max(own, least_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
+            least = max(own, bisect_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
     return problem.step_seconds + max(whole, least)
 
 
-def everyone(problem: Sequences) -> list[Ranks]:
+def all_ranks(problem: Sequences) -> list[Ranks]:
+    """All ranks in one role per pool."""
     return [Ranks(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
 
 
 def roles(table: Table, shape: int, own: float) -> Iterator[Ranks]:
-    """The ranks that hold the longest sequence, which takes so long, and all others."""
+    """The ranks that hold the longest sequence, for `own` seconds, and all others by pool."""
     problem, chosen = table.problem, table.problem.shapes[shape]
     beside = max(0.0, chosen.room - problem.least_tokens(int(table.sizes[0]))) / chosen.degree
     yield Ranks(chosen.degree, chosen.pool, own, beside, 0)
@@ -80,8 +82,8 @@ def roles(table: Table, shape: int, own: float) -> Iterator[Ranks]:
             yield Ranks(count, number, 0.0, 0.0, 1)
 
 
-def fluid_of(table: Table, without: int) -> Fluid:
-    """All sequences but the longest few."""
+def divisible_areas(table: Table, without: int) -> DivisibleAreas:
+    """All sequences but the longest `without`, as divisible kinds."""
     problem = table.problem
     areas = []
     for pool in range(len(problem.pools)):
@@ -89,32 +91,34 @@ def fluid_of(table: Table, without: int) -> Fluid:
         areas.append(table.areas[without:, mine].min(axis=1, initial=np.inf))
     tokens = [problem.least_tokens(size) for size in table.sizes[without:].tolist()]
     kinds, counts = np.unique(np.column_stack([tokens, *areas]), axis=0, return_counts=True)
-    return Fluid(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
+    return DivisibleAreas(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
 
 
-def least_span(table: Table, fluid: Fluid, ranks: list[Ranks], between: tuple[float, float], effort: int) -> float:
-    """The longest time that is proven too short, of those that matter: the upper end if all up to it are."""
+def bisect_span(
+    table: Table, fluid: DivisibleAreas, ranks: list[Ranks], between: tuple[float, float], effort: int
+) -> float:
+    """The longest step within `between` that is proven too short; the upper end if all of it is."""
     low, high = between
-    if too_short(table, fluid, ranks, high):
+    if proven_too_short(table, fluid, ranks, high):
         return high
-    if low > 0 and not too_short(table, fluid, ranks, low):
+    if low > 0 and not proven_too_short(table, fluid, ranks, low):
         return low
     for _ in range(BISECTIONS[effort]):
         middle = (low + high) / 2
-        if too_short(table, fluid, ranks, middle):
+        if proven_too_short(table, fluid, ranks, middle):
             low = middle
         else:
             high = middle
     return low
 
 
-def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bool:
-    """Whether multipliers prove that ranks cannot be done in this time."""
-    types = [*types_of(table, ranks, span)]
+def proven_too_short(table: Table, fluid: DivisibleAreas, ranks: list[Ranks], span: float) -> bool:
+    """Whether some multipliers prove that no plan ends within this time."""
+    types = [*rank_types(table, ranks, span)]
     if not types:
         return bool(len(fluid.counts))
     parts = [shares(fluid, ranks[each.role].pool, each) for each in types]
-    time, room = (np.minimum(rows, DEAREST) for rows in zip(*parts, strict=True))
+    time, room = (np.minimum(each, PROHIBITIVE) for each in zip(*parts, strict=True))
     of = np.array([each.role for each in types])
     counts = np.array([role.count for role in ranks], dtype=np.float64)
 
@@ -127,45 +131,45 @@ def too_short(table: Table, fluid: Fluid, ranks: list[Ranks], span: float) -> bo
     return proves(excess, max(starts, key=excess), len(types))
 
 
-class Type(NamedTuple):
-    """A rank that runs so many micro-batches, or at least so many."""
+class RankType(NamedTuple):
+    """A type of rank by its number of micro-batches, exact or at least."""
 
     role: int
-    seconds: float  # that it works at most
-    tokens: float  # that it holds at most; inf: as many as it has micro-batches for
-    per_token: float = 0.0  # of `seconds_in_all`, what a token costs it in micro-batches
-    seconds_in_all: float = 0.0  # that it works at most, its micro-batches counted in by the token
+    seconds: float  # most seconds of work
+    tokens: float  # most tokens; inf: as many as its micro-batches hold
+    per_token: float = 0.0  # seconds of constants per token, within `seconds_in_all`
+    seconds_in_all: float = 0.0  # most seconds, constants included by the token
 
 
-def shares(fluid: Fluid, pool: int, of: Type) -> tuple[Floats, Floats]:
-    """What each sequence takes of the two things that such a rank has."""
+def shares(fluid: DivisibleAreas, pool: int, of: RankType) -> tuple[Floats, Floats]:
+    """Shares of a rank's time and of its tokens that each kind takes, (kinds,) each."""
     if of.tokens < np.inf:
         return fluid.areas[pool] / of.seconds, fluid.tokens / of.tokens
     return fluid.areas[pool] / of.seconds, (fluid.areas[pool] + of.per_token * fluid.tokens) / of.seconds_in_all
 
 
-def types_of(table: Table, ranks: list[Ranks], span: float) -> Iterator[Type]:
-    """A type for every number of micro-batches, and one for more: these run at least tokens/cap micro-batches."""
+def rank_types(table: Table, ranks: list[Ranks], span: float) -> Iterator[RankType]:
+    """A type for every number of micro-batches, and one for more, which run at least tokens/cap micro-batches."""
     problem = table.problem
     for number, role in enumerate(ranks):
         mine = [shape for shape in problem.shapes if shape.pool == role.pool]
         if not mine:
             continue
         constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
-        many = role.fewest + (MICRO_BATCHES if constant > 0 else 0)
+        many = role.fewest + (COUNTS_DISTINGUISHED if constant > 0 else 0)
         for batches in range(role.fewest, many):
             seconds, tokens = span - role.spent - batches * constant, role.room + batches * cap
             if seconds > 0 and tokens > 0:
-                yield Type(number, seconds, tokens)
+                yield RankType(number, seconds, tokens)
         seconds, a_token = span - role.spent - many * constant, constant / cap
         if seconds > 0:
-            yield Type(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
+            yield RankType(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
 
 
 def proves(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
-    """Whether some multipliers make it positive: a pattern search from `point`, a coordinate at a time."""
+    """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
     best, step = excess(point), 0.25
-    while best <= 0 and step > FINEST:
+    while best <= 0 and step > FINEST_STEP:
         gained = False
         for axis in range(len(point)):
             for sign in (step, -step):

@@ -1,4 +1,4 @@
-"""What a plan is worth in the unit of its objective, from the seconds of its steps; and back."""
+"""The objective value of a plan in the unit of its objective, from the seconds of its steps; and back."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from planner.specs.items import lengths_of
 
 
 def in_objective(plan: Plan, name: str) -> Plan:
-    """A plan that states its outcomes in seconds, as strategies do, in the unit of an objective. Raises InputError."""
+    """A plan whose outcomes are in seconds, as strategies state them, restated in an objective. Raises InputError."""
     if name == STEP_SECONDS:
         return plan
 
@@ -31,41 +31,46 @@ def in_objective(plan: Plan, name: str) -> Plan:
 
 
 def objective_of(plan: Plan) -> Objective:
-    """Raises InputError where the plan names none that there is."""
+    """The objective that a plan names. Raises InputError where there is none of that name."""
     return objective_called(plan.outcome.objective, f"{plan.name} (outcome.objective)")
 
 
 def worth(plan: Plan, seconds: float, numbers: Sequence[int], name: str = "") -> float:
-    """What these steps, done in so many seconds, are in the unit of the plan's objective, or of another one."""
+    """Objective value of these steps when they take so many seconds; of another objective where `name` is given."""
     objective = objective_called(name) if name else objective_of(plan)
     return objective.of(Work(seconds, plan.uses.cluster, plan.uses.devices, tokens(plan, numbers)))
 
 
 def mean_worth(plan: Plan, seconds: float) -> float:
-    """What the mean step is, done in so many seconds."""
+    """Objective value of the mean step when it takes so many seconds."""
     every = range(len(plan.steps))
     return objective_of(plan).of(Work(seconds, plan.uses.cluster, plan.uses.devices, tokens(plan, every) / len(every)))
 
 
 def seconds_of(plan: Plan, value: float, numbers: Sequence[int]) -> float:
-    """The seconds of these steps with which the plan's objective has a value: losses are proportional to them."""
+    """Seconds of these steps at which the plan's objective has this value: losses are proportional to seconds."""
     loss = objective_of(plan).loss
     return loss(value) / loss(worth(plan, 1.0, numbers))
 
 
 def tokens(plan: Plan, numbers: Sequence[int]) -> int:
-    """Of these steps, in their samples."""
+    """Tokens of the samples of these steps."""
     return sum(sum(lengths_in(plan, name, numbers)) for name in samples(plan))
 
 
 def samples(plan: Plan) -> list[str]:
-    """Modules whose items are samples: they feed no other, and end in a loss."""
+    """Modules whose items are samples: they feed no other module, and end in a loss."""
     feeding = {edge.source for edge in plan.edges}
     return [name for name in plan.layouts if name not in feeding]
 
 
 def lengths_in(plan: Plan, module: str, numbers: Sequence[int]) -> tuple[int, ...]:
-    """Tokens of the items, or of their parts, that these steps work on."""
-    placed = (a for number in numbers for row in plan.steps[number].micro_batches for a in assignments(plan, row))
+    """Tokens of the items of these steps, or of their parts."""
+    placed = (
+        a
+        for number in numbers
+        for micro_batch in plan.steps[number].micro_batches
+        for a in assignments(plan, micro_batch)
+    )
     items = (plan.uses.items[module][item] for a in placed if a.module == module for item in a.items)
     return tuple(length for size in items for length in lengths_of(size))

@@ -23,17 +23,22 @@ def all_mixed_up(pipeline):
 
 
 def spread(pipeline, factor):
-    """Micro-batches less alike."""
-    grown = [factor**k for k in range(pipeline.micro_batches)]
-    names = "forward", "inputs", "weights", "held", "kept"
-    rows = {
-        name: tuple(tuple(v * g for v, g in zip(row, grown, strict=True)) for row in getattr(pipeline, name))
-        for name in names
-    }
-    cap = tuple(
-        cap * max(row) / max(old) for cap, row, old in zip(pipeline.cap, rows["held"], pipeline.held, strict=True)
+    """The pipeline with micro-batches that differ more: the k-th takes and holds `factor`**k times as much."""
+
+    def scaled(table):
+        return tuple(tuple(value * factor**k for k, value in enumerate(of_stage)) for of_stage in table)
+
+    held = scaled(pipeline.held)
+    caps = zip(pipeline.cap, held, pipeline.held, strict=True)
+    return replace(
+        pipeline,
+        forward=scaled(pipeline.forward),
+        inputs=scaled(pipeline.inputs),
+        weights=scaled(pipeline.weights),
+        held=held,
+        kept=scaled(pipeline.kept),
+        cap=tuple(cap * max(new) / max(old) for cap, new, old in caps),
     )
-    return replace(pipeline, **rows, cap=cap)
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 2), (1, 3), (2, 2), (3, 2)])

@@ -14,20 +14,25 @@ from planner.packing.places import make_nodes
 from tests.examples import examples
 from tests.groupings import any_packing, one_pool, problems, require_possible, simple
 
-ARRAYS = ("group_of", "shape", "row", "first", "used")
 LARGE = {"items": 60, "ranks": (1, 3, 8, 16)}
 
 
 def order(spans):
     """Micro-batches, longest first."""
-    return np.array(sorted(range(len(spans)), key=lambda row: (-spans[row], row)), dtype=np.int64)
+    return np.array(
+        sorted(range(len(spans)), key=lambda micro_batch: (-spans[micro_batch], micro_batch)), dtype=np.int64
+    )
 
 
 def same(one: Filled | None, other: Filled | None) -> bool:
     if one is None or other is None:
         return one is other
-    pairs = [(getattr(one, name), getattr(other, name)) for name in ARRAYS]
+    pairs = zip(arrays(one), arrays(other), strict=True)
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def arrays(filled: Filled):
+    return filled.group_of, filled.shape, filled.row, filled.first, filled.used
 
 
 @st.composite
@@ -35,8 +40,8 @@ def filled_problems(draw):
     """Durations of some possible packing, of too few micro-batches, too tight, or far from anything."""
     problem = draw(problems(**LARGE))
     some = any_packing(problem, draw(st.randoms(use_true_random=False)))
-    lasts = [makespan(problem, row) for row in some] + [0.0] * draw(st.integers(0, 2))
-    stretched = [span * draw(st.sampled_from((0.9, 1.0, 1.0, 1.1, 3.0))) for span in lasts]
+    makespans = [makespan(problem, micro_batch) for micro_batch in some] + [0.0] * draw(st.integers(0, 2))
+    stretched = [span * draw(st.sampled_from((0.9, 1.0, 1.0, 1.1, 3.0))) for span in makespans]
     return problem, np.array(draw(st.permutations(stretched))[: draw(st.integers(1, len(stretched)))])
 
 
@@ -65,7 +70,7 @@ def test_what_is_filled_is_possible_and_keeps_to_its_durations(given):
     assert filled.worth() == pytest.approx(worth(problem, packed), rel=1e-9)
     assert (filled.makespans() <= spans * (1 + 1e-9) + 1e-12).all()
     assert sorted(filled.makespans()[filled.makespans() > 0]) == pytest.approx(
-        sorted(last for row in packed if (last := makespan(problem, row)) > 0), rel=1e-9
+        sorted(last for micro_batch in packed if (last := makespan(problem, micro_batch)) > 0), rel=1e-9
     )
 
 

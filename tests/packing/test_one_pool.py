@@ -58,5 +58,5 @@ def test_a_pool_much_slower_than_the_other_stays_idle():
     shapes = (Shape(1, 0, 100, Line(0.0, 100.0, 0.0)), Shape(1, 1, 100, Line(0.0, 1.0, 0.0)))
     problem = Sequences(dict.fromkeys(range(6), 10), (Pool(0, 2, 2), Pool(2, 2, 2)), shapes, 0.0, 0.0, {})
     packed, _ = best_of_each_pool(problem, one_by_one(problem), 1)
-    assert {group.shape for row in packed for group in row} == {1}
+    assert {group.shape for micro_batch in packed for group in micro_batch} == {1}
     assert worth(problem, packed) == best(problem) == 30.0

@@ -38,7 +38,7 @@ def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
     if warm:
         check_possible(problem, warm)
         assert worth(problem, packed) <= worth(problem, warm)
-        assert len({group.shape for row in warm for group in row}) == 1
+        assert len({group.shape for micro_batch in warm for group in micro_batch}) == 1
     assert worth(problem, packed) <= worth(problem, warm or one_by_one(problem))
 
 
@@ -77,8 +77,8 @@ def test_no_packing_beats_trying_them_all(problem):
 def test_longest_first_balances_within_four_thirds():
     """Graham's bound: LPT over m groups lasts at most 4/3 − 1/(3m) times the best, here 9 + 9 + 9 of tokens."""
     problem = simple([5, 5, 4, 4, 3, 3, 3], 3, (1,))
-    (row,) = balanced(make_table(problem), 0, 1)
-    assert makespan(problem, row) == pytest.approx(9 * (4 / 3 - 1 / 9))  # which this instance attains
+    (micro_batch,) = balanced(make_table(problem), 0, 1)
+    assert makespan(problem, micro_batch) == pytest.approx(9 * (4 / 3 - 1 / 9))  # which this instance attains
 
 
 def test_the_constants_decide_how_many_micro_batches():
@@ -101,8 +101,8 @@ def test_a_slow_pool_takes_less():
     (fast,), (pool,) = problem.shapes, problem.pools
     slow = replace(fast, pool=1, line=replace(fast.line, lin=4.0))
     problem = replace(problem, pools=(pool, replace(pool, first=1)), shapes=(fast, slow))
-    (row,) = searched(problem, 2)
-    assert [len(group.items) for group in row] == [16, 4]
+    (micro_batch,) = searched(problem, 2)
+    assert [len(group.items) for group in micro_batch] == [16, 4]
 
 
 def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():

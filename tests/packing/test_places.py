@@ -76,12 +76,12 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
 def test_what_greed_places_can_be_placed(request):
     problem, wanted = request
     wanted = wanted[:5]
-    row = [(shape, (number,)) for number, shape in enumerate(wanted)]
-    packed = placed(problem, [row])
+    micro_batch = [(shape, (number,)) for number, shape in enumerate(wanted)]
+    packed = placed(problem, [micro_batch])
     if packed is None:
         return
     assert fits_on_nodes(problem, tuple(wanted))
-    assert sorted((group.shape, group.items) for group in packed[0]) == sorted(row)
+    assert sorted((group.shape, group.items) for group in packed[0]) == sorted(micro_batch)
     for group in packed[0]:
         require_lies_well(problem, group.shape, group.first)
 
@@ -92,12 +92,12 @@ def test_powers_of_two_fill_their_nodes(machine, chance):
     ranks, per_node = machine
     degrees = [2**k for k in range(ranks.bit_length())]
     problem = on_nodes((Pool(0, ranks, per_node),), tuple((degree, 0) for degree in degrees))
-    left, row = ranks, []
+    left, micro_batch = ranks, []
     while left:
         shape = chance.choice([number for number, degree in enumerate(degrees) if degree <= left])
-        row.append((shape, (len(row),)))
+        micro_batch.append((shape, (len(micro_batch),)))
         left -= degrees[shape]
-    (groups,) = placed(problem, [row])
+    (groups,) = placed(problem, [micro_batch])
     covered = [rank for g in groups for rank in range(g.first, g.first + degrees[g.shape])]
     assert sorted(covered) == [*range(ranks)]
 
@@ -110,7 +110,7 @@ def test_powers_of_two_lie_on_multiples_of_themselves(machine, chance):
     degrees = tuple(2**k for k in range(ranks.bit_length()))
     problem = simple(sizes, ranks, degrees, cap=40, per_node=per_node, row_seconds=1.0)
     packed = search(problem, warm_start(problem), 1)[0]
-    assert all(group.first % problem.shapes[group.shape].degree == 0 for row in packed for group in row)
+    assert all(group.first % problem.shapes[group.shape].degree == 0 for micro_batch in packed for group in micro_batch)
     require_possible(problem, aligned(problem, packed))
     assert worth(problem, aligned(problem, packed)) == worth(problem, packed)
 

@@ -19,11 +19,11 @@ Chance = st.randoms(use_true_random=False)
 Row = tuple[PackedGroup, ...]
 
 
-def exchanged(problem: Sequences, row: Row):
+def exchanged(problem: Sequences, micro_batch: Row):
     """Seconds of the two groups after every single move out of the slowest, or swap with it, that is possible."""
-    lasts = [problem.seconds(group.shape, group.items) for group in row]
-    slowest = row[lasts.index(max(lasts))]
-    for other in row:
+    makespans = [problem.seconds(group.shape, group.items) for group in micro_batch]
+    slowest = micro_batch[makespans.index(max(makespans))]
+    for other in micro_batch:
         if other is slowest:
             continue
         for away, taken in product(slowest.items, [None, *other.items]):
@@ -41,7 +41,7 @@ def test_micro_batches_keep_their_items_and_never_get_longer(problem, chance, ex
     require_possible(problem, ordered(leveled, problem))
     for before, after in zip(packed, leveled, strict=True):
         assert [(g.shape, g.first) for g in before] == [(g.shape, g.first) for g in after]
-        items = (Counter(item for group in row for item in group.items) for row in (before, after))
+        items = (Counter(item for group in micro_batch for item in group.items) for micro_batch in (before, after))
         assert len({frozenset(each.items()) for each in items}) == 1
         assert makespan(problem, after) <= makespan(problem, before) * (1 + 1e-9)
     if not exchanges:
@@ -51,17 +51,17 @@ def test_micro_batches_keep_their_items_and_never_get_longer(problem, chance, ex
 @examples(150)
 @given(problems(**LARGE), Chance)
 def test_in_the_end_no_exchange_makes_a_micro_batch_shorter(problem, chance):
-    for row in polished(make_table(problem), any_packing(problem, chance), 10**5):
-        lasts = sorted(problem.seconds(group.shape, group.items) for group in row)
-        if len(lasts) > 1 and lasts[-1] > lasts[-2] * (1 + 1e-6):  # else which one is the slowest is chance
-            assert all(after >= lasts[-1] * (1 - 1e-6) for after in exchanged(problem, row))
+    for micro_batch in polished(make_table(problem), any_packing(problem, chance), 10**5):
+        makespans = sorted(problem.seconds(group.shape, group.items) for group in micro_batch)
+        if len(makespans) > 1 and makespans[-1] > makespans[-2] * (1 + 1e-6):  # else which one is the slowest is chance
+            assert all(after >= makespans[-1] * (1 - 1e-6) for after in exchanged(problem, micro_batch))
 
 
 def test_a_swap_levels_what_no_move_can():
     """7 + 5 beside 4 + 4 are leveled by giving either for a 4; beside 6 + 6 nothing is to be gained."""
     problem = simple([7, 5, 4, 4], 2, (1,), cap=12)
-    row = (PackedGroup(0, (0, 1), 0), PackedGroup(0, (2, 3), 1))
-    (leveled,) = polished(make_table(problem), (row,), 10)
+    micro_batch = (PackedGroup(0, (0, 1), 0), PackedGroup(0, (2, 3), 1))
+    (leveled,) = polished(make_table(problem), (micro_batch,), 10)
     assert sorted(makespan(problem, (group,)) for group in leveled) == [9.0, 11.0]
     tight = replace(problem, sizes={0: 7, 1: 5, 2: 6, 3: 6})
-    assert polished(make_table(tight), (row,), 10) == (row,)
+    assert polished(make_table(tight), (micro_batch,), 10) == (micro_batch,)

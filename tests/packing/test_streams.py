@@ -53,7 +53,7 @@ def test_a_fill_is_possible_and_done_in_its_time(problem, share, rules):
 def test_a_step_takes_as_long_as_the_last_of_its_ranks(problem):
     """Each rank does its own groups in turn, and begins one when all of its ranks are there."""
     packed = searched(problem)
-    groups = [group for row in packed for group in row]
+    groups = [group for micro_batch in packed for group in micro_batch]
     queues = {
         rank: [g for g in groups if rank in ranks_of(problem, g)] for pool in problem.pools for rank in all_of(pool)
     }
@@ -120,7 +120,7 @@ def test_ranks_run_as_many_micro_batches_as_they_find_time_for():
     problem = replace(one_pool([42] + [10] * 8, 3, lines, 25), sync="step")
     packed = searched(problem)
     assert worth(problem, packed) == pytest.approx(0.005 * 42**2)
-    counts = [sum(rank in ranks_of(problem, g) for row in packed for g in row) for rank in range(3)]
+    counts = [sum(rank in ranks_of(problem, g) for micro_batch in packed for g in micro_batch) for rank in range(3)]
     assert max(counts) > min(counts)
 
 

@@ -278,7 +278,7 @@ def test_a_model_that_fits_nowhere(made):
 
 
 def test_a_batch_that_does_not_come_out_even(made):
-    with pytest.raises(Infeasible, match="shares 8 ranks and 3 sequences out evenly"):
+    with pytest.raises(Infeasible, match="divides 8 ranks and 3 sequences evenly"):
         parallel_search.plan(made(8, (4096,) * 3, "tp: 1, pp: 1, cp: 1"), None)
 
 
@@ -289,7 +289,7 @@ def test_a_batch_that_does_not_come_out_even(made):
     ("fixed", "says"),
     [
         ("tp: 3", "does not divide 8 ranks"),
-        ("vpp: 2", "vpp = 2 is of pipelines"),
+        ("vpp: 2", "vpp = 2 needs a pipeline"),
         ("ep: 2", "has no experts"),
         ("micro_batch: 3", "do not come out even over dp"),
         ("tp: 2, pp: 4, schedule: interleaved", "vpp is 1"),
@@ -314,7 +314,7 @@ def test_a_module_that_there_is_not(tmp_path):
 @pytest.mark.parametrize("kept", ["tp: 3, dp: 5", "tp: 4, pp: 2, cp: 1, dp: 2", "pp: 1, tp: 2, cp: 1, dp: 2"])
 def test_degrees_that_do_not_multiply_up_are_named(tmp_path, kept):
     job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h200", 8), [4096] * 16, kept=kept)
-    with pytest.raises(Infeasible, match=r"dp \d.* does not multiply up to 8 ranks"):
+    with pytest.raises(Infeasible, match=r"dp \d.* does not multiply to 8 ranks"):
         pipeline.solve(job)
 
 

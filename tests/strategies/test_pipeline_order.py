@@ -150,7 +150,7 @@ def test_what_it_cannot_order_it_says(made, fixed, reason):
 def test_what_its_base_cannot_lay_out_it_says(made):
     """Several batches."""
     inputs = made()
-    with pytest.raises(InputError, match="parallel_search decides for one batch"):
+    with pytest.raises(InputError, match="parallel_search decides the layout from one batch"):
         solved(replace(inputs, batches=inputs.batches * 2))
 
 

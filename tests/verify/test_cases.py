@@ -17,12 +17,14 @@ Chance = st.randoms(use_true_random=False)
 def contains(case: Case, table: Table, packed: Packed) -> bool:
     """Whether a packing has so many micro-batches, and the longest sequences sit in it as the case says."""
     number = {item: at for at, item in enumerate(table.items.tolist())}
-    rows = set()
-    for row in packed:
-        longs = [(g.shape, frozenset(number[i] for i in g.items if number[i] < case.depth)) for g in row]
-        rows.add(frozenset(group for group in longs if group[1]))
-    said = {frozenset((held.shape, frozenset(held.longs)) for held in row) for row in case.groups}
-    return said == rows - {frozenset()} and (len(packed) == case.rows or (case.more and len(packed) > case.rows))
+    micro_batches = set()
+    for micro_batch in packed:
+        longs = [(g.shape, frozenset(number[i] for i in g.items if number[i] < case.depth)) for g in micro_batch]
+        micro_batches.add(frozenset(group for group in longs if group[1]))
+    said = {frozenset((group.shape, frozenset(group.longs)) for group in micro_batch) for micro_batch in case.groups}
+    return said == micro_batches - {frozenset()} and (
+        len(packed) == case.rows or (case.more and len(packed) > case.rows)
+    )
 
 
 @examples(150)
@@ -42,11 +44,11 @@ def test_every_packing_is_in_one_case_at_every_depth(problem, chance):
 def test_no_case_is_bounded_above_a_packing_that_is_in_it(problem, chance):
     packed = any_packing(problem, chance)
     table, value = make_table(problem), worth(problem, packed)
-    whole = Whole(table, float(table.constants.min()))
+    relaxed = Whole(table, float(table.constants.min()))
     cases = list(roots(problem, value))
     for depth in range(min(5, len(problem.sizes)) + 1):
         (case,) = [case for case in cases if contains(case, table, packed)]
-        assert seconds(whole, case, 2 * value) <= value * (1 + 1e-9)
+        assert seconds(relaxed, case, 2 * value) <= value * (1 + 1e-9)
         cases = list(split(table, case)) if depth < len(problem.sizes) else []
 
 
@@ -59,8 +61,8 @@ def test_children_are_different_and_possible(problem):
         assert children and len(set(children)) == len(children)
         for child in children:
             assert child.depth == depth + 1 and (child.more or len(child.groups) <= child.rows)
-            assert all(min(left(problem, row)) >= 0 for row in child.groups)
-            assert all(room(table, held) >= 0 for row in child.groups for held in row)
+            assert all(min(left(problem, micro_batch)) >= 0 for micro_batch in child.groups)
+            assert all(room(table, group) >= 0 for micro_batch in child.groups for group in micro_batch)
         cases = children
 
 

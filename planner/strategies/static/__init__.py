@@ -1,1 +1,1 @@
-"""One layout for all batches alike: which there are, what each costs and needs, how it becomes a plan."""
+"""One layout for all batches: which there are, what each costs and needs, and how it becomes a plan."""

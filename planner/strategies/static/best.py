@@ -1,4 +1,4 @@
-"""The best layouts of a space by the closed form, then by simulating them; and why the others are worse."""
+"""The best layouts of a space by the closed form, then by simulation; and why the alternatives are worse."""
 
 from dataclasses import dataclass, fields
 
@@ -14,9 +14,9 @@ from planner.strategies.static.screen import Places, Problem, Screened, first_fi
 from planner.strategies.static.space import Space, layout_at
 from planner.units import percent
 
-SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts, by effort
-SHOWN = 3  # runners-up in a plan
-WORDS = {
+SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated, by effort
+RUNNERS_UP = 3  # runners-up named in a plan
+PART_NAMES = {
     "compute": "compute",
     "tp": "exchange of tensor parallelism",
     "cp": "exchange of the ring",
@@ -31,75 +31,82 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A layout that was simulated."""
+class SimulatedLayout:
+    """A layout that was simulated, its plan and the seconds of its step."""
 
     layout: Layout
     plan: Plan
     seconds: float
 
 
-def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) -> list[Tried]:
-    """Those that fit and are quickest by the closed form, simulated, quickest first."""
+def best_of(inputs: Inputs, problem: Problem, found: Space, screened: Screened) -> list[SimulatedLayout]:
+    """The layouts that fit and are quickest by the closed form, simulated, quickest first."""
     order, count = np.argsort(screened.seconds, kind="stable"), SIMULATED[inputs.effort]
     if problem.trained.equal:
         quick = first_fitting(problem, found, screened, order, count)
     else:
         quick = unlike(found, first_fitting(problem, found, screened, order, len(order)))[:count]
     tried = [simulated(inputs, problem, layout_at(problem.trained, found, int(place))) for place in quick]
-    return sorted(tried, key=lambda each: (tidy(each.seconds), said_numbers(each.layout)))
+    return sorted(tried, key=lambda each: (tidy(each.seconds), tie_key(each.layout)))
 
 
 def unlike(found: Space, order: Places) -> Places:
-    """Of layouts in this order, the first of each kind that unequal sequences suit differently."""
+    """The first layout of each mesh, micro-batch size and use of ZeRO-3, which unequal sequences affect differently."""
     kinds = np.stack([found[name][order] for name in ("tp", "cp", "pp", "micro_batch")] + [found["zero"][order] == 3])
     _, first = np.unique(kinds, axis=1, return_index=True)
     return order[np.sort(first)]
 
 
-def said_numbers(layout: Layout) -> tuple[object, ...]:
-    """Of ties, the layout with smaller degrees first."""
-    return tuple(str(each) if name == "recompute" else each for name, each in numbers_of(layout).items())
+def tie_key(layout: Layout) -> tuple[object, ...]:
+    """Sort key of ties: smaller degrees first."""
+    return tuple(str(each) if name == "recompute" else each for name, each in searched_fields(layout).items())
 
 
-def numbers_of(layout: Layout) -> dict[str, object]:
+def searched_fields(layout: Layout) -> dict[str, object]:
+    """The searched fields of a layout."""
     return {name: getattr(layout, name) for name in SEARCHED}
 
 
-def simulated(inputs: Inputs, problem: Problem, layout: Layout) -> Tried:
+def simulated(inputs: Inputs, problem: Problem, layout: Layout) -> SimulatedLayout:
+    """The layout as a plan, simulated."""
     plan = laid(inputs, problem, layout)
-    return Tried(layout, plan, step_seconds(plan, layout, problem.trained))
+    return SimulatedLayout(layout, plan, step_seconds(plan, layout, problem.trained))
 
 
-def instead(module: str, problem: Problem, tried: list[Tried], found: Space, screened: Screened) -> tuple[Instead, ...]:
-    """The next best ways to part the ranks; and the quickest layout of all that does not fit."""
+def instead(
+    module: str, problem: Problem, tried: list[SimulatedLayout], found: Space, screened: Screened
+) -> tuple[Instead, ...]:
+    """The next best meshes; and the quickest layout that does not fit."""
     chosen, *others = tried
     shown: list[Instead] = []
     meshes = {mesh(chosen.layout)}
     for each in others:
-        if mesh(each.layout) not in meshes and len(shown) < SHOWN:
+        if mesh(each.layout) not in meshes and len(shown) < RUNNERS_UP:
             meshes.add(mesh(each.layout))
             shown.append(slower(module, problem, each, chosen))
-    return (*shown, *too_large(module, problem, chosen, found, screened))
+    return (*shown, *infeasible_alternative(module, problem, chosen, found, screened))
 
 
 def mesh(layout: Layout) -> tuple[int, ...]:
+    """Degrees that distinguish alternatives."""
     return layout.tp, layout.cp, layout.pp, layout.ep, layout.etp
 
 
-def slower(module: str, problem: Problem, tried: Tried, chosen: Tried) -> Instead:
-    """What it takes, and which part of it has grown most."""
+def slower(module: str, problem: Problem, tried: SimulatedLayout, chosen: SimulatedLayout) -> Instead:
+    """An alternative that fits: its seconds, and the part of the step that grew most."""
     mine, best = parts_of(problem, tried.layout), parts_of(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))
     share = percent(more[worst] / chosen.seconds)
-    because = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {WORDS[worst]}"
+    because = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {PART_NAMES[worst]}"
     return said(module, tried.layout, tidy(tried.seconds), because)
 
 
-def too_large(module: str, problem: Problem, chosen: Tried, found: Space, screened: Screened) -> list[Instead]:
-    """Of layouts that would be quicker than the chosen one, the quickest."""
+def infeasible_alternative(
+    module: str, problem: Problem, chosen: SimulatedLayout, found: Space, screened: Screened
+) -> list[Instead]:
+    """The quickest layout that would be quicker than the chosen one but does not fit; empty if there is none."""
     quicker = (screened.seconds < chosen.seconds) & screened.looked & ~screened.fits(problem)
     if not quicker.any():
         return []
@@ -116,6 +123,7 @@ def too_large(module: str, problem: Problem, chosen: Tried, found: Space, screen
 
 
 def said(module: str, layout: Layout, seconds: float | None, because: str) -> Instead:
+    """A layout as an alternative of the plan; `seconds`: None where it is not feasible."""
     return Instead(
         strategy="parallel_search",
         zero=layout.zero,

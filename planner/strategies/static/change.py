@@ -1,4 +1,6 @@
-"""The smallest change of a layout, or of what a job fixes of it, that fits into memory: quickest of the nearest."""
+"""The smallest change of a layout, or of the fields that a job fixes, that fits into memory: the quickest of the
+nearest.
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -18,16 +20,16 @@ from planner.units import GIB
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another layout that fits, and what it has otherwise."""
+    """Another layout that fits, and its differences."""
 
     layout: Layout
-    what: tuple[str, ...]  # tp 4
+    what: tuple[str, ...]  # differences, as `tp 4`
     seconds: float  # of a step, by the closed form
     taken: float  # bytes on the fullest rank
 
 
 def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
-    """Of all layouts that fit, one that has fewest of these fields otherwise, and these by least; None: none fits."""
+    """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits."""
     found = space(problem.trained, problem.machine.network.per_node, Parallelism())
     if not len(found["tp"]):
         return None
@@ -42,12 +44,13 @@ def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
 
 
 def distance(sizes: Floats, wanted: int) -> Floats:
-    """In doublings: from pp 3 it is further to 1 than to 4."""
+    """Distance in doublings: from pp 3 it is further to 1 than to 4."""
     doublings: Floats = np.abs(np.log2(np.maximum(sizes, 0.5) / max(wanted, 0.5)))
     return doublings
 
 
 def made(problem: Problem, found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
+    """A layout of the space as a change of the wanted fields."""
     names = [name for name, value in wanted.items() if int(found[name][place]) != value]
     what = tuple(f"{name} {said(name, int(found[name][place]))}" for name in names)
     layout = layout_at(problem.trained, found, place)
@@ -55,28 +58,29 @@ def made(problem: Problem, found: Space, screened: Screened, place: int, wanted:
 
 
 def said(name: str, value: int) -> str:
+    """The value of a searched field as text."""
     return RECOMPUTE[value] if name == "recompute" else str(value)
 
 
 def fields_of(fixed: Parallelism) -> dict[str, int]:
-    """What a job fixes, as numbers of a choice."""
+    """The searched fields that a job fixes, as numbers."""
     given = {name: getattr(fixed, name) for name in SEARCHED if getattr(fixed, name) is not None}
     whole = {name: value for name, value in given.items() if not isinstance(value, dict)}
     return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in whole.items()}
 
 
-def too_many(fixed: Parallelism, ranks: int) -> str | None:
-    """What a job fixes of a mesh, where it does not multiply up to so many ranks."""
+def mesh_mismatch(fixed: Parallelism, ranks: int) -> str | None:
+    """The message about a fixed mesh whose degrees do not multiply to the number of ranks; None where they can."""
     sizes = {dim: getattr(fixed, dim) for dim in DIMS if getattr(fixed, dim) is not None}
     count, whole = prod(sizes.values()), len({*DIMS} - {*sizes, "replica"}) == 0
     if count == ranks or (ranks % count == 0 and not whole):
         return None
     named = " · ".join(f"{dim} {size}" for dim, size in sizes.items())
-    return f"{named} does not multiply up to {ranks} ranks"
+    return f"{named} does not multiply to {ranks} ranks"
 
 
 def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixed: Parallelism) -> Infeasible:
-    """What binds: that there is no such layout, or what the leanest of them takes; and what would free it."""
+    """The error when no layout is feasible: what binds, the leanest layout, and a change that would fit."""
     change = smallest(problem, fields_of(fixed))
     ranks, batch = problem.trained.ranks, len(problem.trained.sizes)
     held = f" with {fixed_text(fixed)}" if fields_of(fixed) else ""
@@ -89,12 +93,12 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     if screened is None and whole:
         return Infeasible(whole[0], where="layouts", fix=fix if change and change.what else whole[1])
     if screened is None:
-        uneven = too_many(fixed, ranks)
-        message = uneven or f"no layout{held} shares {ranks} ranks and {batch} sequences out evenly"
+        uneven = mesh_mismatch(fixed, ranks)
+        message = uneven or f"no layout{held} divides {ranks} ranks and {batch} sequences evenly"
         fix = "degrees whose product does, or leave one of them out" if uneven and not (change and change.what) else fix
         return Infeasible(message, where="layouts", fix=fix)
     if problem.limits.tokens_per_rank is not None:
-        return too_many_tokens(problem, found, held, fix)
+        return token_limit_error(problem, found, held, fix)
     place = int(np.nanargmin(screened.taken))
     least, allowed = screened.taken[place] / GIB, problem.allowed / GIB
     leanest = layout_text(layout_at(problem.trained, found, place))
@@ -102,8 +106,8 @@ def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixe
     return Infeasible(message, where="memory", fix=fix)
 
 
-def too_many_tokens(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
-    """The job's own limit is what binds."""
+def token_limit_error(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
+    """The error when the job's own limit in tokens is what binds."""
     longest = max(problem.trained.sizes)
     tokens = found["micro_batch"] * longest / (found["tp"] * found["cp"])
     place = int(np.argmin(tokens))

@@ -1,4 +1,4 @@
-"""Whether a plan fits into memory: who uses what on each stage, how sure it is, and what would fit."""
+"""Whether a plan fits into memory: use by kind on each stage, the probability, and a change that would fit."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from planner.verify.worth import in_objective
 
 @dataclass(frozen=True, slots=True)
 class StageUse:
-    """The fullest rank of a pipeline stage at its fullest; of several modules, of a stage of each."""
+    """Peak memory of the fullest rank of a pipeline stage; with several modules, of a combination of their stages."""
 
     stage: int
     holds: dict[str, int]  # module → its stage
@@ -31,26 +31,28 @@ class StageUse:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Of all stages; the answer is the fullest one's."""
+    """Memory of all stages; the fullest one decides whether the plan fits."""
 
     plan: Plan
     scores: tuple[Score, ...]
     device: str
     device_bytes: float
     stages: tuple[StageUse, ...]
-    change: Change | None  # what would fit, if this does not; None: nothing, or nobody looked
+    change: Change | None  # a change that would fit, if this does not; None: there is none, or it was not searched
 
     @property
     def fullest(self) -> StageUse:
+        """The stage with the greatest share of its allowed memory in use."""
         return max(self.stages, key=lambda use: (float(use.taken.total) / use.allowed, -use.stage))
 
     @property
     def yes(self) -> bool:
+        """Whether every stage fits."""
         return not any(exceeds(float(use.taken.total), use.allowed) for use in self.stages)
 
 
 def fitting(inputs: Inputs) -> Fits:
-    """Of the layouts that the job fixes. Raises InputError."""
+    """Memory of the layouts that a job fixes. Raises InputError."""
     if len(inputs.model.modules) > 1:
         plan = laid_together(inputs, runs=False)
         return of_plan(plan, (score(plan),))
@@ -62,15 +64,15 @@ def fitting(inputs: Inputs) -> Fits:
 
 
 def of_plan(plan: Plan, scores: tuple[Score, ...], change: Change | None = None) -> Fits:
-    """Of a plan that there is."""
+    """Memory of an existing plan."""
     worst = max(scores, key=lambda each: each.chance)
-    stages = stage_uses(plan, worst)
+    stages = stage_memories(plan, worst)
     kind = kind_of(plan.uses.cluster, worst.fullest)
     return Fits(plan, scores, kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
 
 
-def stage_uses(plan: Plan, found: Score) -> tuple[StageUse, ...]:
-    """Of each pipeline stage; of several modules, of ranks that hold the same stages of all of them."""
+def stage_memories(plan: Plan, found: Score) -> tuple[StageUse, ...]:
+    """Memory of each pipeline stage; with several modules, of ranks that hold the same stages of all of them."""
     holding, peaks = found.holding, found.memory.peaks
     alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks
     for rank in range(plan.size):

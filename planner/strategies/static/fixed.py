@@ -1,4 +1,4 @@
-"""The one layout that a job fixes, with what it leaves unsaid: degrees of 1, and the usual of states."""
+"""The one layout that a job fixes, with defaults for what it leaves out: degrees of 1, and the usual states."""
 
 from planner.errors import InputError
 from planner.plan.model import Layout
@@ -9,7 +9,7 @@ from planner.strategies.static.screen import problem_of
 
 
 def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
-    """The layout. Raises InputError when it does not come out even, nor, if it is to run, does the batch over it."""
+    """The layout. Raises InputError when its degrees do not divide evenly, or, if it is to run, the batch does not."""
     trained = problem_of(inputs).trained
     fixed = trained.said
     degrees = {name: getattr(fixed, name) or 1 for name in SEARCHED if name not in ("zero", "recompute")}
@@ -27,7 +27,7 @@ def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
 
 
 def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
-    """What of the ranks, the heads, the layers or the experts is not shared out; and what would be."""
+    """The message about ranks, heads, layers or experts that the degrees do not divide, and its fix; None if even."""
     module, ranks, fixed = trained.module, trained.ranks, trained.said
     tp, cp, pp, vpp = (numbers[name] for name in ("tp", "cp", "pp", "vpp"))
     model, copies = tp * cp * pp, fixed.replica or 1
@@ -39,51 +39,51 @@ def uneven(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
         return f"{product} makes {fixed.dp * model * copies} ranks, and there are {ranks}", "leave dp out"
     if module.heads % (tp * (fixed.ulysses or 1)):
         name = f"tp = {tp}" + (f", ulysses = {fixed.ulysses}" if (fixed.ulysses or 1) > 1 else "")
-        return f"{module.heads} heads do not spread over {name}", "a tp that divides the heads"
+        return f"{module.heads} heads do not divide over {name}", "a tp that divides the heads"
     whole = kept_whole(module, tp, cp, pp)
     if whole:
         return whole
     if vpp > 1 and pp == 1:
-        return f"vpp = {vpp} is of pipelines, and pp is 1", "vpp: 1, or a larger pp"
+        return f"vpp = {vpp} needs a pipeline, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:
         return f"pp · vpp = {pp * vpp} is more than {module.layers} layers", "fewer chunks"
     return uneven_experts(numbers, trained)
 
 
 def kept_whole(module: Module, tp: int, cp: int, pp: int) -> tuple[str, str] | None:
-    """What of a module no ranks can share out so; and what they could."""
+    """The message about what of a module cannot be sharded so, and its fix; None if it can."""
     space = module.recurrent
     if space and space.groups % tp:
         groups = "one group" if space.groups == 1 else f"{space.groups} groups"
-        return f"{groups} of state spaces cannot be spread over tp = {tp}", "a tp that divides the groups"
+        return f"{groups} of state spaces cannot be sharded over tp = {tp}", "a tp that divides the groups"
     if module.unparted and cp > 1:
-        return f"{module.unparted}, and cp = {cp} parts them", "cp: 1"
+        return f"{module.unparted}, and cp = {cp} shards them", "cp: 1"
     if module.unstaged and pp > 1:
         return f"{module.unstaged}, and pp = {pp}", "pp: 1"
     return None
 
 
 def uneven_experts(numbers: dict[str, int], trained: Trained) -> tuple[str, str] | None:
-    """The same of experts, over the ranks of a stage."""
+    """The message about experts that do not divide over the ranks of a stage, and its fix; None if they do."""
     ep, etp, held, moe = numbers["ep"], numbers["etp"], trained.ranks // numbers["pp"], trained.module.routed
     if ep * etp == 1:
         return None
     if moe is None:
         return f"ep · etp = {ep * etp}, and the model has no experts", "ep: 1, etp: 1"
     if moe.experts % ep or moe.ffn % etp:
-        return f"{moe.experts} experts do not spread over ep = {ep}, etp = {etp}", "degrees that divide them"
+        return f"{moe.experts} experts do not divide over ep = {ep}, etp = {etp}", "degrees that divide them"
     if held % (ep * etp):
         return f"ep · etp = {ep * etp} does not divide the {held} ranks of a stage", "degrees whose product does"
     return None
 
 
 def uneven_batch(layout: Layout, trained: Trained) -> tuple[str, str] | None:
-    """Equal sequences come out even over replicas and micro-batches."""
+    """The message about equal sequences that do not divide over replicas and micro-batches, and its fix."""
     count, at_once = len(trained.sizes), layout.dp * layout.replica * layout.micro_batch
     if trained.equal and count % at_once:
         return f"{count} sequences do not come out even over dp · micro-batch = {at_once}", "batch_rows that do"
     if trained.equal and layout.vpp > 1 and count // at_once % layout.pp:
         return f"interleaving needs a multiple of pp = {layout.pp} micro-batches, not {count // at_once}", "vpp: 1"
     if trained.said.schedule == "interleaved" and layout.vpp == 1 < layout.pp:
-        return "interleaving needs several chunks of layers a rank, and vpp is 1", "vpp: 2, or schedule: 1f1b"
+        return "interleaving needs several chunks of layers per rank, and vpp is 1", "vpp: 2, or schedule: 1f1b"
     return None

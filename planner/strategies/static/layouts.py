@@ -1,4 +1,6 @@
-"""One static layout of a job: what the job says of it, what a search adds, and what the closed form makes of it."""
+"""One static layout of a job: the fields that the job fixes, those that a search decides, and the closed form's
+columns.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,15 +15,15 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Parallelism, Recompute, Schedule, said
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
-BY_RANGES = len(RECOMPUTE)  # in a table of layouts: as the job says it, range by range
-# Fields that a search decides, as whole numbers; the others are as the job says, or as usual.
+BY_RANGES = len(RECOMPUTE)  # in a table of layouts: ranges of layers, as the job says
+# Fields that a search decides, as integers; the others are as the job says, or defaults.
 SEARCHED = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "recompute", "micro_batch")
 NOTHING = Parallelism()
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a layout is for: the module, its ranks, what a step works on, and what the job says."""
+    """What a layout is for: the module, its ranks, the sequences of a step, and the fields that the job fixes."""
 
     module: Module
     ranks: int
@@ -30,25 +32,27 @@ class Trained:
 
     @property
     def dtype(self) -> Dtype:
+        """The fixed dtype, else bf16."""
         return self.said.dtype or "bf16"
 
     @property
     def mean(self) -> float:
-        """Tokens of the sequence that the mean token is in."""
+        """Mean length over tokens: that of the sequence of a random token."""
         return sum(size * size for size in self.sizes) / sum(self.sizes)
 
     @property
     def batch(self) -> float:
-        """Sequences of that length with as many tokens, and as many pairs of them, as there are."""
+        """Number of sequences of that length with as many tokens, and as many token pairs, as the step."""
         return sum(self.sizes) / self.mean
 
     @property
     def equal(self) -> bool:
+        """Whether all sequences have the same length."""
         return min(self.sizes) == max(self.sizes)
 
 
 def layout_of(trained: Trained, numbers: Mapping[str, int]) -> Layout:
-    """A layout with these of SEARCHED, others as the job says; dp is what is left of the ranks."""
+    """A layout with these searched fields, the others as the job says; dp is the rest of the ranks."""
     chosen: dict[str, Any] = {**said(trained.said), **numbers}
     how = numbers.get("recompute", 0)
     chosen["recompute"] = trained.said.recompute if how == BY_RANGES else RECOMPUTE[how]
@@ -56,35 +60,35 @@ def layout_of(trained: Trained, numbers: Mapping[str, int]) -> Layout:
     chosen["dp"] = trained.ranks // (chosen.get("tp", 1) * chosen.get("cp", 1) * pp * chosen.get("replica", 1))
     return Layout(
         ranks=Ranks(range(trained.ranks)),
-        stages=chunks_of(trained, pp, vpp) if pp > 1 else (),
+        stages=chunk_layers(trained, pp, vpp) if pp > 1 else (),
         **{**chosen, "schedule": schedule(trained, pp, vpp)},
     )
 
 
 def schedule(trained: Trained, pp: int, vpp: int) -> Schedule | None:
-    """Of a pipeline, what the job says, else the usual one."""
+    """The schedule of a pipeline: the job's, else interleaved or 1F1B; None without a pipeline."""
     return None if pp == 1 else trained.said.schedule or ("interleaved" if vpp > 1 else "1f1b")
 
 
-def chunks_of(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
-    """Layers of each chunk, as memory counts them."""
+def chunk_layers(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
+    """Layers of each chunk, by the same rule as in the memory model."""
     at = Columns(ranks=trained.ranks, seq=1.0, batch=1.0, pp=pp, vpp=vpp)
     cuts = [int(layers_before(trained.module.layers, at, chunk)) for chunk in range(pp * vpp + 1)]
     return tuple(Layers(range(first, last)) for first, last in pairwise(cuts))
 
 
 def columns_for(layout: Layout, trained: Trained) -> Columns:
-    """A layout for the closed form, its micro-batches of mean length."""
+    """A layout as columns of the closed form, its sequences of mean length."""
     at = columns_of(layout, Batch(trained.mean, trained.batch, float(layout.micro_batch)))
-    return replace(at, full=full_share(layout, trained)) if isinstance(layout.recompute, dict) else at
+    return replace(at, full=full_recompute_share(layout, trained)) if isinstance(layout.recompute, dict) else at
 
 
-def full_share(layout: Layout, trained: Trained) -> float:
-    """Of all layers, those that are recomputed whole."""
+def full_recompute_share(layout: Layout, trained: Trained) -> float:
+    """Share of the layers that are recomputed in full."""
     layers = trained.module.layers
     return layout.recomputes(range(layers)).get("full", 0) / layers
 
 
 def fixed_text(fixed: Parallelism) -> str:
-    """`tp 8 · pp 4`: what a job fixes."""
+    """The fields that a job fixes, as `tp 8 · pp 4`."""
     return " · ".join(f"{name} {value}" for name, value in said(fixed).items())

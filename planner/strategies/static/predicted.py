@@ -1,4 +1,4 @@
-"""What is predicted of one static layout: seconds and where they go, what they amount to, memory, and on whose word."""
+"""The prediction for one static layout: seconds and their breakdown, memory, and the source of each number."""
 
 from dataclasses import asdict, dataclass
 
@@ -15,17 +15,17 @@ from planner.verify.worth import in_objective
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A plan, its steps as they are simulated, where their seconds go, and where each number comes from."""
+    """A plan, its simulated steps, their breakdown in seconds, and the source of each number."""
 
     plan: Plan
     scores: tuple[Score, ...]
-    parts: dict[str, float]  # seconds of a step, that add up to `closed_seconds`
-    closed_seconds: float | None  # of the closed form; None: the parts are the simulated step's own
+    parts: dict[str, float]  # seconds of a step by part; their sum is `closed_seconds` where there is one
+    closed_seconds: float | None  # of the closed form; None: the parts are the simulated step's
     sources: dict[str, str]
 
 
 def predicted(inputs: Inputs) -> Predicted:
-    """Of the layouts that the job fixes, whether they fit or not. Raises InputError."""
+    """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
     if len(inputs.model.modules) > 1:
         plan = laid_together(inputs)
         found = score(plan)
@@ -42,19 +42,19 @@ def predicted(inputs: Inputs) -> Predicted:
 
 
 def of_plan(plan: Plan, scores: tuple[Score, ...]) -> Predicted:
-    """Of a plan that there is."""
+    """The prediction for an existing plan."""
     return Predicted(plan, scores, simulated_parts(scores), None, sources_of(plan))
 
 
 def simulated_parts(scores: tuple[Score, ...]) -> dict[str, float]:
-    """Seconds of the mean rank in the mean step."""
+    """Seconds by part of the mean rank in the mean step."""
     each = [score.timeline.breakdown() for score in scores]
     names = {"compute": "compute", "exposed_comm": "exchange that nothing hides", "idle": "waiting"}
     return {said: sum(getattr(parts, name) for parts in each) / len(each) for name, said in names.items()}
 
 
 def sources_of(plan: Plan) -> dict[str, str]:
-    """Where each number comes from."""
+    """The source of each kind of number, by name."""
     prices, cluster = plan.uses.prices, plan.uses.cluster
     modules = [f"{costs.source} ({name})" for name, costs in prices.modules.items()]
     kernels = [f"{rates.source} ({kind})" for kind, rates in prices.rates.items()]
@@ -64,6 +64,6 @@ def sources_of(plan: Plan) -> dict[str, str]:
     return {
         "compute": ", ".join(modules + kernels),
         "exchange": network,
-        "overlap, overhead": "the framework's traits",
-        "memory": "exact; the framework's traits",
+        "overlap, overhead": "the framework's coefficients",
+        "memory": "exact; the framework's coefficients",
     }

@@ -1,4 +1,4 @@
-"""What every layout of a space takes and needs by the closed form: all that differ in numbers only priced as arrays."""
+"""Seconds and memory of every layout of a space by the closed form, evaluated as arrays over layouts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,13 +31,13 @@ from planner.strategies.static.space import Space
 from planner.units import GIB
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]  # among the layouts of a space
-BLOCK = 2048  # layouts that are looked at together
+Places = NDArray[np.int64]  # indices of layouts of a space
+LAYOUTS_PER_BLOCK = 2048  # layouts whose memory is evaluated at once
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One job's module on one kind of rank."""
+    """One job's module on ranks of one kind."""
 
     trained: Trained
     machine: Machine
@@ -46,6 +46,7 @@ class Problem:
 
     @property
     def device_bytes(self) -> float:
+        """Bytes of a device."""
         return self.machine.device.memory_gib * GIB
 
     @property
@@ -56,22 +57,24 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Of each layout; nan where nobody has looked yet."""
+    """Results by layout, (layouts,) each; nan where memory was not evaluated."""
 
     seconds: Floats  # of a step
     taken: Floats  # bytes on the fullest rank
     chance: Floats  # of running out of memory
 
     def fits(self, problem: Problem) -> NDArray[np.bool_]:
+        """Whether each layout is known to fit."""
         return np.asarray(self.taken <= problem.allowed)
 
     @property
     def looked(self) -> NDArray[np.bool_]:
+        """Whether the memory of each layout was evaluated."""
         return ~np.isnan(self.taken)
 
 
 def problem_of(inputs: Inputs) -> Problem:
-    """Of the only batch, or the first."""
+    """The problem of a job's first batch."""
     sizes = tuple(inputs.batches[0].items.values())
     trained = Trained(inputs.spec, inputs.cluster.size, sizes, fixed_of(inputs))
     kind, device = inputs.cluster.ranks[0].kind, inputs.device
@@ -81,9 +84,9 @@ def problem_of(inputs: Inputs) -> Problem:
 
 
 def fixed_of(inputs: Inputs) -> Parallelism:
-    """All that the job says of its module's layout: `fix.layouts`, and what only `layout` says.
+    """All fields that the job fixes of its module's layout: in `fix.layouts`, or only in `layout`.
 
-    Raises InputError when it speaks of another module, or asks for what cannot be together.
+    Raises InputError for an unknown module, or fields that exclude each other.
     """
     for name in inputs.job.fix.layouts:
         if name not in inputs.model.modules:
@@ -98,7 +101,7 @@ def fixed_of(inputs: Inputs) -> Parallelism:
 
 
 def settled(inputs: Inputs) -> Inputs:
-    """The job with all that it says of its module's layout under `fix.layouts`, where its plan keeps it."""
+    """The job with all fields that it fixes under `fix.layouts`, where its plan keeps them."""
     fix, fixed = inputs.job.fix, fixed_of(inputs)
     if fixed == Parallelism():
         return inputs
@@ -107,15 +110,15 @@ def settled(inputs: Inputs) -> Inputs:
 
 
 def screen(problem: Problem, found: Space) -> Screened:
-    """Seconds and bytes of every layout of a space."""
+    """Seconds and memory of every layout of a space."""
     screened = timed(problem, found)
     look(problem, found, screened, np.arange(len(screened.seconds)))
     return screened
 
 
 def timed(problem: Problem, found: Space) -> Screened:
-    """Seconds of every layout, to nine digits, so that ties are ties on every machine; memory, which takes longer to
-    tell, of none.
+    """Seconds of every layout, rounded to nine digits, so that ties are ties on every machine; memory, which takes
+    longer, is left for later.
     """
     count = len(found["tp"])
     screened = Screened(np.zeros(count), np.full(count, np.nan), np.full(count, np.nan))
@@ -126,7 +129,7 @@ def timed(problem: Problem, found: Space) -> Screened:
 
 
 def seconds_of(problem: Problem, at: Columns) -> Floats:
-    """Of a step of equal sequences; of unequal ones no less than what the longest takes alone, on one replica."""
+    """Seconds of a step, (layouts,); for unequal sequences at least those of the longest alone on one replica."""
     trained = problem.trained
     seconds = step_seconds(trained.module, at, problem.machine).seconds
     if trained.equal:
@@ -136,7 +139,7 @@ def seconds_of(problem: Problem, at: Columns) -> Floats:
 
 
 def look(problem: Problem, found: Space, screened: Screened, places: Places) -> None:
-    """Fill in the memory of these; nothing, or too much, where the job limits tokens instead."""
+    """Evaluate the memory of these layouts; where the job limits tokens instead, 0 or infinity."""
     most = problem.limits.tokens_per_rank
     for some, at in alike(problem.trained, found, places):
         if most is not None:
@@ -150,10 +153,10 @@ def look(problem: Problem, found: Space, screened: Screened, places: Places) -> 
 
 
 def first_fitting(problem: Problem, found: Space, screened: Screened, order: Places, count: int) -> Places:
-    """The first of an order that fit into memory, at most so many: no more are looked at than it takes."""
+    """The first layouts of an order that fit into memory, at most so many; evaluates no more than needed."""
     kept: list[int] = []
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
+    for start in range(0, len(order), LAYOUTS_PER_BLOCK):
+        block = order[start : start + LAYOUTS_PER_BLOCK]
         look(problem, found, screened, block[~screened.looked[block]])
         kept += block[screened.fits(problem)[block]].tolist()
         if len(kept) >= count:
@@ -162,7 +165,7 @@ def first_fitting(problem: Problem, found: Space, screened: Screened, order: Pla
 
 
 def alike(trained: Trained, found: Space, places: Places) -> Iterator[tuple[Places, Columns]]:
-    """Those of these layouts that differ in numbers only, as one at each."""
+    """These layouts in batches that differ only in numbers, each as one set of columns."""
     selective = found["recompute"][places] == RECOMPUTE.index("selective")
     for which in (False, True):
         some = places[selective == which]
@@ -171,7 +174,7 @@ def alike(trained: Trained, found: Space, places: Places) -> Iterator[tuple[Plac
 
 
 def columns_at(trained: Trained, numbers: Space, selective: bool) -> Columns:
-    """Many layouts as one Columns; they agree in what is made again of a layer that is not made again whole."""
+    """Many layouts as one Columns; they agree on what is recomputed in layers that are not recomputed in full."""
     first = layout_of(trained, {name: int(each[0]) for name, each in numbers.items()})
     some = replace(columns_for(first, trained), schedule=trained.said.schedule or "1f1b")
     full = (numbers["recompute"] == RECOMPUTE.index("full")).astype(np.float64)
@@ -181,10 +184,10 @@ def columns_at(trained: Trained, numbers: Space, selective: bool) -> Columns:
 
 
 def held(at: Columns, trained: Trained) -> Columns:
-    """The same with the longest sequences, of which memory has to hold a micro-batch."""
+    """The same with micro-batches of the longest sequences, which memory has to hold."""
     return at if trained.equal else replace(at, seq=float(max(trained.sizes)), batch=float(len(trained.sizes)))
 
 
 def parts_of(problem: Problem, layout: Layout) -> StepSeconds:
-    """Where the closed form has a step's seconds go."""
+    """Seconds of a step by part, from the closed form."""
     return step_seconds(problem.trained.module, columns_for(layout, problem.trained), problem.machine)

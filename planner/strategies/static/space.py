@@ -1,6 +1,4 @@
-"""Every legal static layout, as columns of numbers: degrees that divide what they split, powers of two where nothing
-else is said.
-"""
+"""Every legal static layout, as columns of numbers: degrees that divide what they shard, powers of two unless fixed."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -15,35 +13,39 @@ from planner.specs.layers.heads import kv_heads
 from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
 from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
 
-WIDTH = len(SEARCHED)
-Space = dict[str, NDArray[np.int64]]  # by name of SEARCHED, each as long as there are layouts
+FIELD_COUNT = len(SEARCHED)
+Space = dict[str, NDArray[np.int64]]  # searched field → (layouts,)
 
 
 def space(trained: Trained, per_node: int, fixed: Parallelism) -> Space:
-    """All layouts that keep what is fixed. May be empty."""
+    """All layouts with the fixed fields; may be empty."""
     names = ("tp", "cp", "pp", "ep", "etp", "vpp", "micro_batch", "zero", "recompute")
-    tables = [np.zeros((0, WIDTH), dtype=np.int64)]
+    tables = [np.zeros((0, FIELD_COUNT), dtype=np.int64)]
     for mesh in meshes(trained, per_node, fixed):
         rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
-        tables.append(crossed([mesh], *rest, singles(zeros(trained, mesh, fixed)), singles(recomputes(mesh, fixed))))
+        tables.append(
+            crossed([mesh], *rest, as_rows(zeros(trained, mesh, fixed)), as_rows(recompute_choices(mesh, fixed)))
+        )
     table = np.concatenate(tables)
     return {name: table[:, names.index(name)] for name in SEARCHED}
 
 
 def crossed(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
-    """Every combination of a row of each part, side by side, the last part's fastest."""
+    """The Cartesian product of the parts' rows, (combinations, WIDTH), the last part varying fastest."""
     if not all(parts):
-        return np.zeros((0, WIDTH), dtype=np.int64)
+        return np.zeros((0, FIELD_COUNT), dtype=np.int64)
     places = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
     columns = [np.array(part, dtype=np.int64)[at.reshape(-1)] for part, at in zip(parts, places, strict=True)]
     return np.concatenate(columns, axis=1)
 
 
-def singles(values: Sequence[int]) -> list[tuple[int]]:
+def as_rows(values: Sequence[int]) -> list[tuple[int]]:
+    """Values as rows of one column."""
     return [(value,) for value in values]
 
 
 def layout_at(trained: Trained, found: Space, place: int) -> Layout:
+    """One layout of the space."""
     return layout_of(trained, {name: int(column[place]) for name, column in found.items()})
 
 
@@ -51,7 +53,7 @@ Mesh = tuple[int, int, int]  # tp, cp, pp
 
 
 def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh]:
-    """tp within a node, dividing the heads; each rank of a pipeline has a layer, each of a ring some of a sequence."""
+    """Meshes with tp within a node and dividing the heads, a layer or more per stage, and tokens for each ring rank."""
     module, ranks, copies = trained.module, trained.ranks, fixed.replica or 1
     widths = [fixed.tp] if fixed.tp else [n for n in powers(min(ranks, per_node)) if splits_heads(trained, n)]
     rings = [fixed.cp] if fixed.cp else powers(min(ranks, max(1, max(trained.sizes) // 2)))
@@ -65,13 +67,13 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
 
 
 def fits(module: Module, tp: int, cp: int, pp: int) -> bool:
-    """Some modules want whole sequences, or all layers, on a rank; state spaces share out groups of heads."""
+    """Whether a module can be sharded so: some need whole sequences, all layers, or whole groups of heads on a rank."""
     space = module.recurrent
     return (cp == 1 or not module.unparted) and (pp == 1 or not module.unstaged) and not (space and space.groups % tp)
 
 
 def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
-    """Has a mesh the dp that is fixed, a pipeline where its schedule is, one rank along dims its order leaves out?"""
+    """Whether a mesh agrees with the fixed dp, schedule and rank order."""
     named = (fixed.rank_order or RANK_ORDER).split("-")
     return (
         fixed.dp in (None, dims["dp"])
@@ -81,33 +83,33 @@ def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
 
 
 def pipeline_ranks(ranks: int, layers: int) -> list[int]:
-    """Those that layers come out even over, all alike or with embedding and head for a layer each; else any."""
+    """Values of pp that divide the layers, or the layers plus two with embedding and head as one each; else any."""
     all_of = [n for n in divisors(ranks) if n <= layers]
     even = [n for n in all_of if 0 in (layers % n, (layers + 2) % n)]
     return even if len(even) > 1 else all_of
 
 
 def splits_heads(trained: Trained, tp: int) -> bool:
-    """Query heads come out even; key/value heads do, or each is repeated on as many ranks."""
+    """Whether tp divides the query heads, and divides the key/value heads or replicates each evenly."""
     groups = kv_heads(trained.module)
     return trained.module.heads % tp == 0 and (groups % tp == 0 or tp % groups == 0)
 
 
 def expert_meshes(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
-    """Over the ranks of a stage; an expert is split as far as the dense part is, or not at all."""
-    moe, held = trained.module.routed, trained.ranks // mesh[2]
+    """Pairs (ep, etp) over the ranks of a stage; etp is 1 or tp unless fixed."""
+    moe, stage_ranks = trained.module.routed, trained.ranks // mesh[2]
     if moe is None:
         if (fixed.ep or 1) == (fixed.etp or 1) == 1:
             yield 1, 1
         return
-    spread = [fixed.ep] if fixed.ep else powers(min(held, moe.experts))
-    for ep, etp in product(spread, [fixed.etp] if fixed.etp else sorted({1, mesh[0]})):
-        if moe.experts % ep == 0 and moe.ffn % etp == 0 and held % (ep * etp) == 0:
+    ep_choices = [fixed.ep] if fixed.ep else powers(min(stage_ranks, moe.experts))
+    for ep, etp in product(ep_choices, [fixed.etp] if fixed.etp else sorted({1, mesh[0]})):
+        if moe.experts % ep == 0 and moe.ffn % etp == 0 and stage_ranks % (ep * etp) == 0:
             yield ep, etp
 
 
 def pipelines(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
-    """Chunks on a rank, and sequences in a micro-batch. Interleaving needs rounds of as many micro-batches as ranks."""
+    """Pairs (vpp, micro-batch size). Interleaving needs a multiple of pp micro-batches."""
     tp, cp, pp = mesh
     dp, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
     most = max(1, count // dp)
@@ -122,7 +124,7 @@ def pipelines(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tupl
 
 
 def chunk_counts(layers: int, pp: int, fixed: Parallelism) -> list[int]:
-    """Chunks of a rank that come out even: all alike, or with embedding and head for a layer each."""
+    """Values of vpp that divide the layers, or the layers plus two with embedding and head as one each."""
     if pp == 1 or fixed.schedule not in (None, "interleaved"):
         return [1]
     even = [n for n in range(1, layers // pp + 1) if 0 in (layers % (pp * n), (layers + 2) % (pp * n))]
@@ -130,8 +132,8 @@ def chunk_counts(layers: int, pp: int, fixed: Parallelism) -> list[int]:
 
 
 def zeros(trained: Trained, mesh: Mesh, fixed: Parallelism) -> list[int]:
-    """Without replicas there is nothing to shard. Behind stage 1 gradients are reduced, or weights gathered, in each
-    micro-batch, which a pipeline does not pay for.
+    """ZeRO stages. Without replicas there is nothing to shard; above stage 1 gradients are reduced, or weights
+    gathered, in each micro-batch, which does not pay in a pipeline.
     """
     if fixed.zero is not None:
         return [fixed.zero]
@@ -141,8 +143,8 @@ def zeros(trained: Trained, mesh: Mesh, fixed: Parallelism) -> list[int]:
     return [0, 1] if pp > 1 else [0, 1, 2, 3]
 
 
-def recomputes(mesh: Mesh, fixed: Parallelism) -> list[int]:
-    """Where gradients of weights are made apart, what went into them is kept until then."""
+def recompute_choices(mesh: Mesh, fixed: Parallelism) -> list[int]:
+    """Recomputation choices as numbers; a split backward keeps its activations, so it allows none."""
     if fixed.schedule in ZERO_BUBBLE and mesh[2] > 1:
         return [RECOMPUTE.index("none")]
     if isinstance(fixed.recompute, dict):
@@ -156,4 +158,5 @@ def powers(most: int) -> list[int]:
 
 
 def divisors(number: int) -> list[int]:
+    """All divisors, rising."""
     return [n for n in range(1, number + 1) if number % n == 0]

@@ -1,7 +1,7 @@
 """Several modules, each with the layout that the job fixes for it, as one plan on the same ranks.
 
-Samples lie as those of one module do. Every other item is worked on in the first micro-batch in which somebody reads
-it, longest first on the replica of its module that has least to do, wherever its reader is.
+Samples are assigned as those of a single module. Every other item is computed in the first micro-batch that reads it,
+assigned longest first to the least loaded replica of its module, wherever its reader is.
 """
 
 from collections.abc import Sequence
@@ -25,47 +25,53 @@ Where = dict[int, int]  # item → micro-batch
 
 
 def unlaid(inputs: Inputs) -> str | None:
-    """Why the modules of a job cannot be laid out together as it says, and what to do; None when they can."""
+    """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
     if not inputs.job.workload.streams:
         others = " and ".join(f"`{name}`" for name in inputs.model.modules if name != inputs.module)
-        return f"the job says nothing of the items of {others} | give workload.streams and fix.layouts, or a plan"
+        return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
     if len(kinds(inputs.cluster)) > 1:
-        return "a static layout is of ranks of one kind | give a plan"
+        return "a static layout needs ranks of one kind | give a plan"
     return None
 
 
 def laid_together(inputs: Inputs, runs: bool = True) -> Plan:
-    """The plan, still unpriced. Raises InputError when a layout does not come out even, nor, if it is to run, does the
-    batch over that of the samples.
+    """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, or, if it is to run, the batch
+    does not divide over that of the samples.
     """
     each = {name: of_module(inputs, name) for name in inputs.model.modules}
     layouts = {name: fixed_layout(one, runs and name == inputs.module) for name, one in each.items()}
     used = uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     samples = shared_out(pricing, inputs, layouts[inputs.module], problem_of(inputs).trained)
-    rows: list[Row] = [
+    micro_batches: list[Row] = [
         {inputs.module: named(inputs.module, [cells[number] for cells in samples])} for number in range(len(samples[0]))
     ]
-    at = {inputs.module: {item: row for cells in samples for row, items in enumerate(cells) for item in items}}
+    at = {
+        inputs.module: {
+            item: micro_batch for cells in samples for micro_batch, items in enumerate(cells) for item in items
+        }
+    }
     for name, sizes in inputs.batches[0].streams.items():  # each behind those that read it
         at[name] = first_read(inputs.batches[0], name, at)
-        for row, cells in enumerate(spread(pricing, layouts[name], name, sizes, at[name], len(rows))):
-            rows[row] |= {name: named(name, cells)} if any(cells) else {}
+        for micro_batch, cells in enumerate(spread(pricing, layouts[name], name, sizes, at[name], len(micro_batches))):
+            micro_batches[micro_batch] |= {name: named(name, cells)} if any(cells) else {}
     sharded = any(layout.zero == 3 for layout in layouts.values())
     job = changed(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
-    plan = draft(replace(inputs, job=job), used, layouts, groups_of(layouts), worked(rows, layouts[inputs.module]))
+    plan = draft(
+        replace(inputs, job=job), used, layouts, groups_of(layouts), worked(micro_batches, layouts[inputs.module])
+    )
     plan = changed(plan, edges=edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
 
 
-def worked(rows: Sequence[Row], layout: Layout) -> tuple[Row, ...]:
-    """Micro-batches without the empty ones, which interleaving takes."""
-    return tuple(row for row in rows if any(row.values()) or layout.vpp > 1)
+def worked(micro_batches: Sequence[Row], layout: Layout) -> tuple[Row, ...]:
+    """The micro-batches without empty ones, which interleaving keeps."""
+    return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
 
 
 def of_module(inputs: Inputs, name: str) -> Inputs:
-    """The job as one of a single module, whose layout it fixes. Raises InputError where it fixes none."""
+    """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none."""
     if name not in inputs.job.fix.layouts:
         where = f"{inputs.sources['job']} (fix.layouts)"
         fix = f"fix one for each module, as {name}: {{dp: {inputs.cluster.size}}}, or give a plan"
@@ -76,7 +82,7 @@ def of_module(inputs: Inputs, name: str) -> Inputs:
 
 
 def first_read(batch: Batch, name: str, at: dict[str, Where]) -> Where:
-    """Of each item of a module, the first micro-batch in which somebody reads it."""
+    """Item of a module → the first micro-batch in which it is read."""
     found: Where = {}
     for target, feeds in batch.feeds[name].items():
         for item, readers in feeds.items():
@@ -87,34 +93,38 @@ def first_read(batch: Batch, name: str, at: dict[str, Where]) -> Where:
 def spread(
     pricing: Pricing, layout: Layout, name: str, sizes: dict[int, Size], at: Where, count: int
 ) -> list[list[list[int]]]:
-    """Of each micro-batch, the items on each replica: of the one that has least to do up to there, or in it where
-    ZeRO-3 lets replicas meet in each.
+    """By micro-batch, the items on each replica: assigned to the least loaded one so far, or within the micro-batch
+    where ZeRO-3 synchronises replicas in each.
     """
-    line, hands = alone(pricing, name, layout), range(layout.dp * layout.replica)
+    line, replica_numbers = alone(pricing, name, layout), range(layout.dp * layout.replica)
     loads = {item: sum(map(line.of, lengths_of(size))) for item, size in sizes.items()}
     longest_first = sorted(sizes, key=lambda item: (-loads[item], item))
-    busy, found = [0.0 for _ in hands], []
-    for row in range(count):
-        busy, cells = [0.0 for _ in hands] if layout.zero == 3 else busy, [list[int]() for _ in hands]
-        for item in (item for item in longest_first if at[item] == row):
-            hand = min(hands, key=lambda each: (busy[each], each))
-            busy[hand] += loads[item]
-            cells[hand].append(item)
+    load, found = [0.0 for _ in replica_numbers], []
+    for micro_batch in range(count):
+        load, cells = (
+            [0.0 for _ in replica_numbers] if layout.zero == 3 else load,
+            [list[int]() for _ in replica_numbers],
+        )
+        for item in (item for item in longest_first if at[item] == micro_batch):
+            replica = min(replica_numbers, key=lambda each: (load[each], each))
+            load[replica] += loads[item]
+            cells[replica].append(item)
         found.append(cells)
     return found
 
 
 def named(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[Entry, ...] | Shared]:
-    """Items of a micro-batch by group, one for each replica."""
+    """Items of a micro-batch by group, one group per replica."""
     return {f"{name}.dp{number}": tuple(sorted(items)) for number, items in enumerate(cells) if items}
 
 
 def groups_of(layouts: dict[str, Layout]) -> dict[str, Group]:
+    """The groups of all modules, named by module and replica."""
     return {f"{name}.{group}": each for name, layout in layouts.items() for group, each in replicas(layout).items()}
 
 
 def edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
-    """Those of the model."""
+    """The edges of the model, resharded where the target uses a ring."""
     return tuple(
         Edge(
             source=edge.source,
