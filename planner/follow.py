@@ -1,13 +1,11 @@
 """The interface for trainers of your own: tasks, process groups and tokens of each rank of a plan. It loads no torch.
 
-    followed = follow("plan.yaml")
-    made = {ranks: new_group(ranks) for ranks in followed.groups()}       # every rank creates every group, in this order
-    for task in followed.tasks(rank):
-        if task.phase == "F":
-            share = followed.batch(rank, task)                            # the items, who shares them, and my tokens
+    followed = follow("plan.yaml") made = {ranks: new_group(ranks) for ranks in followed.groups()}       # every rank
+    creates every group, in this order for task in followed.tasks(rank): if task.phase == "F": share =
+    followed.batch(rank, task)                            # the items, who shares them, and my tokens
 
-Ranks count from 0 over the whole job, layers and items are as in the plan, tokens count from 0 within an item. Names and
-meanings of the results are stable in all releases that read `planner.plan/1`; docs/following.md explains them.
+Ranks count from 0 over the whole job, layers and items are as in the plan, tokens count from 0 within an item. Names
+and meanings of the results are stable in all releases that read `planner.plan/1`; docs/following.md explains them.
 """
 
 from dataclasses import dataclass
@@ -96,8 +94,8 @@ class Followed:
         return tuple(task for task in all_tasks(self.plan, step) if rank in task.ranks)
 
     def groups(self) -> tuple[Ranks, ...]:
-        """Return all groups of several ranks, sorted, each once. Every rank creates all of them in this order, also those
-        that it is not in, as `torch.distributed.new_group` requires. One may contain all ranks.
+        """Return all groups of several ranks, sorted, each once. Every rank creates all of them in this order, also
+        those that it is not in, as `torch.distributed.new_group` requires. One may contain all ranks.
         """
         return tuple(sorted(ranks for ranks in catalogue(self.plan) if len(ranks) > 1))
 
@@ -107,7 +105,8 @@ class Followed:
         return tuple(module_work(self.plan, self.plan.steps[0], known_module(self.plan, module)).chunks(rank))
 
     def mesh(self, module: str, rank: int, layer: int = 0) -> Place:
-        """Return the position of a rank in a module's meshes; the experts' mesh is that of `layer`, as layers may differ.
+        """Return the position of a rank in a module's meshes; the experts' mesh is that of `layer`, as layers may
+        differ.
 
         Raises InputError where the rank has no layer of the module.
         """
@@ -125,8 +124,8 @@ class Followed:
         return Place(mesh, experts)
 
     def batch(self, rank: int, task: Task) -> Share:
-        """Return the rank's share of a pass, or of a transfer within a module, that it executes. A task without items is an
-        idle rank's: it takes part in the collectives of its stage only. Raises InputError for any other task.
+        """Return the rank's share of a pass, or of a transfer within a module, that it executes. A task without items
+        is an idle rank's: it takes part in the collectives of its stage only. Raises InputError for any other task.
         """
         if on_edge(task):
             raise InputError(f"{task.id} is between two modules", where="task", fix="ask for its routes")

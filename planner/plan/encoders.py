@@ -44,8 +44,8 @@ def add_encoder(plan: Plan, step: Step, encoder: Work, works: Mapping[str, Work]
 
 
 def task_units(encoder: Work) -> list[tuple[Cell, ...]]:
-    """Return the parts of each micro-batch whose tasks stay together: the whole micro-batch where all ranks synchronise in
-    it, as in ZeRO-3's one gather and sync; else each group's work.
+    """Return the parts of each micro-batch whose tasks stay together: the whole micro-batch where all ranks synchronise
+    in it, as in ZeRO-3's one gather and sync; else each group's work.
     """
     return [
         cells
@@ -56,7 +56,7 @@ def task_units(encoder: Work) -> list[tuple[Cell, ...]]:
 
 
 def forward_tasks(encoder: Work, unit: Unit, placed: Sequence[Placement]) -> list[Task]:
-    """Return a unit's forward over all stages, split where a placement names some of a stage's layers, then the sends."""
+    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends."""
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
         for task in unit_tasks(encoder, stage, "F", unit):

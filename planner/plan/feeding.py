@@ -45,7 +45,7 @@ def feeding(plan: Plan) -> dict[Item, list[Fed]]:
 
 
 def fed_tokens(plan: Plan, by: By = "tokens") -> dict[Item, int]:
-    """Return, by reading item, how many of its tokens are outputs of encoders, or how many its cross attention reads."""
+    """Return, by reading item, how many of its tokens are outputs of encoders, or how many cross attention reads."""
     counts: dict[Item, int] = {}
     for fed in (fed for of_item in feeding(plan).values() for fed in of_item if fed.by == by):
         counts[fed.target] = max(counts.get(fed.target, 0), fed.last)

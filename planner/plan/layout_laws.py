@@ -18,7 +18,7 @@ from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism, said
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:
-    """Ranks exist, `rank_order` names every dim in use, degrees multiply up to the ranks, and each module's laws hold."""
+    """Ranks exist, `rank_order` names all dims in use, degrees multiply up to the ranks, each module's laws hold."""
     feeding = {edge.source for edge in plan.edges}
     for name, layout in plan.layouts.items():
         where = f"layouts.{name}"

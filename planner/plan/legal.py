@@ -1,4 +1,5 @@
-"""The check whether a plan is legal, that is, can be executed. It needs no costs and trusts no solver: runs make it too.
+"""The check whether a plan is legal, that is, can be executed. It needs no costs and trusts no solver: runs make it
+too.
 
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
 outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps hold; the kind of sync
@@ -132,8 +133,8 @@ def micro_batch_laws(plan: Plan, micro_batch: list[Assignment], spread: Spread, 
 
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
-    """The Ulysses degree divides the query heads that tensor parallelism leaves a rank (key/value heads are repeated where
-    there are fewer). Modules whose sequences cannot be sharded have groups of one rank a stage.
+    """The Ulysses degree divides the query heads that tensor parallelism leaves a rank (key/value heads are repeated
+    where there are fewer). Modules whose sequences cannot be sharded have groups of one rank a stage.
     """
     tp, split = layout.tp, group.split_in(layout)
     if module.unparted and split.degree > 1 and layout.cp == 1:
@@ -177,7 +178,7 @@ def offload_shares(a: Assignment, layout: Layout) -> dict[int, float]:
 
 
 def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """Activations are offloaded only from devices with a known bandwidth to their host; whether it overlaps is priced."""
+    """Activations are offloaded only from devices with a known host bandwidth; whether it overlaps is priced."""
     offload = offload_shares(a, plan.layouts[a.module])
     kinds = sorted({kind_of(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
     for kind in kinds:

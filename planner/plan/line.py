@@ -42,7 +42,9 @@ class Line:
         self.in_front_of.update(dict.fromkeys((task.id for task in tasks), position))
 
     def put_late(self, tasks: Sequence[Task], followers: Iterable[str], ids: Collection[str]) -> None:
-        """Insert tasks directly before the first of `followers`, if that is after all of `ids`; else directly after `ids`."""
+        """Insert tasks directly before the first of `followers`, if that is after all of `ids`; else directly after
+        `ids`.
+        """
         first = self.first(followers)
         after_order = max((self.at[id] + 1 for id in ids if id in self.at), default=0)
         after_inserted = max((self.in_front_of[id] for id in ids if id in self.in_front_of), default=0)

@@ -1,4 +1,4 @@
-"""When the ranks of a pipeline stage synchronise: to gather parameters, reduce gradients, exchange tokens of experts."""
+"""When ranks of a pipeline stage synchronise: to gather parameters, reduce gradients, exchange tokens of experts."""
 
 from collections.abc import Collection
 

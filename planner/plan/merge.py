@@ -42,7 +42,8 @@ def ready(task: Task, done: set[str], known: set[str]) -> bool:
 
 def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES) -> list[Task]:
     """Sort tasks topologically: each after its dependencies, and in the same order as before on every rank and stream.
-    `meeting`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups synchronise.
+    `meeting`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
+    synchronise.
 
     Raises InputError naming a cyclic wait.
     """
@@ -89,7 +90,7 @@ def first_of_unit(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]
 
 
 def first_wait(stuck: Sequence[Task], position: Mapping[str, int]) -> tuple[Task, str]:
-    """Return, of tasks in a cycle, the first that waits for a later one, or else for one that synchronises, and its id."""
+    """Return, of tasks in a cycle, the first that waits for a later one, or else for any, and the id it waits for."""
     ids = {task.id for task in stuck}
     waits = [(task, awaited) for task in stuck for awaited in task.after if awaited in ids]
     later = [wait for wait in waits if position[wait[1]] > position[wait[0].id]]

@@ -1,8 +1,8 @@
 """The structs of the plan file: one decision that people can read, verify, diff and launch.
 
 Six nouns (Layout, Group, Assignment, Step, Order, Outcome) say everything that was decided; tasks are derived from them
-by `plan/tasks/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any other
-file.
+by `plan/tasks/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any
+other file.
 """
 
 import re
@@ -250,7 +250,7 @@ class Layout(Parallelism, kw_only=True):
 
 
 class Split(NamedTuple):
-    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings over these."""
+    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
 
     ulysses: int = 1  # ranks of a block
     ring: int = 1  # blocks
@@ -357,7 +357,7 @@ class Step(Spec):
     prediction: Prediction | None = None
 
     def order_of(self, module: str) -> str | tuple[str, ...] | None:
-        """Return the name of a schedule, or lines of slots (plan/schedules/explicit.py); None: not given by the step."""
+        """Return a schedule's name, or lines of slots (plan/schedules/explicit.py); None: not given by the step."""
         order = self.order.get(module)
         return (
             order if order is None or isinstance(order, str) else tuple(each for each in order if isinstance(each, str))

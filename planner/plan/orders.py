@@ -1,4 +1,4 @@
-"""Laws of orders: in a schedule that is written out slot by slot, every module runs all its passes, in a valid order."""
+"""Laws of orders: in a schedule written out slot by slot, every module runs all its passes, in a valid order."""
 
 from collections.abc import Iterator, Sequence
 
@@ -93,7 +93,9 @@ def placement_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[
 
 
 def forward_only_laws(plan: Plan, module: str, where: str) -> Iterator[Violation]:
-    """Forward-only orders: no encoder waits for gradients, and there is no ZeRO-3, whose gathers are priced for two passes."""
+    """Forward-only orders: no encoder waits for gradients, and there is no ZeRO-3, whose gathers are priced for two
+    passes.
+    """
     fed = [edge.source for edge in plan.edges if edge.target == module]
     if fed:
         message = f"`{fed[0]}` waits for the gradients of `{module}`, which has none"

@@ -99,8 +99,8 @@ class Placements:
         return sorted((each for each in found if each.forward is forward), key=lambda each: each.number)
 
     def in_turn(self, units: Sequence[Unit], forward: bool) -> list[Unit]:
-        """Return units in the order of insertion: those placed around a later micro-batch of their own module come last, in
-        reverse, so that this micro-batch is there before them.
+        """Return units in the order of insertion: those placed around a later micro-batch of their own module come
+        last, in reverse, so that this micro-batch is there before them.
         """
         late = [unit for unit in units if any(self.looks_ahead(each) for each in self.of(unit, forward))]
         return [unit for unit in units if unit not in late] + late[::-1]
@@ -123,7 +123,7 @@ class Placements:
 
 
 def put(line: Line, tasks: list[Task], placements: Sequence[Placement], works: Mapping[str, Work]) -> list[Task]:
-    """Insert the tasks that placements name, with those that they wait for; return the tasks that none of them names."""
+    """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
         moved = with_dependencies(tasks, {task.id for task in tasks if placement.names(task)})
         if not moved:
@@ -147,8 +147,9 @@ def with_dependencies(tasks: list[Task], ids: set[str]) -> list[Task]:
 
 
 def anchor_position(line: Line, place: Place, works: Mapping[str, Work]) -> int:
-    """Return the position that a placement points to: that of the first task that its anchor names, or the one after the
-    last; where all ranks synchronise in a micro-batch, after the last of all groups. Raises InputError if it names none.
+    """Return the position that a placement points to: that of the first task that its anchor names, or the one after
+    the last; where all ranks synchronise in a micro-batch, after the last of all groups. Raises InputError if it names
+    none.
     """
     ref = place.anchor
     candidate_positions = line.named.get((ref.module, ref.phase, ref.of, ref.micro_batch), ())

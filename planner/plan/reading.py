@@ -42,8 +42,8 @@ class Reading:
         return Read(self.target, with_items(c, indices), self.meeting(forwards), tuple(back))
 
     def meeting(self, forwards: Sequence[Task]) -> set[str]:
-        """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of its
-        gather and all its forwards: none of them can end before the readers have the outputs.
+        """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
+        its gather and all its forwards: none of them can end before the readers have the outputs.
         """
         if not self.target.meets:
             return {task.id for task in forwards}

@@ -94,7 +94,7 @@ def whole_runs(task: Task, rows: Mapping[Item, int]) -> Iterator[Run]:
 
 
 def routes(held: Iterable[Run], read: Iterable[Run]) -> list[Route]:
-    """Return the routes from runs of outputs that ranks hold to runs that ranks read, by item, row, target, target row."""
+    """Return the routes from runs that ranks hold to runs that ranks read, by item, row, target, target row."""
     of_item: dict[int, list[Run]] = defaultdict(list)
     for run in held:
         of_item[run.item].append(run)

@@ -26,8 +26,8 @@ class Spread:
         self.shares: dict[Placed, tuple[Wrong, ...]] = {}
 
     def of(self, module: str, group: str) -> tuple[Wrong, ...]:
-        """Return what is wrong with a group. It takes its items through the whole pipeline, so it has degree x tp ranks on
-        every stage, in whole tp groups, and whole cp groups where the layout has cp.
+        """Return what is wrong with a group. It takes its items through the whole pipeline, so it has degree x tp ranks
+        on every stage, in whole tp groups, and whole cp groups where the layout has cp.
         """
         if (module, group) not in self.found:
             self.found[module, group] = tuple(self.wrong(module, group))
@@ -59,8 +59,8 @@ class Spread:
         return self.shares[placed]
 
     def overheld(self, placed: Placed) -> Iterator[Wrong]:
-        """Yield what `held` returns. Groups with a share of a rank may all run at the same time, so their shares add up to 1
-        at most; groups without a share use the rank in turn, one of each module.
+        """Yield what `held` returns. Groups with a share of a rank may all run at the same time, so their shares add up
+        to 1 at most; groups without a share use the rank in turn, one of each module.
         """
         by_rank: dict[int, list[tuple[str, float]]] = {}
         for module, name, share in placed:

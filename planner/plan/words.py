@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from planner.plan.model import ExpertLayout, Instead, Layout, Plan
+from planner.plan.model import Alternative, ExpertLayout, Layout, Plan
 from planner.specs.base import Ranks
 from planner.specs.items import UNITS
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
@@ -37,7 +37,7 @@ def layout_text(layout: Parallelism) -> str:
     return " · ".join([*parts, *([layout.dtype] if layout.dtype else []), *non_default_fields(layout)])
 
 
-def way_text(tried: Instead, chosen: str) -> str:
+def way_text(tried: Alternative, chosen: str) -> str:
     """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
     if not tried.layouts:
         return f"{tried.strategy} with zero: {tried.zero}, sync: {tried.sync}"
@@ -79,8 +79,8 @@ def recompute_text(layout: Parallelism) -> str:
 
 
 def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item") -> str:
-    """Return `3 items, 4,096 tokens`; of several modules `llm 3 items, 4,096 tokens; vit 1 item, 1,024 patches`, as their
-    units are not to be added up.
+    """Return `3 items, 4,096 tokens`; of several modules `llm 3 items, 4,096 tokens; vit 1 item, 1,024 patches`, as
+    their units are not to be added up.
     """
     of_module: dict[str, list[int]] = {}
     for module, item in items:

@@ -4,8 +4,8 @@ A stage is a chunk of consecutive layers; chunk c is on pipeline rank c mod pp, 
 
 A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gather the parameters (ZeRO-3), compute on
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
-reduction. Where backward is split, I receives and sends, as other stages need the gradients of inputs only, and uses the
-gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage synchronise in every
+reduction. Where backward is split, I receives and sends, as other stages need the gradients of inputs only, and uses
+the gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage synchronise in every
 micro-batch (plan/mesh/synchronisation.py), idle ones get a task without tokens, so that collectives match on all ranks.
 """
 
@@ -82,8 +82,8 @@ class Work:
 
 
 def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()) -> Work:
-    """Return the work that a step assigns of a module. `others`: ranks whose groups are left out, since they are identical
-    to other groups (plan/mesh/identical_groups.py).
+    """Return the work that a step assigns of a module. `others`: ranks whose groups are left out, since they are
+    identical to other groups (plan/mesh/identical_groups.py).
     """
     layout, spec = plan.layouts[module], plan.uses.models[module]
     stages = layout.stages or (Layers(range(spec.layers)),)
@@ -160,7 +160,9 @@ def slot_tasks(work: Work, stage: int, phase: Phase, micro_batch: int) -> list[T
 
 
 def collective(work: Work, stage: int, phase: Phase, micro_batch: int | None) -> Task:
-    """Return a gather, sync or update of all ranks of a stage; once a step (`micro_batch` None) of all chunks on these ranks."""
+    """Return a gather, sync or update of all ranks of a stage; once a step (`micro_batch` None) of all chunks on these
+    ranks.
+    """
     layers = work.stages[stage] if micro_batch is not None else work.rank_layers(stage)
     return Task(work.module, layers, phase, micro_batch, "all", work.stage_ranks(stage, work.layout.ranks))
 

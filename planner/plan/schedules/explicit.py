@@ -22,7 +22,7 @@ def slots_of(order: str | Sequence[str], ranks: int, micro_batches: int, chunks:
 
 
 def parsed(lines: Sequence[str], ranks: int, chunks: int) -> list[list[Slot]]:
-    """Parse one line for each pipeline rank. Raises InputError for the first line or slot that does not fit its rank."""
+    """Parse one line for each pipeline rank. Raises InputError for the first slot that does not fit its rank."""
     if len(lines) != ranks:
         message = f"the order has {len(lines)} lines, and the pipeline {ranks} ranks"
         raise InputError(message, where="order", fix="write one line for each rank of the pipeline")
