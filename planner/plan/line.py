@@ -37,7 +37,7 @@ class Line:
         self.in_front_of.update(dict.fromkeys((task.id for task in tasks), position))
 
     def put_behind(self, tasks: Sequence[Task], position: int) -> None:
-        """Insert tasks at the position in front of what was inserted there earlier: directly after the preceding task."""
+        """Insert tasks at the position before earlier insertions there: directly after the preceding task."""
         self.before[position][:0] = tasks
         self.in_front_of.update(dict.fromkeys((task.id for task in tasks), position))
 

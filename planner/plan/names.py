@@ -147,7 +147,8 @@ def placement_name_laws(plan: Plan, value: str | tuple[str | Place, ...], where:
         if unknown:
             yield Violation(at, f"no layout is called `{unknown[0]}`", f"one of {', '.join(plan.layouts)}")
         elif placement.moved.module not in feeding:
-            message = f"`{placement.do}` cannot be moved: `{placement.moved.module}` feeds no other, and has its own order"
+            module = placement.moved.module
+            message = f"`{placement.do}` cannot be moved: `{module}` feeds no module, and has an order of its own"
             yield Violation(at, message, f"write it in order.{placement.moved.module}, or move what is around it")
         elif placement.moved.micro_batch is None:
             message = f"`{placement.do}` cannot be moved: it runs once, at the end of the step"

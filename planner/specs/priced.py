@@ -24,20 +24,20 @@ def find_profile(job: Job, cluster: Cluster, devices: dict[str, Device], path: P
 
     Raises InputError.
     """
-    rank_kinds = kinds(cluster)
+    kinds_here = kinds(cluster)
     named = None if job.profile == "auto" else library.read(job.profile, Profile, path.parent, f"{path} (profile)")
-    if len(rank_kinds) == 1:
-        profile, file = named or default_profile(rank_kinds[0], path)
+    if len(kinds_here) == 1:
+        profile, file = named or default_profile(kinds_here[0], path)
         return profile, {"profile": file}
-    if named and not any(made_on(named[0], devices[kind]) for kind in rank_kinds):
+    if named and not any(made_on(named[0], devices[kind]) for kind in kinds_here):
         raise InputError(
-            f"the profile `{named[0].name}` was made on none of {', '.join(rank_kinds)}: its device is another",
+            f"the profile `{named[0].name}` was made on none of {', '.join(kinds_here)}: its device is another",
             where=f"{path} (profile)",
             fix="profile: auto, or a profile of one of these",
         )
     by_kind = {
         kind: named if named and made_on(named[0], devices[kind]) else default_profile(kind, path)
-        for kind in rank_kinds
+        for kind in kinds_here
     }
     return merge_profiles({kind: profile for kind, (profile, _) in by_kind.items()}), {
         f"profile {kind}": file for kind, (_, file) in by_kind.items()

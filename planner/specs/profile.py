@@ -56,7 +56,7 @@ class ModuleCosts(Spec):
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
     layer: Passes
-    recomputing: dict[Recompute, Passes] = {}  # layers that recompute this in backward; `layer` is then without
+    recomputing: dict[Recompute, Passes] = {}  # layers that recompute this in backward
     ends: Passes | None = None
     fsdp: dict[
         Literal["held", "resharded"], Units

@@ -51,7 +51,7 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
 
 
 def scan_flops(module: Module, kind: LayerKind) -> float:
-    """Return forward FLOPs per token of a state space's scan in one layer: products over a chunk, and with the state."""
+    """Return forward FLOPs per token of a state space's scan in one layer: products over a chunk and with the state."""
     space = module.recurrent
     if space is None or "state_space" not in blocks(kind):
         return 0.0
