@@ -51,7 +51,7 @@ def fixed(plan: Plan, **fields) -> Plan:
         (layout(SHARDED, recompute={"2-1": "full"}), ".recompute", "the indices in `2-1` do not rise"),
         (layout(SHARDED, recompute={"first": "full"}), ".recompute", "`first` is no set of indices"),
         (layout(SHARDED, dispatch="all_gather"), "", "the module has none"),
-        (layout(STAGED, gradients="bf16"), "", "every rank has parameters of its own"),
+        (layout(STAGED, gradients="bf16"), "", "no parameter has replicas"),
         (layout(SHARDED, HYBRID, dp=2, cp=2), ".cp", "state spaces scan whole documents, and cp = 2 shards them"),
         (layout(SHARDED, RELATIVE, dp=2, cp=2), ".cp", "relative positions are of tokens on one rank, and cp = 2"),
         (layout(STAGED, RELATIVE), ".pp", "the table of relative positions is on the first stage alone, and pp = 2"),
