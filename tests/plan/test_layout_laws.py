@@ -227,7 +227,7 @@ def test_a_layout_in_words():
         offload=0.5,
         micro_batch=2,
     )
-    words = "rank order cp-tp · norms on all of tp · offload 0.5 · micro-batch 2"
+    words = "rank order cp-tp · no sequence parallelism · offload 0.5 · micro-batch 2"
     assert layout_text(other) == f"tp 2 · cp 4 · ulysses 2 · dp 1 · zero 0 · recompute none · bf16 · {words}"
 
 
