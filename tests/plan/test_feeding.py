@@ -137,7 +137,7 @@ def test_what_feeds_several_says_which(under):
     items = {**ITEMS, "ear": {0: 8, 4: 2}}
     found = violations(plan_with(items, feeds, {"ear": WIDE}, (*CHAIN, "vit>llm")))
     assert [v.message.rpartition(", ")[2] for v in found[:1]] == (
-        ["and this names none of them"] if under == "vit" else []
+        ["and this key names none of them"] if under == "vit" else []
     )
 
 

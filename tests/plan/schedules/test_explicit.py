@@ -113,7 +113,7 @@ def test_what_makes_no_sense_with_a_backward_in_two_is_refused():
         assert "kept for W all the same" in violations(ordered_plan(2, 2, "zb_h1", recompute=how))[0].message
     plan = ordered_plan(2, 1, ("F0 I0 W0", "F0 B0"))
     text = files.dump(plan).replace("{dp0: [0]}", "{dp0: [{item: 0, offload: 0.5}]}")
-    assert any("brought back" in v.message for v in violations(files.parse(text, Plan, "plan")))
+    assert any("are fetched" in v.message for v in violations(files.parse(text, Plan, "plan")))
 
 
 def test_forwards_alone_feed_nobody_back():
