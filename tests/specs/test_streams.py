@@ -121,7 +121,7 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
         ({"job_yaml": JOB[: JOB.index("    ear:")]}, "`ear` has no items", "workload.streams"),
         ({"job_yaml": TURNED}, "`ear` feeds another", "module"),
         ({"job_yaml": JOB.replace("reads: row", "reads: {mid: row}", 1)}, "`reads` does not name each", "vit.reads"),
-        ({"model_yaml": MODEL.replace("{from: vit, to: llm}, ", "")}, "no module reads the outputs of `vit`", "model.yaml"),
+        ({"model_yaml": MODEL.replace("{from: vit, to: llm}, ", "")}, "no module reads the outputs", "model.yaml"),
         ({"model_yaml": CIRCLE}, "edges lead in a circle: vit → ear → vit", "model.yaml"),
     ],
 )  # fmt: skip
