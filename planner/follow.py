@@ -1,13 +1,11 @@
-"""What somebody else's trainer needs of a plan: whom it works with, on what, and in which order. No torch is loaded.
+"""The interface for trainers of your own: tasks, process groups and tokens of each rank of a plan. It loads no torch.
 
-    followed = follow("plan.yaml")
-    made = {ranks: new_group(ranks) for ranks in followed.groups()}       # every rank makes every group, in this order
-    for task in followed.tasks(rank):
-        if task.phase == "F":
-            share = followed.batch(rank, task)                            # whose tokens, and which of them are mine
+    followed = follow("plan.yaml") made = {ranks: new_group(ranks) for ranks in followed.groups()}       # every rank
+    creates every group, in this order for task in followed.tasks(rank): if task.phase == "F": share =
+    followed.batch(rank, task)                            # the items, who shares them, and my tokens
 
-Ranks count from 0 over the whole job, layers and items are as the plan names them, tokens from 0 within an item. What
-these functions give stays as it is through all releases that read `planner.plan/1`; docs/following.md tells more.
+Ranks count from 0 over the whole job, layers and items are as in the plan, tokens count from 0 within an item. Names
+and meanings of the results are stable in all releases that read `planner.plan/1`; docs/following.md explains them.
 """
 
 from dataclasses import dataclass
@@ -31,18 +29,18 @@ from planner.specs.items import Document
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A rank in one dim of a mesh."""
+    """The position of a rank along one dim of a mesh."""
 
-    index: int  # its place, from 0
-    ranks: Ranks  # that differ from it in this dim only, itself among them, in the order of their places
+    index: int  # from 0
+    ranks: Ranks  # that differ from it in this dim only, including itself, by index
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A rank in the meshes of a module. A dim that is not named has size 1."""
+    """The position of a rank in the meshes of a module. Dims that are missing have size 1."""
 
     mesh: dict[str, Along]  # tp, cp, dp, replica, pp
-    experts: dict[str, Along]  # of one stage: edp (replicas of experts), ep, etp; empty where there are none
+    experts: dict[str, Along]  # of one stage: edp (replicas of experts), ep, etp; empty without sharded experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,81 +54,82 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a rank has of the packed items of a task."""
+    """The share of a rank in the packed items of a task."""
 
     items: tuple[int, ...]  # of the group, in the order in which they are packed
     sizes: tuple[int, ...]  # tokens of each
-    lengths: tuple[int, ...]  # tokens of each document, which attends to itself alone: an item, or each of its parts
-    ranks: Ranks  # that share these items out among each other, this one with them; a rank of tp has its own
-    split: Split  # how: heads within sub-groups of consecutive ranks, tokens around rings of these
-    tokens: tuple[Tokens, ...]  # of this rank, in the order in which it has them; the same on all ranks of tp
-    rows: tuple[Tokens, ...]  # those whose activations it holds between layers: its part of `tokens` under tp
+    lengths: tuple[int, ...]  # tokens of each document, within which attention stays: an item, or each of its parts
+    ranks: Ranks  # over which these items are sharded, including this one; of the same tp index
+    split: Split  # how: by heads within blocks of consecutive ranks, by tokens around rings over these
+    tokens: tuple[Tokens, ...]  # of this rank, in order; the same on all ranks of a tp group
+    rows: tuple[Tokens, ...]  # those whose activations it holds between layers: its tp shard of `tokens`
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Consecutive outputs of one encoder item on their way to one rank; their gradients come back."""
+    """Consecutive outputs of one encoder item that are sent to one rank; their gradients are sent back."""
 
     reader: str  # id of the forward that reads them
-    source: int  # the rank that has them
+    source: int  # the rank that holds them
     target: int  # the rank that reads them, which may be the same
     item: int  # of the encoder
     first: int  # output of that item
     last: int  # the one after
-    at: int  # row of the outputs on the source in which the first of them lies
-    to: int  # row of what the target has of the reader's `rows` for which it stands
+    at: int  # row of the source's outputs that holds the first of them
+    to: int  # row of the target's `rows` in the reader that it replaces
 
 
 class Followed:
-    """A legal plan, rank by rank."""
+    """A legal plan, to be executed rank by rank."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
     def tasks(self, rank: int, step: int = 0) -> tuple[Task, ...]:
-        """What a rank does in a step, in order: ranks that keep to it never wait for each other in a circle.
+        """Return a rank's tasks of a step, in an order in which ranks never deadlock.
 
         Raises InputError when there is no such rank or step.
         """
-        require("rank", rank, self.plan.size)
-        return tuple(task for task in everyones(self.plan, step) if rank in task.ranks)
+        require_index("rank", rank, self.plan.size)
+        return tuple(task for task in all_tasks(self.plan, step) if rank in task.ranks)
 
     def groups(self) -> tuple[Ranks, ...]:
-        """All groups of several ranks, rising, each once: every rank makes all of them in this order, also those that
-        it is not in, as `torch.distributed.new_group` asks. The whole world may be among them.
+        """Return all groups of several ranks, sorted, each once. Every rank creates all of them in this order, also
+        those that it is not in, as `torch.distributed.new_group` requires. One may contain all ranks.
         """
         return tuple(sorted(ranks for ranks in catalogue(self.plan) if len(ranks) > 1))
 
     def layers(self, module: str, rank: int) -> tuple[Layers, ...]:
-        """The chunks of a module's layers on a rank; none where it has nothing of the module."""
-        require("rank", rank, self.plan.size)
-        return tuple(module_work(self.plan, self.plan.steps[0], known(self.plan, module)).chunks(rank))
+        """Return the chunks of a module's layers on a rank; none where it has no layer of the module."""
+        require_index("rank", rank, self.plan.size)
+        return tuple(module_work(self.plan, self.plan.steps[0], known_module(self.plan, module)).chunks(rank))
 
     def mesh(self, module: str, rank: int, layer: int = 0) -> Place:
-        """Experts are those of a layer: they may lie otherwise in some.
+        """Return the position of a rank in a module's meshes; the experts' mesh is that of `layer`, as layers may
+        differ.
 
-        Raises InputError where the rank has nothing of the module.
+        Raises InputError where the rank has no layer of the module.
         """
-        layout = self.plan.layouts[known(self.plan, module)]
+        layout = self.plan.layouts[known_module(self.plan, module)]
         if rank not in layout.ranks:
-            message = f"rank {rank} has nothing of `{module}`"
+            message = f"rank {rank} has no layer of `{module}`"
             raise InputError(message, where="rank", fix=f"its ranks are {layout.ranks}")
         layout = layout.at(layer)
-        place, of_experts = coordinates(layout, rank), expert_coordinates(layout, rank)
-        mesh = {dim: Along(index, groups_over(layout, (dim,))[rank]) for dim, index in place.items()}
+        position, expert_position = coordinates(layout, rank), expert_coordinates(layout, rank)
+        mesh = {dim: Along(index, groups_over(layout, (dim,))[rank]) for dim, index in position.items()}
         experts = {
-            dim: Along(of_experts[dim], expert_groups_over(layout, (dim,))[rank])
+            dim: Along(expert_position[dim], expert_groups_over(layout, (dim,))[rank])
             for dim in (expert_mesh(layout) if layout.ep * layout.etp > 1 else ())
         }
         return Place(mesh, experts)
 
     def batch(self, rank: int, task: Task) -> Share:
-        """Of a pass, or of a transfer within a module, that this rank executes. One without items is an idle rank's: it
-        takes part in the collectives of its stage, and has nothing else to do.
+        """Return the rank's share of a pass, or of a transfer within a module, that it executes. A task without items
+        is an idle rank's: it takes part in the collectives of its stage only. Raises InputError for any other task.
         """
         if on_edge(task):
             raise InputError(f"{task.id} is between two modules", where="task", fix="ask for its routes")
-        spec, layout = self.plan.uses.models[known(self.plan, task.module)], self.plan.layouts[task.module]
+        spec, layout = self.plan.uses.models[known_module(self.plan, task.module)], self.plan.layouts[task.module]
         if rank not in task.ranks:
             fix = f"its ranks are {task.ranks}"
             raise InputError(f"rank {rank} does not execute {task.id}", where="rank", fix=fix)
@@ -140,62 +139,63 @@ class Followed:
             lengths=task.lengths,
             ranks=partners(layout, task.ranks, rank),
             split=task.split,
-            tokens=tuple(within(task.documents[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
+            tokens=tuple(item_tokens(task.documents[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
             rows=tuple(Tokens(run.item, run.first, run.last) for run in runs_on(spec, layout, task, rank)),
         )
 
     def routes(self, task: Task, step: int = 0) -> tuple[Sent, ...]:
-        """What a send or a recv between modules carries, over all ranks: rows of outputs, or on the way back of their
-        gradients. A row that several ranks read gets the sum of theirs.
+        """Return what a send or recv between modules carries, over all ranks: rows of outputs, or in backward of their
+        gradients, which are summed where several ranks read a row. Raises InputError for any other task.
         """
         if not on_edge(task):
             raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
-        sent = crossings(self.plan, everyones(self.plan, step))
-        found = (carried for send, carried in sent if crossing(send) == crossing(task))
-        return tuple(Sent(reader.id, *route) for carried in found for reader, route in carried)
+        sent = crossings(self.plan, all_tasks(self.plan, step))
+        found = (routes for send, routes in sent if crossing(send) == crossing(task))
+        return tuple(Sent(reader.id, *route) for routes in found for reader, route in routes)
 
     def targets(self, module: str, step: int = 0) -> int:
-        """Tokens of a module with a target, of all ranks in a step: what a sum of losses is divided by. Those that
-        encoders make have none. Raises InputError where the module feeds another, and so has no loss.
+        """Return the number of a step's tokens with a target, over all ranks: the divisor of the summed loss. Encoders'
+        outputs have no target. Raises InputError where the module feeds another, and so has no loss.
         """
-        last = self.plan.uses.models[known(self.plan, module)].layers - 1
+        last = self.plan.uses.models[known_module(self.plan, module)].layers - 1
         if any(edge.source == module for edge in self.plan.edges):
             message = f"`{module}` feeds another module, and has no loss"
             raise InputError(message, where="module", fix="ask for the one that reads its outputs")
-        made = fed_tokens(self.plan)
+        fed = fed_tokens(self.plan)
         return sum(
-            size - made.get((module, item), 0)
-            for task in everyones(self.plan, step)
+            size - fed.get((module, item), 0)
+            for task in all_tasks(self.plan, step)
             if (task.module, task.phase) == (module, "F") and task.layers[-1] == last
             for item, size in zip(task.items, task.sizes, strict=True)
         )
 
 
 def follow(path: str | Path) -> Followed:
-    """A plan file. Raises InputError when it cannot be read, or is no legal plan."""
+    """Read a plan file. Raises InputError when it cannot be read, or is no legal plan."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
     return Followed(plan)
 
 
-def everyones(plan: Plan, step: int) -> tuple[Task, ...]:
-    """The tasks of all ranks."""
-    require("step", step, len(plan.steps))
+def all_tasks(plan: Plan, step: int) -> tuple[Task, ...]:
+    """Return the tasks of all ranks. Raises InputError when there is no such step."""
+    require_index("step", step, len(plan.steps))
     return tuple(expand(plan, step))
 
 
-def within(document: Document, first: int, last: int) -> Tokens:
-    """Tokens of a document, as those of its item."""
+def item_tokens(document: Document, first: int, last: int) -> Tokens:
+    """Return tokens of a document as tokens of its item."""
     return Tokens(document.item, document.begin + first, document.begin + last)
 
 
-def require(what: str, number: int, count: int) -> None:
+def require_index(what: str, number: int, count: int) -> None:
+    """Raises InputError for a rank or step that does not exist."""
     if not 0 <= number < count:
         raise InputError(f"there is no {what} {number}", where=what, fix=f"0 to {count - 1}")
 
 
-def known(plan: Plan, module: str) -> str:
-    """Its name, if it has a layout."""
+def known_module(plan: Plan, module: str) -> str:
+    """Return the name of a module that has a layout. Raises InputError for any other."""
     if module not in plan.layouts:
         fix = f"one of {', '.join(plan.layouts)}"
         raise InputError(f"the plan has no module `{module}`", where="module", fix=fix)

@@ -1,10 +1,10 @@
-"""Which groups of a step do exactly the same, so that one of each kind tells what all of them do.
+"""Groups of a step with identical work and identical hardware, of which one is simulated for all.
 
-Groups are alike when no rank of theirs is in another group of the step, they are split alike, they have items of the
-same sizes and offloads in the same micro-batches, and their ranks lie alike: rank by rank on the same stage, of the
-same kind of device, and parted in the same way by every level of the network. Then each rank of one does at every
-moment what the rank in the same place of the other does: prices look at nothing else of ranks, and where all of them
-meet, in collectives, they arrive together. In a plan of several modules nothing is taken to be alike.
+Groups are identical when none of their ranks is in another group of the step, they have the same split, items of the
+same sizes and offloads in the same micro-batches, and equivalent ranks: rank by rank on the same stage, of the same
+kind of device, and divided in the same way by every level of the network. Then corresponding ranks do the same at every
+moment: prices depend on nothing else of ranks, and in collectives of all ranks they arrive together. Groups of plans of
+several modules are never taken to be identical.
 """
 
 from collections import Counter
@@ -19,56 +19,60 @@ from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
 from planner.specs.items import lengths_of
 
-WHOLE = 64  # ranks up to which each is simulated and drawn by itself; of more, groups that are alike have one's events
+WHOLE = 64  # up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Who does what another does."""
+    """Groups and ranks whose events are those of another group and its ranks."""
 
-    groups: dict[str, str] = field(default_factory=dict)  # each group but the first of its kind → that one
-    ranks: dict[int, int] = field(default_factory=dict)  # each rank of these groups → the one in its place in the first
-    group_of: dict[int, str] = field(default_factory=dict)  # each of these ranks → its group
+    groups: dict[str, str] = field(
+        default_factory=dict
+    )  # group → the first group identical to it; the first ones are no keys
+    ranks: dict[int, int] = field(
+        default_factory=dict
+    )  # rank of these groups → the corresponding rank of the first group
+    group_of: dict[int, str] = field(default_factory=dict)  # rank of these groups → its group
 
 
 NONE = Alike()
 
 
 def alike_groups(plan: Plan, number: int) -> Alike:
-    """Of one step."""
+    """Return which groups of a step are identical to an earlier one."""
     if len(plan.layouts) > 1:
         return NONE
     ((module, layout),) = plan.layouts.items()
-    work = worked(plan, number, module)
-    held = Counter(rank for name in work for rank in plan.groups[name].ranks)
-    places = Places(plan.uses.cluster, layout)
+    work = work_by_group(plan, number, module)
+    groups_of_rank = Counter(rank for name in work for rank in plan.groups[name].ranks)
+    positions = Places(plan.uses.cluster, layout)
     kinds: dict[Hashable, str] = {}
-    found = Alike()
-    for name, rows in work.items():
+    result = Alike()
+    for name, group_work in work.items():
         group = plan.groups[name]
-        if any(held[rank] > 1 for rank in group.ranks):
+        if any(groups_of_rank[rank] > 1 for rank in group.ranks):
             continue
-        first = kinds.setdefault((tuple(rows), group.split_in(layout), places.of(group.ranks)), name)
+        first = kinds.setdefault((tuple(group_work), group.split_in(layout), positions.of(group.ranks)), name)
         if first != name:
-            found.groups[name] = first
-            found.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
-            found.group_of.update(dict.fromkeys(group.ranks, name))
-    return found
+            result.groups[name] = first
+            result.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
+            result.group_of.update(dict.fromkeys(group.ranks, name))
+    return result
 
 
-def worked(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
-    """Of each group in a step: its micro-batches, with sizes, offloads and share of devices there."""
-    layout, found = plan.layouts[module], dict[str, list[Hashable]]()
+def work_by_group(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
+    """Return, by group, its work: micro-batch, documents' lengths, offloads and share of the devices."""
+    layout, work = plan.layouts[module], dict[str, list[Hashable]]()
     lengths = {item: lengths_of(size) for item, size in plan.uses.items[module].items()}
-    for row, placed in enumerate(plan.steps[number].micro_batches):
-        for a in assignments(plan, placed):
-            of_items = tuple(lengths[item] for item in a.items)
-            found.setdefault(a.group, []).append((row, of_items, a.offload_in(layout), a.share))
-    return found
+    for index, micro_batch in enumerate(plan.steps[number].micro_batches):
+        for a in assignments(plan, micro_batch):
+            item_lengths = tuple(lengths[item] for item in a.items)
+            work.setdefault(a.group, []).append((index, item_lengths, a.offload_in(layout), a.share))
+    return work
 
 
 class Places:
-    """Where ranks lie: what of them prices and schedules look at."""
+    """Stage, device and network position of ranks: all of them that prices and schedules depend on."""
 
     def __init__(self, cluster: Cluster, layout: Layout) -> None:
         self.levels = [level.ranks for level in cluster.levels]
@@ -78,7 +82,7 @@ class Places:
         self.layout = np.array(layout.ranks)
 
     def of(self, ranks: Ranks) -> Hashable:
-        """Of each rank its stage, its kind, and at each level its block, counted from the block of the first."""
+        """Return a key of the ranks' stages, kinds of device, and blocks at each level relative to the first rank's."""
         each = np.array(ranks)
         kinds = self.names[np.minimum(np.searchsorted(self.ends, each, side="right"), len(self.names) - 1)]
         stages = np.searchsorted(self.layout, each) // self.after % self.pipeline

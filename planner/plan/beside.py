@@ -1,9 +1,9 @@
-"""Which passes run beside the exchanges of a step, as the plan has it, and beside those that share a device.
+"""Which passes run concurrently with a step's collectives, and with passes that share their devices.
 
-Under ZeRO-3 a micro-batch's gathering runs beside its forward, and its reduction beside its backward. What is exchanged
-once a step, the reduction runs beside the last backwards, and the gathering behind the update beside the first
-forwards of the next step. Beside a pass with a share of its ranks runs whatever else has one. The clock is
-not asked: what hides, and what contends, is priced before anything is timed.
+Under ZeRO-3 a micro-batch's all-gather runs beside its forward, and its reduce-scatter beside its backward. Of what is
+exchanged once a step, the reduction runs beside the last backwards, and the all-gather after the update beside the
+first forwards of the next step. A pass with a share of its devices runs beside every other pass with a share of them.
+This follows from the plan alone: overlap and contention are priced before anything is simulated.
 """
 
 from collections import defaultdict
@@ -11,53 +11,54 @@ from collections.abc import Sequence
 
 from planner.plan.task import Task
 
-Passes = tuple[Task, ...]  # one after another, of one group
-Row = tuple[Passes, ...]  # group beside group: of one micro-batch, or of a whole step
-FORWARD, BACKWARD = ("F",), ("B", "I", "W")
-PASSES = (*FORWARD, *BACKWARD)
-EXCHANGES = ("gather", "sync")
+Passes = tuple[Task, ...]  # passes of one group, one after another
+Row = tuple[Passes, ...]  # groups that run concurrently, in one micro-batch or a whole step
+FORWARD_PHASES, BACKWARD_PHASES = ("F",), ("B", "I", "W")
+PASSES = (*FORWARD_PHASES, *BACKWARD_PHASES)
+EXCHANGE_PHASES = ("gather", "sync")
 
 
 class Beside:
-    """Of the tasks of one step."""
+    """The passes that run concurrently with each task of one step."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.passes: dict[tuple[str, int], dict[tuple[str, int], list[Task]]] = defaultdict(lambda: defaultdict(list))
         for task in tasks:
             if task.micro_batch is not None and task.items and task.phase in PASSES:
-                place = task.group, task.ranks[0]  # one for each stage of a group
+                place = task.group, task.ranks[0]  # a group has one entry for each stage
                 self.passes[task.module, task.micro_batch][place].append(task)
-        self.shared: dict[tuple[str, str], list[Task]] = defaultdict(list)  # of each group: those with a share
+        self.shared: dict[tuple[str, str], list[Task]] = defaultdict(list)  # module, group → its passes with a share
         for task in tasks:
             if task.share < 1 and task.items and task.phase in PASSES:
                 self.shared[task.module, task.group].append(task)
         self.rows: dict[str, list[int]] = defaultdict(list)
-        for module, row in sorted(self.passes):
-            self.rows[module].append(row)
+        for module, micro_batch in sorted(self.passes):
+            self.rows[module].append(micro_batch)
 
     def of(self, task: Task) -> tuple[Row, ...]:
-        """Rows of passes beside a task; none where nothing that runs beside it changes what it takes."""
-        if task.phase in EXCHANGES:
+        """Return the passes beside a task, by micro-batch; empty where nothing concurrent changes its duration."""
+        if task.phase in EXCHANGE_PHASES:
             return self.exchange(task)
         return self.sharers(task) if task.share < 1 and task.phase in PASSES else ()
 
     def sharers(self, task: Task) -> tuple[Row, ...]:
-        """Of each other group with a share of one of its ranks all passes there, whenever they run."""
+        """Return all passes of other groups with a share of one of the task's ranks, whenever they run."""
         others = (passes for group, passes in self.shared.items() if group != (task.module, task.group))
-        near = (tuple(p for p in passes if not set(task.ranks).isdisjoint(p.ranks)) for passes in others)
-        row = tuple(passes for passes in near if passes)
-        return (row,) if row else ()
+        overlapping = (tuple(p for p in passes if not set(task.ranks).isdisjoint(p.ranks)) for passes in others)
+        concurrent = tuple(passes for passes in overlapping if passes)
+        return (concurrent,) if concurrent else ()
 
     def exchange(self, task: Task) -> tuple[Row, ...]:
-        """Beside one of EXCHANGES: its micro-batch's; or once a step those of every one."""
+        """Return the passes beside a gather or sync: of its micro-batch, or of every one where it runs once a step."""
         forward = task.phase == "gather"
         numbers = self.rows[task.module] if task.micro_batch is None else [task.micro_batch]
-        rows = (self.row(task, number, FORWARD if forward else BACKWARD) for number in numbers)
+        rows = (self.row(task, number, FORWARD_PHASES if forward else BACKWARD_PHASES) for number in numbers)
         return tuple(row for row in rows if row)
 
     def row(self, task: Task, number: int, phases: Sequence[str]) -> Row:
+        """Return the passes of these phases in micro-batch `number` on the layers and ranks of a task."""
         layers, first, last = set(task.layers), task.ranks[0], task.ranks[-1]
         groups = self.passes.get((task.module, number), {}).items()
-        near = (passes for (_, rank), passes in groups if first <= rank <= last)
-        found = (tuple(p for p in passes if p.phase in phases and layers.issuperset(p.layers)) for passes in near)
+        on_ranks = (passes for (_, rank), passes in groups if first <= rank <= last)
+        found = (tuple(p for p in passes if p.phase in phases and layers.issuperset(p.layers)) for passes in on_ranks)
         return tuple(passes for passes in found if passes)

@@ -1,8 +1,8 @@
-"""Decisions into tasks: the one place that knows what a plan means, read by simulator and runtime alike.
+"""Expands a plan into tasks: the one place that defines what a plan means, for simulator and runtime alike.
 
-The tasks of modules that feed nobody follow their own schedules and are merged into one order, at whose end are the
-reductions that are due once a step, and the updates. Those of modules that feed others are then put where the plan
-places them, or right before what needs them: from the end of a chain to its beginning, each among those that read it.
+Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
+reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
+directly before their readers: each encoder after all modules that it feeds.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -18,25 +18,26 @@ from planner.plan.task import Phase, Task
 from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks
 from planner.specs.base import changed
 
-Final = Mapping[
+FinalPasses = Mapping[
     tuple[int, int], Phase
-]  # by micro-batch and chunk, the pass that completes its gradients; no other than B
+]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
 
 
 def expand(plan: Plan, number: int = 0, others: Container[int] = ()) -> tuple[Task, ...]:
-    """All tasks of one step, in an order that every rank follows; but those of groups on `others` (plan/alike.py).
+    """Return all tasks of one step, in an order that every rank follows, without those of groups on the ranks `others`,
+    which are identical to other groups (plan/mesh/identical_groups.py).
 
-    Raises InputError when tasks wait in a circle, or a placement names none.
+    Raises InputError when dependencies are cyclic, or a placement names no task.
     """
     step = plan.steps[number]
     try:
         return tuple(step_tasks(plan, step, others))
     except InputError as error:
-        raise first_wrong(plan, step, others) or error from None
+        raise first_placement_error(plan, step, others) or error from None
 
 
-def first_wrong(plan: Plan, step: Step, others: Container[int]) -> InputError | None:
-    """The error of the first placement with which, and with those before it, there is no order."""
+def first_placement_error(plan: Plan, step: Step, others: Container[int]) -> InputError | None:
+    """Return the error of the first placement that, together with those before it, allows no order."""
     for number in range(-1, len(step.places)):
         try:
             step_tasks(plan, changed(step, order={**step.order, "place": step.places[: number + 1]}), others)
@@ -46,10 +47,11 @@ def first_wrong(plan: Plan, step: Step, others: Container[int]) -> InputError | 
 
 
 def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
+    """Return the tasks of a step in order. Raises InputError, whose place does not say which placement is wrong."""
     works = {module: module_work(plan, step, module, others) for module in plan.layouts}
     feeding = {edge.source for edge in plan.edges}
     slots = {name: work.slots(step.order_of(name)) for name, work in works.items() if name not in feeding}
-    order = merge([lane for name, of_ranks in slots.items() for lane in stage_tasks(works[name], of_ranks)])
+    order = merge([rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)])
     for name, work in works.items():
         order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
     for module in adding(plan, step):
@@ -60,59 +62,73 @@ def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
     return settled(order, meeting(plan))
 
 
-def closing_tasks(work: Work, finals: Sequence[Final | None]) -> list[Task]:
-    """Once a step: reduce the gradients that no micro-batch reduced, update, gather what the update sharded.
+def closing_tasks(work: Work, finals: Sequence[FinalPasses | None]) -> list[Task]:
+    """Return what runs once a step: reduction of gradients that no micro-batch reduced, update, all-gather of weights
+    that the update sharded.
 
-    `finals`: of each pipeline rank; None: nothing follows forwards that never come back.
+    `finals`: by pipeline rank; None: it has forwards only, and nothing to update.
     """
     tasks: list[Task] = []
-    for place, last in enumerate(finals):
+    for pipeline_rank, last in enumerate(finals):
         if last is None:
             continue
         replicated = work.reduced and work.layout.zero < 3
-        update = collective(work, place, "update", None)
+        update = collective(work, pipeline_rank, "update", None)
         if replicated:
-            tasks.append(collective(work, place, "sync", None).waiting_for(*backward_ids(work, place, last)))
+            tasks.append(
+                collective(work, pipeline_rank, "sync", None).waiting_for(*backward_ids(work, pipeline_rank, last))
+            )
             update = update.waiting_for(tasks[-1].id)
         else:
-            update = update.waiting_for(*backward_ids(work, place, last), *sync_ids(work, place))
+            update = update.waiting_for(*backward_ids(work, pipeline_rank, last), *sync_ids(work, pipeline_rank))
         tasks.append(update)
         if replicated and work.layout.zero:
-            tasks.append(collective(work, place, "gather", None).waiting_for(update.id))
+            tasks.append(collective(work, pipeline_rank, "gather", None).waiting_for(update.id))
     return tasks
 
 
-def final_passes(slots: Sequence[Sequence[Slot]]) -> list[Final | None]:
-    """Of a module in an order of its own."""
-    finals = [{(row, chunk): phase for phase, row, chunk in of_rank if phase in ("B", "W")} for of_rank in slots]
+def final_passes(slots: Sequence[Sequence[Slot]]) -> list[FinalPasses | None]:
+    """Return, by pipeline rank, the passes that complete the gradients of a module with a schedule."""
+    finals = [
+        {(micro_batch, chunk): phase for phase, micro_batch, chunk in of_rank if phase in ("B", "W")}
+        for of_rank in slots
+    ]
     return [last or (None if of_rank else {}) for last, of_rank in zip(finals, slots, strict=True)]
 
 
-def placed_passes(step: Step, work: Work) -> list[Final | None]:
-    """Of a module that feeds others."""
-    in_two, pipeline = Placements(step, work).in_two.items(), work.pipeline
+def placed_passes(step: Step, work: Work) -> list[FinalPasses | None]:
+    """Return, by pipeline rank, the passes that complete the gradients of an encoder."""
+    split_backwards, pipeline = Placements(step, work).in_two.items(), work.pipeline
     return [
-        {(row, stage // pipeline): phase for (row, stage), phase in in_two if stage % pipeline == place}
-        for place in range(pipeline)
+        {
+            (micro_batch, stage // pipeline): phase
+            for (micro_batch, stage), phase in split_backwards
+            if stage % pipeline == pipeline_rank
+        }
+        for pipeline_rank in range(pipeline)
     ]
 
 
-def backward_ids(work: Work, place: int, last: Final) -> list[str]:
-    """The passes that complete the gradients of a pipeline rank."""
-    chunks = [*enumerate(range(place, len(work.stages), work.pipeline))]
+def backward_ids(work: Work, pipeline_rank: int, last: FinalPasses) -> list[str]:
+    """Return the ids of the passes that complete the gradients of a pipeline rank."""
+    chunks = [*enumerate(range(pipeline_rank, len(work.stages), work.pipeline))]
     return [
         task.id
-        for row in work.rows
-        for c in row
+        for micro_batch in work.rows
+        for c in micro_batch
         for chunk, stage in chunks
         if (task := cell_task(work, stage, last.get((c.row, chunk), "B"), c)).ranks
     ]
 
 
-def sync_ids(work: Work, place: int) -> list[str]:
+def sync_ids(work: Work, pipeline_rank: int) -> list[str]:
+    """Return the ids of the reductions of each micro-batch on a pipeline rank; none below ZeRO-3."""
     if work.layout.zero < 3:
         return []
-    chunks = range(place, len(work.stages), work.pipeline)
+    chunks = range(pipeline_rank, len(work.stages), work.pipeline)
     return [
-        collective(work, chunk, "sync", number).id for number, row in enumerate(work.rows) if row for chunk in chunks
+        collective(work, chunk, "sync", number).id
+        for number, micro_batch in enumerate(work.rows)
+        if micro_batch
+        for chunk in chunks
     ]

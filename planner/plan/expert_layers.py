@@ -1,4 +1,4 @@
-"""The layouts of a module's layers of experts: one, or several where these lie otherwise in some layers."""
+"""The layouts of a module's MoE layers: one, or several where the placement of experts differs between layers."""
 
 from planner.plan.model import Layout
 from planner.specs.layers import Module
@@ -6,7 +6,7 @@ from planner.specs.layers.blocks import blocks
 
 
 def expert_layouts(layout: Layout, module: Module) -> list[Layout]:
-    """One for each way in which experts lie; none of a module without any."""
+    """Return one layout for each placement of experts; none for a module without experts."""
     if module.routed is None:
         return []
     if not layout.experts:
@@ -15,4 +15,5 @@ def expert_layouts(layout: Layout, module: Module) -> list[Layout]:
 
 
 def is_moe(module: Module, layer: int) -> bool:
+    """Whether a layer has a mixture of experts."""
     return "experts" in blocks(module.layer_kind(layer))

@@ -1,4 +1,4 @@
-"""The file formats by name, for editors."""
+"""The file formats by name, and their JSON Schemas for editors."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ FORMATS: dict[str, type] = {
 
 
 def schema_of_format(name: str) -> dict[str, Any]:
-    """The JSON Schema of a format. Raises InputError for an unknown name."""
+    """Return the JSON Schema of a format. Raises InputError for an unknown name."""
     if name not in FORMATS:
         raise InputError(f"no file format is called `{name}`", where="schema", fix=f"one of {', '.join(FORMATS)}")
     kind = FORMATS[name]

@@ -1,4 +1,4 @@
-"""Plans of consecutive batches as one plan: a step for each, one catalogue of groups, the sums at the head."""
+"""Joins plans of consecutive batches into one plan: a step for each, all their groups, and summed outcomes."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from planner.specs.base import changed
 
 
 def join(plans: Sequence[Plan]) -> Plan:
-    """One plan; each step keeps its own outcome and prediction. Their other decisions must agree."""
+    """Return one plan; each step keeps its own outcome and prediction. All other decisions must agree."""
     first = plans[0]
     if len(plans) == 1:
         return first
@@ -18,26 +18,27 @@ def join(plans: Sequence[Plan]) -> Plan:
     feeds = {
         edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
     }
-    dropped = tuple(row for plan in plans for row in plan.uses.dropped)
+    dropped = tuple(sample for plan in plans for sample in plan.uses.dropped)
     steps = [changed(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps]
     return changed(
         first,
         made=changed(first.made, batches=len(plans)),
         outcome=total_outcome([plan.outcome for plan in plans]),
         prediction=total_prediction([plan.prediction for plan in plans]),
-        groups=catalogue(plans),
+        groups=all_groups(plans),
         steps=tuple(steps),
         uses=changed(first.uses, items=items, feeds=feeds, dropped=dropped),
     )
 
 
-def catalogue(plans: Sequence[Plan]) -> dict[str, Group]:
-    """Every group of every plan, by first rank, wide before narrow."""
+def all_groups(plans: Sequence[Plan]) -> dict[str, Group]:
+    """Return the groups of all plans, by first rank, large before small."""
     groups = {name: group for plan in plans for name, group in plan.groups.items()}
     return dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks), entry[0])))
 
 
 def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return values and bounds summed over steps, optimal where each of them is."""
     value, bound = sum(o.value for o in outcomes), sum(o.bound for o in outcomes)
     return Outcome(
         status="optimal" if all(o.status == "optimal" for o in outcomes) else "feasible",
@@ -50,7 +51,7 @@ def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
-    """Seconds summed, memory where it most likely runs out, spread and share weighted by time."""
+    """Return seconds summed, memory of the step most likely to run out, spread and measured share weighted by time."""
     fullest = max(predictions, key=lambda each: (each.oom_chance, each.peak_memory_gib))
     total = sum(p.step_seconds for p in predictions) or 1.0
     return Prediction(
@@ -69,5 +70,5 @@ def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def tidy(number: float) -> float:
-    """Nine significant digits: what a file needs, and nothing that differs between machines."""
+    """Round to nine significant digits, so that files are the same on all machines."""
     return float(f"{number:.9g}")

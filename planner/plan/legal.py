@@ -1,8 +1,9 @@
-"""Is this plan legal? Needs no costs and trusts no solver: the worker runs it too, before anything is launched.
+"""The check whether a plan is legal, that is, can be executed. It needs no costs and trusts no solver: runs make it
+too.
 
-Every finding says where, what is wrong and what would fix it. The laws: names exist; every item is worked on exactly
-once; outputs of encoders fit where they stand; groups, splits, shares and meshes are possible; token caps hold; the
-kind of sync suits the ZeRO stage; no tasks wait for each other in a circle.
+Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
+outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps hold; the kind of sync
+suits the ZeRO stage; dependencies of tasks have no cycle.
 """
 
 from collections import Counter
@@ -12,13 +13,14 @@ from math import ceil
 from planner.errors import InputError
 from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
-from planner.plan.feeding import feed_laws
+from planner.plan.feeding_laws import feed_laws
 from planner.plan.layout_laws import layout_laws
 from planner.plan.merge import check_waits
 from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
-from planner.plan.names import Violation, names
+from planner.plan.names import names
 from planner.plan.orders import order_laws
 from planner.plan.spread import Spread
+from planner.plan.violation import Violation
 from planner.specs.cluster import kind_of
 from planner.specs.items import size_faults
 from planner.specs.layers import Module
@@ -28,9 +30,9 @@ __all__ = ["Violation", "require_legal", "violations"]
 
 
 def violations(plan: Plan) -> list[Violation]:
-    """Every broken law; an empty list is a legal plan."""
+    """Return all violations; a legal plan has none."""
     found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
-    if found:  # what follows looks names up
+    if found:  # the laws below look names up
         return found
     found, spread = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], Spread(plan)
     for number, step in enumerate(plan.steps):
@@ -39,7 +41,7 @@ def violations(plan: Plan) -> list[Violation]:
 
 
 def require_legal(plan: Plan, name: str) -> None:
-    """Raises InputError with the first violation, and how many there are."""
+    """Raises InputError with the first violation and the number of others; `name` is the plan's file."""
     found = violations(plan)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -49,7 +51,7 @@ def require_legal(plan: Plan, name: str) -> None:
 
 
 def group_laws(plan: Plan) -> Iterator[Violation]:
-    """Groups lie on existing ranks."""
+    """Ranks of groups exist."""
     for name, group in plan.groups.items():
         where = f"groups.{name}"
         if not group.ranks or group.ranks[-1] >= plan.size:
@@ -59,11 +61,11 @@ def group_laws(plan: Plan) -> Iterator[Violation]:
 
 
 def item_laws(plan: Plan) -> Iterator[Violation]:
-    """Every item of every module exactly once over all steps."""
+    """Every item of every module is assigned exactly once over all steps."""
     seen: dict[str, Counter[int]] = {module: Counter() for module in plan.layouts}
     for step in plan.steps:
-        for row in step.micro_batches:
-            for a in assignments(plan, row):
+        for micro_batch in step.micro_batches:
+            for a in assignments(plan, micro_batch):
                 seen[a.module].update(a.items)
     for module, counts in seen.items():
         where = f"uses.items.{module}"
@@ -72,78 +74,81 @@ def item_laws(plan: Plan) -> Iterator[Violation]:
             yield Violation(
                 where, f"item {missing[0]} of `{module}` is assigned nowhere ({len(missing)} such)", "assign it"
             )
-        twice = [item for item, count in counts.items() if count > 1]
-        if twice:
+        repeated = [item for item, count in counts.items() if count > 1]
+        if repeated:
             yield Violation(
-                where, f"item {twice[0]} of `{module}` is assigned {counts[twice[0]]} times", "assign it once"
+                where, f"item {repeated[0]} of `{module}` is assigned {counts[repeated[0]]} times", "assign it once"
             )
 
 
 def size_laws(plan: Plan) -> Iterator[Violation]:
-    """Sizes are in the unit of what their module reads, and whole multiples of what it merges."""
+    """Sizes of items are in their module's input unit, and multiples of its tokens per output."""
     for module in plan.layouts:
         spec = plan.uses.models[module]
         for item, size in plan.uses.items[module].items():
-            yield from (Violation(f"uses.items.{module}.{item}", *wrong) for wrong in size_faults(spec, module, size))
+            yield from (Violation(f"uses.items.{module}.{item}", *fault) for fault in size_faults(spec, module, size))
 
 
 def step_laws(plan: Plan, step: Step, spread: Spread, where: str) -> Iterator[Violation]:
+    """The laws of sync and order, and of every micro-batch; a step has items."""
     yield from sync_laws(plan, step, f"{where}.sync")
     yield from order_laws(plan, step, f"{where}.order")
-    rows = [[*assignments(plan, row)] for row in step.micro_batches]
-    if not any(a.entries for row in rows for a in row):
-        yield Violation(where, "the step works on nothing", "give it items, or remove it")
-    for number, row in enumerate(rows):
-        for a in row:
+    micro_batches = [[*assignments(plan, micro_batch)] for micro_batch in step.micro_batches]
+    if not any(a.entries for micro_batch in micro_batches for a in micro_batch):
+        yield Violation(where, "the step has no items", "give it items, or remove it")
+    for number, micro_batch in enumerate(micro_batches):
+        for a in micro_batch:
             if a.layers is not None:
-                message = f"the row names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
+                message = (
+                    f"the micro-batch names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
+                )
                 yield Violation(f"{where}.micro_batches[{number}]", message, f"write `{a.module}`")
-        yield from row_laws(plan, row, spread, f"{where}.micro_batches[{number}]")
+        yield from micro_batch_laws(plan, micro_batch, spread, f"{where}.micro_batches[{number}]")
 
 
 def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
-    """ZeRO-3's gathers make all ranks meet in every micro-batch; without them nothing does."""
+    """All ranks synchronise in every micro-batch if and only if some module is sharded by ZeRO-3."""
     sharded = [name for name, layout in plan.layouts.items() if layout.zero == 3]
     if sharded and step.sync == "step":
-        message = f"the ranks of `{sharded[0]}`, sharded by ZeRO-3, meet in every micro-batch"
+        message = f"the ranks of `{sharded[0]}`, sharded by ZeRO-3, synchronise in every micro-batch"
         yield Violation(where, message, "use sync: micro_batch, or another ZeRO stage")
     if not sharded and step.sync == "micro_batch":
-        message = "no module is sharded by ZeRO-3, so the ranks meet once a step"
+        message = "no module is sharded by ZeRO-3, so the ranks synchronise once a step"
         yield Violation(where, message, "use sync: step, or zero: 3")
 
 
-def row_laws(plan: Plan, row: list[Assignment], spread: Spread, where: str) -> Iterator[Violation]:
-    """Within one micro-batch: shares of devices, heads, and tokens under the cap."""
-    for a in row:
+def micro_batch_laws(plan: Plan, micro_batch: list[Assignment], spread: Spread, where: str) -> Iterator[Violation]:
+    """The laws of one micro-batch: splits, token caps, offload, degrees, placement of groups, shares of devices."""
+    for a in micro_batch:
         group = plan.groups[a.group]
         yield from split_laws(plan.uses.models[a.module], plan.layouts[a.module], group, f"groups.{a.group}")
         yield from cap_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
-        yield from sharing_laws(plan, a, group)
-    placed = tuple((a.module, a.group, a.share) for module in plan.layouts for a in row if a.module == module)
-    for module, name, _ in placed:
-        yield from (Violation(where, *wrong) for wrong in spread.of(module, name))
-    yield from (Violation(where, *wrong) for wrong in spread.held(placed))
+        yield from context_parallel_laws(plan, a, group)
+    shares = tuple((a.module, a.group, a.share) for module in plan.layouts for a in micro_batch if a.module == module)
+    for module, name, _ in shares:
+        yield from (Violation(where, *fault) for fault in spread.of(module, name))
+    yield from (Violation(where, *fault) for fault in spread.held(shares))
 
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
-    """Ulysses exchanges tokens for heads: its degree divides the query heads that tensor parallelism leaves a rank (few
-    key/value heads are repeated). Some modules exchange nothing.
+    """The Ulysses degree divides the query heads that tensor parallelism leaves a rank (key/value heads are repeated
+    where there are fewer). Modules whose sequences cannot be sharded have groups of one rank a stage.
     """
     tp, split = layout.tp, group.split_in(layout)
     if module.unparted and split.degree > 1 and layout.cp == 1:
-        message = f"{module.unparted}, and the group parts them over {split.degree} ranks"
+        message = f"{module.unparted}, and the group shards them over {split.degree} ranks"
         yield Violation(f"{where}.split", message, "groups of one rank on each stage")
     degree = split.ulysses
     if module.heads // tp % degree:
         heads = f"the {module.heads // tp} heads of a rank with tp = {tp}" if tp > 1 else f"{module.heads} heads"
         fix = "another degree, a ring, or a smaller tp" if tp > 1 else "another degree, or a ring"
-        yield Violation(where, f"{heads} do not spread over {degree} ranks", fix)
+        yield Violation(where, f"{heads} cannot be sharded over {degree} ranks", fix)
 
 
-def sharing_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]:
-    """Where a layout has cp, that is over how many ranks every group of it spreads an item."""
+def context_parallel_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]:
+    """Where a layout has cp, every group shards its items over cp ranks."""
     layout = plan.layouts[a.module]
     degree = group.split_in(layout).degree
     if layout.cp > 1 and degree != layout.cp:
@@ -152,29 +157,29 @@ def sharing_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """Of what is offloaded, only what stays on the device counts."""
+    """A group has at most the allowed tokens; of offloaded activations the share on the device counts."""
     cap, layout = plan.uses.limits.tokens_per_rank, plan.layouts[a.module]
     if cap is None:
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
-    ways = group.split_in(layout).degree * layout.tp
-    offload = ratios(a, layout)
+    degree = group.split_in(layout).degree * layout.tp
+    offload = offload_shares(a, layout)
     tokens = sum(
         plan.uses.tokens(a.module, item) * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items
     )
-    if tokens > cap * ways:
-        message = f"group {a.group} holds {ceil(tokens)} tokens, its {ways} ranks may hold {cap * ways}"
+    if tokens > cap * degree:
+        message = f"group {a.group} holds {ceil(tokens)} tokens, its {degree} ranks may hold {cap * degree}"
         yield Violation(where, message, "move items to another group or micro-batch")
 
 
-def ratios(a: Assignment, layout: Layout) -> dict[int, float]:
-    """Of the items that are offloaded, how much of their activations."""
+def offload_shares(a: Assignment, layout: Layout) -> dict[int, float]:
+    """Return, by item that is offloaded, the share of its activations in host memory."""
     return {item: share for item, share in zip(a.items, a.offload_in(layout), strict=True) if share}
 
 
 def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """Activations leave only devices with a known way to their host; whether that hides is a matter of prices."""
-    offload = ratios(a, plan.layouts[a.module])
+    """Activations are offloaded only from devices with a known host bandwidth; whether it overlaps is priced."""
+    offload = offload_shares(a, plan.layouts[a.module])
     kinds = sorted({kind_of(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
     for kind in kinds:
         if plan.uses.devices[kind].host_gb_per_s is None:
@@ -183,7 +188,7 @@ def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterato
 
 
 def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """Degrees are those that the plan's bound is for, and those that were fixed."""
+    """Degrees are among those that the plan's bound is for, and those that the job fixed."""
     allowed, fixed = plan.uses.degrees, plan.uses.fix.items
     degree = group.split_in(plan.layouts[a.module]).degree
     if allowed and degree not in allowed:
@@ -196,7 +201,7 @@ def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator
 
 
 def wait_laws(plan: Plan) -> Iterator[Violation]:
-    """No tasks wait for each other in a circle."""
+    """Dependencies of tasks have no cycle."""
     for number in range(len(plan.steps)):
         try:
             check_waits(expand(plan, number, alike_groups(plan, number).ranks))

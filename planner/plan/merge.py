@@ -1,7 +1,7 @@
-"""Several ordered lists of tasks as one order that keeps each list's own and puts every task after what it waits for.
+"""Merges ordered lists of tasks into one order that keeps each list's own and respects all dependencies.
 
-One order of all tasks is what keeps ranks from deadlocking: each rank runs the tasks that name it in this order, so
-every member of a group meets the same collectives in the same sequence.
+One order of all tasks keeps ranks from deadlocking: each rank runs its tasks in this order, so all members of a group
+enter the same collectives in the same sequence.
 """
 
 from collections import defaultdict
@@ -12,11 +12,11 @@ from planner.errors import InputError
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers
 
-ALONE: Mapping[str, Collection[Phase]] = {}
+NO_SYNCHRONISED_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
 def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
-    """Round by round, from every list what is ready. Raises InputError naming a task that waits for itself."""
+    """Merge the lists round by round, taking from each what is ready. Raises InputError naming a cyclic wait."""
     known = {task.id for tasks in lists for task in tasks}
     position = [0] * len(lists)
     done: set[str] = set()
@@ -36,30 +36,34 @@ def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
 
 
 def ready(task: Task, done: set[str], known: set[str]) -> bool:
+    """Whether all dependencies of a task that are in the lists are done."""
     return all(i in done or i not in known for i in task.after)
 
 
-def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = ALONE) -> list[Task]:
-    """The same tasks, each behind all that it waits for; on every rank and stream they keep their order. `meeting`: by
-    module, the passes of a micro-batch that ranks go through together, whatever their group: they stay together.
+def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES) -> list[Task]:
+    """Sort tasks topologically: each after its dependencies, and in the same order as before on every rank and stream.
+    `meeting`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
+    synchronise.
 
-    Raises InputError naming a task that cannot start before one which waits for it.
+    Raises InputError naming a cyclic wait.
     """
-    with_first = together(order, meeting)
+    unit_of = first_of_unit(order, meeting)
     position = {task.id: i for i, task in enumerate(order)}
     members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in order]
     blocked = [0] * len(order)
     last: dict[tuple[int, str], int] = {}
-    for i, (task, first) in enumerate(zip(order, with_first, strict=True)):
-        lanes = [(rank, task.stream) for rank in task.ranks]
-        before = {last[lane] for lane in lanes if lane in last} | {position[a] for a in task.after if a in position}
-        for j in {with_first[j] for j in before} - {first}:
-            followers[j].append(first)
-            blocked[first] += 1
-        members[first].append(i)
-        last.update(dict.fromkeys(lanes, i))
-    ready = [i for i in members if not blocked[i]]  # rising, so a heap
+    for i, (task, unit) in enumerate(zip(order, unit_of, strict=True)):
+        rank_streams = [(rank, task.stream) for rank in task.ranks]
+        before = {last[rank_stream] for rank_stream in rank_streams if rank_stream in last} | {
+            position[a] for a in task.after if a in position
+        }
+        for j in {unit_of[j] for j in before} - {unit}:
+            followers[j].append(unit)
+            blocked[unit] += 1
+        members[unit].append(i)
+        last.update(dict.fromkeys(rank_streams, i))
+    ready = [i for i in members if not blocked[i]]  # in rising order, so it is a heap
     settled: list[int] = []
     while ready:
         done = heappop(ready)
@@ -69,24 +73,24 @@ def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = AL
             if not blocked[i]:
                 heappush(ready, i)
     if len(settled) < len(order):
-        stuck = [task for task, first in zip(order, with_first, strict=True) if blocked[first]]
+        stuck = [task for task, unit in zip(order, unit_of, strict=True) if blocked[unit]]
         raise wait_cycle(*first_wait(stuck, position))
     return [order[i] for i in settled]
 
 
-def together(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]]) -> list[int]:
-    """Of each task the place of the first of those that go along with it, which may be itself."""
-    found: dict[tuple[str, str, int, Layers], int] = {}
+def first_of_unit(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]]) -> list[int]:
+    """Return, for each task, the position of the first task of the unit that it is in, which may be itself."""
+    first: dict[tuple[str, str, int, Layers], int] = {}
     return [
         i
         if task.micro_batch is None or task.phase not in meeting.get(task.module, ())
-        else found.setdefault((task.module, task.phase, task.micro_batch, task.layers), i)
+        else first.setdefault((task.module, task.phase, task.micro_batch, task.layers), i)
         for i, task in enumerate(order)
     ]
 
 
 def first_wait(stuck: Sequence[Task], position: Mapping[str, int]) -> tuple[Task, str]:
-    """Of tasks that wait in a circle, the first that waits for a later one; or for one that has to meet others."""
+    """Return, of tasks in a cycle, the first that waits for a later one, or else for any, and the id it waits for."""
     ids = {task.id for task in stuck}
     waits = [(task, awaited) for task in stuck for awaited in task.after if awaited in ids]
     later = [wait for wait in waits if position[wait[1]] > position[wait[0].id]]
@@ -94,7 +98,7 @@ def first_wait(stuck: Sequence[Task], position: Mapping[str, int]) -> tuple[Task
 
 
 def check_waits(order: Iterable[Task]) -> None:
-    """Raises InputError when a task comes before one that it waits for: ranks run their tasks in this order."""
+    """Check that each task comes after those that it waits for, as ranks run tasks in this order. Raises InputError."""
     tasks = list(order)
     position = {task.id: i for i, task in enumerate(tasks)}
     for i, task in enumerate(tasks):
@@ -107,8 +111,9 @@ def check_waits(order: Iterable[Task]) -> None:
 
 
 def wait_cycle(task: Task, awaited: str) -> InputError:
+    """Return the error of a task that waits for one which cannot start before it."""
     return InputError(
         f"the tasks wait for each other: {task.id} waits for {awaited}, which cannot start before it",
         where="steps",
-        fix="change `order` so that what is needed comes first",
+        fix="change `order` so that each task comes after those that it waits for",
     )

@@ -1,8 +1,8 @@
-"""The plan file: one decision that people can read, verify, diff and launch.
+"""The structs of the plan file: one decision that people can read, verify, diff and launch.
 
 Six nouns (Layout, Group, Assignment, Step, Order, Outcome) say everything that was decided; tasks are derived from them
-by `plan/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any other
-file.
+by `plan/tasks/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any
+other file.
 """
 
 import re
@@ -39,7 +39,7 @@ from planner.specs.timing import Timing
 
 
 class Made(Spec, omit_defaults=False):
-    """Who made the plan and how: enough to make it again."""
+    """Which program, strategy and options made the plan: enough to reproduce it."""
 
     by: str
     strategy: str
@@ -50,16 +50,16 @@ class Made(Spec, omit_defaults=False):
 
 
 class SourceFile(Spec):
-    """An input as it was when the plan was made; a changed digest means stale inputs, not a worse plan."""
+    """The digest of an input file when the plan was made: another digest means stale inputs, not a worse plan."""
 
     path: str
     sha256: str
 
 
 class Prices(Spec):
-    """The costs the plan was priced with: the part of a profile that it needs.
+    """The costs that the plan was priced with: the part of a profile that it needs.
 
-    Where ranks are of several kinds, names say of which: `llm@h100-80gb` (specs/kinds.py).
+    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/rank_kinds.py).
     """
 
     profile: str
@@ -72,34 +72,34 @@ class Prices(Spec):
 
     @property
     def told(self) -> bool:
-        """Whether anything is priced."""
+        """Whether there are prices of any module."""
         return bool(self.modules or self.rates)
 
 
 class Uses(Spec, kw_only=True):
-    """Everything a reader needs to check, price and build the plan."""
+    """Everything that is needed to check, price and build the plan."""
 
     models: dict[Name, Module]
     cluster: Cluster
     devices: dict[str, Device]
-    # By edge, `vit>llm`, or `vit` where that has no other: item of the one → item, or items, of the other that read it
+    # By edge, `vit>llm`, or by source, `vit`, if it has one edge: item of the source → item or items that read it
     feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}
-    dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
-    left_out: dict[str, tuple[Index, ...]] = {}  # per module: items that only dropped ones read, or none had room for
-    degrees: tuple[RankCount, ...] = ()  # the set that the bound holds for
+    dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # by module: items whose readers were dropped or had no room for them
+    degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees that the bound is for
     limits: Limits = Limits()
     fix: Fix = Fix()
     prices: Prices
     sources: dict[str, SourceFile] = {}
-    items: dict[str, dict[Index, Size]]  # per module: item (data row) → its size, after rounding
+    items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
     def tokens(self, module: str, item: int) -> int:
-        """Of an item, in the layers of its module."""
+        """Return the tokens of an item in the layers of its module."""
         return tokens_of(self.items[module][item])
 
 
 class Outcome(Spec, kw_only=True):
-    """What the plan is worth and how far from the best it can possibly be."""
+    """The objective value of the plan, and how far it can be from the optimum at most."""
 
     status: Literal["optimal", "feasible", "by_hand"]
     objective: str = "step_seconds"  # a name of costs/objective.py, in whose unit value and bound are
@@ -110,19 +110,19 @@ class Outcome(Spec, kw_only=True):
     effort: str = ""  # work spent, in the strategy's own count
 
 
-class Instead(Spec):
-    """Another way that was tried, and what it would have given."""
+class Alternative(Spec):
+    """A plan that was tried and not chosen, and the objective value that it would have given."""
 
     strategy: str
     zero: Zero
     sync: Sync
     value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
-    because: str = ""  # what binds, or why it takes longer
-    layouts: dict[Name, Parallelism] = {}  # where ways differ in how a module is spread; the rest as usual
+    because: str = ""  # the binding constraint, or why the step takes longer
+    layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
 
 
 class Breakdown(Spec):
-    """Seconds of the mean rank; they add up to the step."""
+    """Seconds of a step by use, the mean over ranks; they add up to the step."""
 
     compute: Amount
     exposed_comm: Amount
@@ -130,17 +130,19 @@ class Breakdown(Spec):
 
 
 class Prediction(Spec, kw_only=True):
+    """Simulated step time and peak memory of a step."""
+
     step_seconds: Amount
     spread: Amount  # half-width of the 80 % interval over the value
-    peak_memory_gib: Amount  # on the rank that uses most of what it may hold
-    fullest_rank: Index = 0  # that rank, the first of its like
-    oom_chance: Share = 0.0  # of running out of memory there
+    peak_memory_gib: Amount  # on the rank that uses the largest share of its allowed memory
+    fullest_rank: Index = 0  # that rank; of several, the first
+    oom_chance: Share = 0.0  # probability of running out of memory there
     breakdown: Breakdown
-    measured_share: Share  # of the step, priced by a measurement or by a fit of one
+    measured_share: Share  # share of the step that is priced by a measurement or by a fit of one
 
 
 class Placement(NamedTuple):
-    """How the experts of a layer lie over the ranks of its stage, and how tokens come to them."""
+    """Degrees by which a layer's experts are sharded over the ranks of its stage, and how tokens are dispatched."""
 
     ep: int
     etp: int
@@ -148,7 +150,7 @@ class Placement(NamedTuple):
 
 
 class ExpertLayout(Spec):
-    """What is otherwise for the experts of some layers; what is not said is as the layout has it."""
+    """Overrides of a layout for the experts of some layers; None: as the layout."""
 
     ep: RankCount | None = None
     etp: RankCount | None = None
@@ -156,9 +158,9 @@ class ExpertLayout(Spec):
 
 
 class Layout(Parallelism, kw_only=True):
-    """How one module is spread over ranks: a parallelism that leaves nothing open, its ranks and its stages.
+    """How one module is placed on ranks: a parallelism with every field decided, its ranks and its stages.
 
-    `micro_batch` is of layouts that are the same for all micro-batches; where groups change, they have what steps say.
+    `micro_batch` holds where all micro-batches are alike; where groups change, steps say what is in a micro-batch.
     """
 
     ranks: Ranks
@@ -183,109 +185,113 @@ class Layout(Parallelism, kw_only=True):
     gradients: Gradients = "float32"
     micro_batch: Count = 1
     overlap: tuple[Overlapped, ...] = ()
-    experts: dict[str | int, ExpertLayout] = {}  # of ranges of layers, where they lie otherwise
+    experts: dict[
+        str | int, ExpertLayout
+    ] = {}  # ranges of layers → how their experts differ from `ep`, `etp`, `dispatch`
 
     @property
     def mesh(self) -> dict[str, int]:
-        """Dims of the ranks and their sizes, slowest first."""
+        """Sizes of the dims of the rank mesh, slowest-varying first."""
         return {dim: getattr(self, dim) for dim in reversed(self.rank_order.split("-"))}
 
     @property
     def sharding(self) -> int:
-        """Ranks that share states among each other, as the ZeRO stage says."""
+        """Return the number of ranks over which ZeRO shards states."""
         return self.dp * self.cp
 
     @property
     def data_ranks(self) -> int:
-        """Ranks of one position of pp and tp, each with data of its own: all that share a gradient."""
+        """Return the number of ranks at one position of pp and tp, each with other tokens: they reduce a gradient."""
         return self.sharding * self.replica
 
     @property
     def split(self) -> "Split":
-        """How items are split where their group does not say it."""
+        """How items are sharded in groups that have no `split` of their own."""
         return Split(self.ulysses, self.cp // self.ulysses)
 
     def recomputes(self, layers: Iterable[int]) -> dict[Recompute, int]:
-        """How many of these layers make the same again, by what that is, in the order in which they come."""
+        """Return how many of these layers have each kind of recomputation, in order of first appearance."""
         if not isinstance(self.recompute, dict):
             return {self.recompute: len([*layers])}
-        said = {layer: how for named, how in self.recompute.items() for layer in Layers.from_file(named)}
-        return dict(Counter(said.get(layer, "none") for layer in layers))
+        by_layer = {
+            layer: how for layer_range, how in self.recompute.items() for layer in Layers.from_file(layer_range)
+        }
+        return dict(Counter(by_layer.get(layer, "none") for layer in layers))
 
     @property
     def placement(self) -> Placement:
-        """Of the experts of all layers that are named in no range."""
+        """The placement of experts of layers in no range of `experts`."""
         return Placement(self.ep, self.etp, self.dispatch)
 
     def placed(self, placement: Placement) -> "Layout":
-        """The same, in which the experts of all layers lie so."""
-        same = not self.experts and placement == self.placement
-        return self if same else msgspec.structs.replace(self, **placement._asdict(), experts={})
+        """Return the layout with this placement for the experts of all layers."""
+        unchanged = not self.experts and placement == self.placement
+        return self if unchanged else msgspec.structs.replace(self, **placement._asdict(), experts={})
 
     def at(self, layer: int) -> "Layout":
-        """As it is for one layer: with what is said of its experts said of all."""
+        """Return the layout of one layer: its placement of experts applies to all layers."""
         return self.by_experts((layer,))[0][0]
 
     def by_experts(self, layers: Iterable[int]) -> "list[tuple[Layout, Layers]]":
-        """These layers, parted by how their experts lie, each part with the layout as it is for them."""
+        """Group these layers by the placement of their experts; each group comes with the layout that it has."""
         if not self.experts:
             return [(self, Layers(layers))]
-        said = {layer: own for named, own in self.experts.items() for layer in Layers.from_file(named)}
-        found: dict[Placement, list[int]] = {}
+        overrides = {layer: own for layer_range, own in self.experts.items() for layer in Layers.from_file(layer_range)}
+        by_placement: dict[Placement, list[int]] = {}
         for layer in layers:
-            own = said.get(layer, ExpertLayout())
+            own = overrides.get(layer, ExpertLayout())
             placement = Placement(own.ep or self.ep, own.etp or self.etp, own.dispatch or self.dispatch)
-            found.setdefault(placement, []).append(layer)
-        return [(self.placed(placement), Layers(own)) for placement, own in found.items()]
+            by_placement.setdefault(placement, []).append(layer)
+        return [(self.placed(placement), Layers(own)) for placement, own in by_placement.items()]
 
     def recompute_of(self, layer: int) -> Recompute:
-        """What a layer makes again in its backward."""
+        """Return what one layer recomputes in its backward."""
         return next(iter(self.recomputes((layer,))))
 
 
 class Split(NamedTuple):
-    """How a group shares out each item: heads within sub-groups of consecutive ranks, tokens around a ring of these."""
+    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
 
-    ulysses: int = 1  # ranks in a sub-group
-    ring: int = 1  # sub-groups
+    ulysses: int = 1  # ranks of a block
+    ring: int = 1  # blocks
 
     @property
     def degree(self) -> int:
-        """Over how many ranks an item's tokens are spread."""
+        """The number of ranks over which an item's tokens are sharded."""
         return self.ulysses * self.ring
 
     def blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """The sub-groups."""
+        """Return the blocks of ranks that exchange heads by all-to-all."""
         return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
 
     def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """Ranks in the same place of each sub-group."""
-        return [ranks[place :: self.ulysses] for place in range(self.ulysses)]
+        """Return the rings: ranks with the same index in each block."""
+        return [ranks[index :: self.ulysses] for index in range(self.ulysses)]
 
 
 class Group(Spec):
-    """Ranks working together on items."""
+    """Ranks that work together on the same items."""
 
     ranks: Ranks
-    split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module has it
+    split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module
 
     def split_in(self, layout: Layout) -> Split:
-        """How an item of a module with this layout is split over the ranks."""
+        """Return how the group shards an item of a module with this layout."""
         return Split(**self.split) if self.split else layout.split
 
 
 class Piece(Spec):
-    """An item with more to say about it than its number."""
+    """An item whose share of offloaded activations is another than its layout's."""
 
     item: Index
-    offload: Share | None = None  # of its activations, to host memory; None: as the layout of the module has it
+    offload: Share | None = None  # share of its activations in host memory; None: as the layout of the module
 
 
 Entry = Index | Piece
 
 
 class Shared(Spec):
-    """Items on a group that has a share of its devices' compute (SMs, cores), beside others that have theirs."""
+    """Items of a group that has a share of its devices' compute (SMs, cores); other groups have the rest."""
 
     items: tuple[Entry, ...]
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
@@ -295,12 +301,12 @@ Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...] | Shared]]
 
 
 class Edge(Spec):
-    """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder: they stand in place of the
-    embeddings of the first tokens of the items they feed (plan/feeding.py), and nothing predicts these tokens. Or they
-    are beside the tokens of these items, and cross attention in every layer reads them.
+    """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder. They replace the embeddings
+    of the first tokens of the items that they feed (plan/tokens/encoder_outputs.py), and no loss is taken of these
+    tokens. Or cross attention in every layer reads them beside the tokens.
 
-    Where rows lie follows from the groups' splits on both sides; `reshard` says what comes of it: zig-zag where any of
-    the reader's groups is a ring.
+    The groups' splits on both sides determine which rank holds which outputs; `reshard` states the result: zig-zag
+    where any of the reader's groups is a ring.
     """
 
     source: str = msgspec.field(name="from")
@@ -310,14 +316,15 @@ class Edge(Spec):
 
     @property
     def name(self) -> str:
+        """How `uses.feeds` and groups of transfers call the edge: `vit>llm`."""
         return f"{self.source}>{self.target}"
 
 
 class Place(Spec):
-    """A task of a module that feeds others, put before, after or beside another: `vit.F1` beside `llm.send.F1@2`."""
+    """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`."""
 
     do: TaskName
-    on: str  # the group of what is done
+    on: str  # the group of the task
     before: TaskName | None = None
     after: TaskName | None = None
     beside: TaskName | None = None
@@ -330,25 +337,27 @@ class Place(Spec):
 
     @property
     def moved(self) -> TaskRef:
+        """The task that is placed, with its group."""
         return replace(parsed(self.do), group=self.on)
 
     @property
     def anchor(self) -> TaskRef:
+        """The task that it is placed before, after or beside."""
         return parsed(next(each for each in (self.before, self.after, self.beside) if each))
 
 
 class Step(Spec):
-    """What happens between two optimizer updates."""
+    """The work between two optimizer updates."""
 
     sync: Sync
     micro_batches: tuple[Row, ...]
-    # module → generator of its stages' order, or a line of slots for each pipeline rank; `place` → placements
+    # module → name of a schedule, or a line of slots for each pipeline rank; `place` → placements
     order: dict[str, str | tuple[str | Place, ...]] = {}
     outcome: Outcome | None = None
     prediction: Prediction | None = None
 
     def order_of(self, module: str) -> str | tuple[str, ...] | None:
-        """A generator's name, or lines of slots (plan/schedules/explicit.py); None where the plan does not say."""
+        """Return a schedule's name, or lines of slots (plan/schedules/explicit.py); None: not given by the step."""
         order = self.order.get(module)
         return (
             order if order is None or isinstance(order, str) else tuple(each for each in order if isinstance(each, str))
@@ -356,18 +365,19 @@ class Step(Spec):
 
     @property
     def places(self) -> tuple[Place, ...]:
+        """The placements of tasks of encoders, in the file's order."""
         return tuple(place for place in self.order.get("place", ()) if isinstance(place, Place))
 
 
 class Then(Spec, kw_only=True):
-    """Further steps come one by one from a folder: each is planned while earlier ones train."""
+    """Further steps are read one by one from a folder: each is planned while earlier ones train."""
 
-    folder: str = msgspec.field(name="from")  # from where the plan lies
-    batches: Index | None = None  # that follow in the data; None: it has no end
+    folder: str = msgspec.field(name="from")  # relative to the plan file
+    batches: Index | None = None  # further batches of the data; None: unlimited
 
 
 class Plan(Spec, kw_only=True):
-    """`planner.plan/1`."""
+    """A plan file, `planner.plan/1`."""
 
     FORMAT: ClassVar[str] = "planner.plan/1"
     format: str
@@ -375,7 +385,7 @@ class Plan(Spec, kw_only=True):
     made: Made
     outcome: Outcome
     prediction: Prediction
-    instead: tuple[Instead, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
     layouts: Annotated[dict[Name, Layout], msgspec.Meta(min_length=1)]
     groups: dict[Name, Group]
@@ -386,16 +396,16 @@ class Plan(Spec, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Ranks in all."""
+        """The number of ranks."""
         return sum(kind.count for kind in self.ranks)
 
     def feeds_of(self, edge: Edge) -> dict[int, tuple[int, ...]]:
-        """By item of the edge's source, the items of its target that read its outputs."""
-        said = self.uses.feeds.get(edge.name, self.uses.feeds.get(edge.source, {}))
-        return {item: (fed,) if isinstance(fed, int) else fed for item, fed in said.items()}
+        """Return, by item of the edge's source, the items of its target that read its outputs."""
+        readers_of = self.uses.feeds.get(edge.name, self.uses.feeds.get(edge.source, {}))
+        return {item: (readers,) if isinstance(readers, int) else readers for item, readers in readers_of.items()}
 
     def order_of(self, step: Step, module: str) -> str | tuple[str, ...] | None:
-        """Of a module's passes: what the step says, else what the layout says; None where neither does."""
+        """Return the order of a module's passes: the step's, else the layout's schedule; None: neither has one."""
         order = step.order_of(module)
         return self.layouts[module].schedule if order is None else order
 
@@ -404,35 +414,36 @@ class Assignment(NamedTuple):
     """Items of one module that one group works on in one micro-batch."""
 
     module: str
-    layers: Layers | None  # None: all of them
+    layers: Layers | None  # None: all layers
     group: str
     entries: tuple[Any, ...]
-    share: float = 1.0  # of each device's compute, while a task of it runs
+    share: float = 1.0  # of each device's compute, while one of its tasks runs
 
     @property
     def items(self) -> tuple[int, ...]:
+        """The items by number."""
         return tuple(entry.item if isinstance(entry, Piece) else entry for entry in self.entries)
 
     def offload_in(self, layout: Layout) -> tuple[float, ...]:
-        """Of each item's activations, the share that goes to host memory, in a module with this layout."""
-        said = (entry.offload if isinstance(entry, Piece) else None for entry in self.entries)
-        return tuple(layout.offload if share is None else share for share in said)
+        """Return, item by item, the share of activations that is offloaded in a module with this layout."""
+        shares = (entry.offload if isinstance(entry, Piece) else None for entry in self.entries)
+        return tuple(layout.offload if share is None else share for share in shares)
 
 
-def assignments(plan: Plan, row: Row) -> Iterator[Assignment]:
-    """The assignments of one row, whether it names modules or, with a single module, groups directly."""
-    for key, value in row.items():
+def assignments(plan: Plan, micro_batch: Row) -> Iterator[Assignment]:
+    """Yield the assignments of one micro-batch, whether it names modules or, in a plan of one module, groups."""
+    for key, value in micro_batch.items():
         if isinstance(value, dict):
             module, layers = split_key(key)
-            for group, said in value.items():
-                held = said if isinstance(said, Shared) else Shared(items=said)
-                yield Assignment(module, layers, group, held.items, held.share)
+            for group, content in value.items():
+                with_share = content if isinstance(content, Shared) else Shared(items=content)
+                yield Assignment(module, layers, group, with_share.items, with_share.share)
         else:
             yield Assignment(next(iter(plan.layouts)), None, key, value)
 
 
 def split_key(key: str) -> tuple[str, Layers | None]:
-    """`vit[0-11]` as its module and its layers."""
+    """Parse `vit[0-11]` into its module and its layers."""
     match = re.fullmatch(r"(.+?)\[([\d,+-]+)\]", key)
     if not match:
         return key, None
@@ -443,5 +454,5 @@ def split_key(key: str) -> tuple[str, Layers | None]:
 
 
 def group_name(ranks: Ranks) -> str:
-    """The name a group gets from its ranks: `g0-31`."""
+    """Return the default name of a group, made of its ranks: `g0-31`."""
     return "g" + str(ranks).replace(",", "+")

@@ -1,4 +1,4 @@
-"""Which passes of a module read what another gives, and which of them bring the gradients back."""
+"""Which passes of a module read an encoder's outputs, and which of its passes return their gradients."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,18 +10,20 @@ from planner.plan.work import Cell, Work, cell_task
 
 
 class Reading:
-    """Of one edge: the passes through the first layer of its target, as `order` has them."""
+    """The passes of an edge's target that read its outputs: those through its first layer, in `order`."""
 
     def __init__(self, plan: Plan, edge: Edge, target: Work, order: Sequence[Task]) -> None:
         self.target, self.feeds = target, plan.feeds_of(edge)
         first = [task for task in order if task.module == target.module and not task.layers[0]]
         self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
-        self.readers: dict[int, list[int]] = defaultdict(list)  # item → forwards that have it
+        self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
         for number, task in enumerate(self.forwards):
             for item in dict.fromkeys(task.items):
                 self.readers[item].append(number)
-        self.met: dict[int | None, list[str]] = defaultdict(list)  # micro-batch → its gather and forwards
-        self.back: dict[tuple[int | None, str], str] = {}  # micro-batch, group → what brings the gradient of its inputs
+        self.met: dict[int | None, list[str]] = defaultdict(list)  # micro-batch → ids of its gather and forwards
+        self.back: dict[
+            tuple[int | None, str], str
+        ] = {}  # micro-batch, group → id of the pass that makes the gradient of its inputs
         for task in first:
             if task.phase in ("gather", "F"):
                 self.met[task.micro_batch].append(task.id)
@@ -29,51 +31,55 @@ class Reading:
                 self.back[task.micro_batch, task.group] = task.id
 
     def of(self, c: Cell) -> "Read | None":
-        """What is read of a cell, if anything is."""
-        kept = [at for at, item in enumerate(c.items) if self.feeds.get(item)]
-        fed = {reader for at in kept for reader in self.feeds[c.items[at]]}
+        """Return what the target reads of a group's work; None: nothing."""
+        indices = [index for index, item in enumerate(c.items) if self.feeds.get(item)]
+        fed = {reader for index in indices for reader in self.feeds[c.items[index]]}
         numbers = sorted({number for item in fed for number in self.readers[item]})
         if not numbers:
             return None
         forwards = [self.forwards[number] for number in numbers]
         back = [self.back[key] for task in forwards if (key := (task.micro_batch, task.group)) in self.back]
-        return Read(self.target, part(c, kept), self.meeting(forwards), tuple(back))
+        return Read(self.target, with_items(c, indices), self.meeting(forwards), tuple(back))
 
     def meeting(self, forwards: Sequence[Task]) -> set[str]:
-        """These; and where all ranks of the target's stage meet in a micro-batch, its gather and its passes: none of
-        them ends before a reader has what it reads.
+        """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
+        its gather and all its forwards: none of them can end before the readers have the outputs.
         """
         if not self.target.meets:
             return {task.id for task in forwards}
-        return {id for row in {task.micro_batch for task in forwards} for id in self.met[row]}
+        return {id for micro_batch in {task.micro_batch for task in forwards} for id in self.met[micro_batch]}
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a module reads of one cell of another."""
+    """What a module reads of one group's work in an encoder."""
 
     target: Work
-    cell: Cell  # with the items that are read
-    held_up: set[str]  # what cannot end before it is there
-    back: tuple[str, ...]  # what brings its gradients
+    cell: Cell  # with only the items that are read
+    held_up: set[str]  # ids of tasks that cannot end before the outputs arrive
+    back: tuple[str, ...]  # ids of the passes that make their gradients
 
     def transfer(self, source: Work, of: Phase) -> tuple[Task, Task]:
-        """Outputs from the source's last stage to the target's first, or their gradients back."""
-        near = cell_task(source, len(source.stages) - 1, of, self.cell)
-        far = self.target.stage_ranks(0, self.target.layout.ranks)
+        """Return the send and recv of outputs from the source's last stage to the target's first, or of their gradients
+        (`of`: B) in the other direction.
+        """
+        source_task = cell_task(source, len(source.stages) - 1, of, self.cell)
+        target_ranks = self.target.stage_ranks(0, self.target.layout.ranks)
         name = f"{self.cell.group}>{self.target.module}"
-        send_ranks, recv_ranks = (near.ranks, far) if of == "F" else (far, near.ranks)
-        after = (near.id,) if of == "F" else self.back
-        send = replace(near, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
-        recv = replace(near, phase="recv", of=of, group=name, ranks=recv_ranks, peers=send_ranks, after=(send.id,))
+        send_ranks, recv_ranks = (source_task.ranks, target_ranks) if of == "F" else (target_ranks, source_task.ranks)
+        after = (source_task.id,) if of == "F" else self.back
+        send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
+        recv = replace(
+            source_task, phase="recv", of=of, group=name, ranks=recv_ranks, peers=send_ranks, after=(send.id,)
+        )
         return send, recv
 
 
-def part(c: Cell, kept: Sequence[int]) -> Cell:
-    """A cell with some of its items."""
-    if len(kept) == len(c.items):
+def with_items(c: Cell, indices: Sequence[int]) -> Cell:
+    """Return a group's work restricted to the items at these indices."""
+    if len(indices) == len(c.items):
         return c
-    items, sizes = (tuple(each[at] for at in kept) for each in (c.items, c.sizes))
-    offload = tuple(c.offload[at] for at in kept) if c.offload else ()
-    parts = tuple(c.parts[at] for at in kept) if c.parts else ()
+    items, sizes = (tuple(each[index] for index in indices) for each in (c.items, c.sizes))
+    offload = tuple(c.offload[index] for index in indices) if c.offload else ()
+    parts = tuple(c.parts[index] for index in indices) if c.parts else ()
     return replace(c, items=items, sizes=sizes, offload=offload, parts=parts)

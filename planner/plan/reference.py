@@ -1,8 +1,8 @@
-"""How a plan names a task, or several that are alike: `vit.F1[0-11]`, `llm.send.F1@2`, `llm.gather.0@1`, `llm.update`.
+"""References to tasks in a plan file: `vit.F1[0-11]`, `llm.send.F1@2`, `llm.gather.0@1`, `llm.update`.
 
-First the module and what is done. A pass, F, B, I or W, has its micro-batch behind it, also one whose activations or
-gradients are sent or received; gather, sync, update and offload have it behind a dot, or none where they are done once
-a step. Whoever means less than all of these says which layers, which stage, which group, in this order:
+A reference starts with the module and the phase. A pass (F, B, I or W) is followed by its micro-batch, also where its
+activations or gradients are sent or received; gather, sync, update and offload have the micro-batch behind a dot, or
+none where they run once a step. Layers, a stage and a group may follow, in this order, and narrow the reference:
 `vit.B2[12-23]@1/v0`.
 """
 
@@ -16,65 +16,65 @@ from planner.specs.base import Layers
 if TYPE_CHECKING:
     from planner.plan.task import Phase
 
-NAMES = r"[A-Za-z0-9_.+-]+"
-REFERENCE = re.compile(
-    rf"(?P<module>{NAMES}?)(?<!\.send)(?<!\.recv)\."  # no module is called llm.send
+NAME_CHARS = r"[A-Za-z0-9_.+-]+"
+TASK_REFERENCE = re.compile(
+    rf"(?P<module>{NAME_CHARS}?)(?<!\.send)(?<!\.recv)\."  # no module is called llm.send
     r"(?:(?P<pass>[FBIW])(?P<at>[0-9]{1,9})"
     r"|(?P<transfer>send|recv)\.(?P<of>[FB])(?P<carried>[0-9]{1,9})"
     r"|(?P<other>gather|sync|update|offload)(?:\.(?P<row>[0-9]{1,9}))?)"
     r"(?:\[(?P<layers>[^]]*)\])?"
     r"(?:@(?P<stage>[0-9]{1,9}))?"
-    rf"(?:/(?P<group>{NAMES}(?:>{NAMES})?))?"
+    rf"(?:/(?P<group>{NAME_CHARS}(?:>{NAME_CHARS})?))?"
 )
 EXAMPLES = "vit.F1[0-11], llm.send.F1@2, llm.gather.0@1/all, or llm.update"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRef:
-    """Whatever it does not say may be any."""
+    """A parsed reference; it matches any value of a field that is None or empty."""
 
     module: str
     phase: "Phase"
-    micro_batch: int | None = None  # None: once a step
+    micro_batch: int | None = None  # None: a task that runs once a step
     of: str = ""  # what a send or recv carries: F or B
     layers: Layers | None = None
     stage: int | None = None
     group: str = ""
 
     def __str__(self) -> str:
-        row = "" if self.micro_batch is None else str(self.micro_batch)
+        micro_batch = "" if self.micro_batch is None else str(self.micro_batch)
         if self.of:
-            done = f"{self.phase}.{self.of}{row}"
+            phase = f"{self.phase}.{self.of}{micro_batch}"
         elif len(self.phase) == 1:
-            done = f"{self.phase}{row}"
+            phase = f"{self.phase}{micro_batch}"
         else:
-            done = f"{self.phase}.{row}" if row else self.phase
+            phase = f"{self.phase}.{micro_batch}" if micro_batch else self.phase
         layers = "" if self.layers is None else f"[{self.layers}]"
         stage = "" if self.stage is None else f"@{self.stage}"
-        return f"{self.module}.{done}{layers}{stage}" + (f"/{self.group}" if self.group else "")
+        return f"{self.module}.{phase}{layers}{stage}" + (f"/{self.group}" if self.group else "")
 
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> TaskRef:
-    """Raises ValueError, which says `what is wrong | what to do`."""
-    found = REFERENCE.fullmatch(text)
-    if found is None:
+    """Parse a reference. Raises ValueError with the text `what is wrong | what to do`."""
+    match = TASK_REFERENCE.fullmatch(text)
+    if match is None:
         raise ValueError(f"`{text}` names no task | write it like {EXAMPLES}")
-    row = found["at"] or found["carried"] or found["row"]
-    phase: Any = found["pass"] or found["transfer"] or found["other"]
+    micro_batch = match["at"] or match["carried"] or match["row"]
+    phase: Any = match["pass"] or match["transfer"] or match["other"]
     return TaskRef(
-        module=found["module"],
+        module=match["module"],
         phase=phase,
-        micro_batch=None if row is None else int(row),
-        of=found["of"] or "",
-        layers=None if found["layers"] is None else Layers(Layers.from_file(found["layers"])),
-        stage=None if found["stage"] is None else int(found["stage"]),
-        group=found["group"] or "",
+        micro_batch=None if micro_batch is None else int(micro_batch),
+        of=match["of"] or "",
+        layers=None if match["layers"] is None else Layers(Layers.from_file(match["layers"])),
+        stage=None if match["stage"] is None else int(match["stage"]),
+        group=match["group"] or "",
     )
 
 
 class TaskName(str):
-    """A reference as a file spells it."""
+    """The text of a reference, as a plan file has it."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Which tokens of a task's items lie on which of its ranks, known to all of them without a message."""
+"""Which tokens of a task's items each of its ranks holds; every rank derives it without communication."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from planner.specs.layers import Module
 
 
 class Run(NamedTuple):
-    """Consecutive tokens of one item between layers, in the memory of a rank from row `at` on."""
+    """Consecutive tokens of one item between layers: rows `at`… of a rank's activations (tokens, hidden)."""
 
     rank: int
     item: int
@@ -22,11 +22,12 @@ class Run(NamedTuple):
 
 
 def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
-    """Of what passes between layers, over all ranks of a forward, in the order in which it lies on each."""
+    """Return the tokens that all ranks of a forward hold between layers, rank by rank in the order of their rows."""
     return [run for rank in task.ranks for run in runs_on(spec, layout, task, rank)]
 
 
 def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
+    """Yield the tokens that one rank holds between layers, in the order of their rows: its tp shard of its spans."""
     at, unit, tp, documents = 0, spec.merged, layout.tp, task.documents
     spans = tokens_on(spec, layout, task, rank)
     if tp > 1:
@@ -38,13 +39,13 @@ def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run
 
 
 def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
-    """What a rank, and with it its whole block of tp, works on: of the task's documents."""
+    """Return the spans of the task's documents that a rank works on; the ranks of a tp group have the same."""
     ranks = partners(layout, task.ranks, rank)
     return dealt(task.lengths, task.split, ranks.index(rank), spec.merged)
 
 
 def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:
-    """Of a group's ranks on one stage, those that share out its tokens with this one: with the same part of tp."""
+    """Return those of a group's ranks on one stage that tokens are sharded over with `rank`: of the same tp index."""
     if layout.tp == 1:
         return held
     own = coordinates(layout, rank)["tp"]

@@ -1,6 +1,6 @@
-"""The steps that follow a plan, one file each: the plan, called their head, and one of them are a whole plan again.
+"""Step files: further steps of a plan, called their head. The head and a step file together are a complete plan.
 
-Whoever plans them and whoever trains them meet in a folder (files/slots.py) and nowhere else; both check what is there.
+The planning process and the run exchange them through a folder (files/slots.py) only; both check what they read.
 """
 
 import hashlib
@@ -16,49 +16,54 @@ from planner.plan.model import Plan, Step
 from planner.specs.base import Amount, Index, Spec, changed
 from planner.specs.items import Size
 
-STEP, SPENT = "step.yaml", "spent.yaml"  # the files of a slot
-PLANNER_LOCK, RUN_LOCK = "planner.lock", "run.lock"  # of the folder: held as long as the one and the other live
-FAILED = "failed.txt"  # of the folder: why planning ended
+STEP, SPENT = "step.yaml", "spent.yaml"  # files of a step's folder
+PLANNER_LOCK, RUN_LOCK = "planner.lock", "run.lock"  # of the folder: held while the planner, and the run, is alive
+FAILED = "failed.txt"  # of the folder: why planning failed
 
-Effort = Annotated[int, msgspec.Meta(ge=0, le=4)]  # 0: balanced, not searched
+Effort = Annotated[int, msgspec.Meta(ge=0, le=4)]  # 0: balanced without a search
 
 
 class StepFile(Spec, kw_only=True):
-    """`planner.step/1`: one batch, on groups of the head alone."""
+    """A step file, `planner.step/1`: one batch, on groups that the head has."""
 
     FORMAT: ClassVar[str] = "planner.step/1"
     format: str
-    head: str  # digest of the plan it follows
+    head: str  # digest of the plan that it follows
     number: Index  # of the step in its run
-    first_row: Index  # of the data
+    first_row: Index  # the batch's first sample of the data
     effort: Effort
     step: Step  # with its outcome and prediction
-    dropped: tuple[Index, ...] = ()  # rows of the batch that were too long for the job
-    items: dict[str, dict[Index, Size]]  # per module: item (data row) → its size, after rounding
+    dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
 
 class Spent(Spec, kw_only=True):
-    """What planning a step took so far. It lies beside the step, whose bytes say nothing of clocks."""
+    """Seconds spent on planning a step. They are a file of their own, so that a step's bytes depend on no clock."""
 
     FORMAT: ClassVar[str] = "planner.spent/1"
     format: str
-    effort: Effort  # that was tried last
+    effort: Effort  # the last that was tried
     seconds: Amount
 
 
 class Head:
-    """A plan that others continue; its digest is made once."""
+    """A plan that step files continue, with its digest, which is computed once."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.digest = hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
 
     def whole(self, file: StepFile, name: str) -> Plan:
-        """A legal plan of this step alone; `name` is what errors call the file. Raises InputError."""
+        """Return a plan of this step alone, checked; `name` is the file's name in errors.
+
+        Raises InputError where the step is of another head, has no outcome or prediction, or is illegal.
+        """
         if file.head != self.digest:
             raise InputError("this step follows another plan", where=name, fix="remove it: it will be planned again")
         if file.step.outcome is None or file.step.prediction is None:
-            raise InputError("the step does not say what it is worth", where=name, fix="give it outcome and prediction")
+            raise InputError(
+                "the step has no outcome or no prediction", where=name, fix="give it outcome and prediction"
+            )
         head = self.plan
         plan = changed(
             head,
@@ -73,5 +78,5 @@ class Head:
         return plan
 
     def read(self, path: Path) -> Plan:
-        """The step of a slot as a whole plan."""
+        """Read the step of a slot's folder as a complete plan. Raises InputError."""
         return self.whole(files.read(path / STEP, StepFile), str(path / STEP))

@@ -1,4 +1,4 @@
-"""The task: what runtime and simulator execute. Derived from a plan, never stored."""
+"""Tasks: what the runtime executes and the simulator times. They are derived from a plan and never stored."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,70 +22,73 @@ STREAMS: dict[Phase, str] = {
 }
 
 
-NOBODY = Ranks()
+NO_RANKS = Ranks()
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One piece of work that its ranks start and end together."""
+    """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together."""
 
     module: str
     layers: Layers
     phase: Phase
-    micro_batch: int | None  # None: once a step
+    micro_batch: int | None  # None: it runs once a step
     group: str
     ranks: Ranks
     sizes: tuple[int, ...] = ()  # tokens of each item
     items: tuple[int, ...] = ()
-    degree: int = 1  # ranks an item's tokens are spread over
+    degree: int = 1  # ranks over which an item's tokens are sharded
     share: float = 1.0  # of each device's compute
-    ring: int = 1  # sub-groups of these ranks that pass keys and values around
-    offload: tuple[float, ...] = ()  # of each item's activations, to host memory; empty: nothing
+    ring: int = 1  # blocks of ranks that pass keys and values around (ring attention)
+    offload: tuple[float, ...] = ()  # of each item, the share of activations in host memory; empty: none
     of: str = ""  # what a send or recv carries: F (activations) or B (their gradients)
-    peers: Ranks = NOBODY  # of a send or recv: the ranks on the other side
-    after: tuple[str, ...] = ()  # ids of tasks that must have ended
-    parts: tuple[tuple[int, ...], ...] = ()  # tokens of each item's parts; empty: no item has several
-    known_id: str = field(default="", init=False, repr=False, compare=False)  # spelled once: everything asks for it
+    peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
+    after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
+    parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
+    known_id: str = field(default="", init=False, repr=False, compare=False)  # formatted once, as it is read very often
 
     @property
     def id(self) -> str:
         """`module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger."""
         if not self.known_id:
-            row = "step" if self.micro_batch is None else self.micro_batch
-            spelled = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{row}/{self.group}"
-            object.__setattr__(self, "known_id", spelled)
+            micro_batch = "step" if self.micro_batch is None else self.micro_batch
+            task_id = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
+            object.__setattr__(self, "known_id", task_id)
         return self.known_id
 
     @property
     def stream(self) -> str:
+        """The stream of its ranks that the task occupies: tasks of one stream run one after another."""
         return STREAMS[self.phase]
 
     @property
     def split(self) -> Split:
+        """How each item is sharded over the ranks."""
         return Split(self.degree // self.ring, self.ring)
 
     @property
     def tokens(self) -> int:
+        """Tokens of all items together."""
         return sum(self.sizes)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Tokens of each document: what attends to itself alone, which is an item, or each of its parts."""
+        """Tokens of each document: attention stays within it. An item is one, or each of its parts is."""
         return tuple(length for item in self.parts for length in item) if self.parts else self.sizes
 
     @property
     def documents(self) -> tuple[Document, ...]:
-        """Of all items, in their order."""
+        """The documents of all items, in their order."""
         return documents_of(self.items, self.parts or [(size,) for size in self.sizes])
 
     def waiting_for(self, *ids: str) -> "Task":
-        """The same task, waiting for more."""
+        """Return the task with these ids added to those that it waits for."""
         return self.transferring(
             self.phase, self.of, self.peers, (*self.after, *(i for i in ids if i not in self.after))
         )
 
     def transferring(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
-        """The same work in another phase: its send or recv. (Quicker than `dataclasses.replace`, by far.)"""
+        """Return the send or recv of this pass. Much faster than `dataclasses.replace`, and called very often."""
         return Task(
             self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,
             self.degree, self.share, self.ring, self.offload, of, peers, after, self.parts,

@@ -1,55 +1,60 @@
-"""How modules are laid out, and what they work on: as a person says it, and as a job would fix it."""
+"""Short descriptions of layouts and items for screens, and layouts in the form that a job's `fix.layouts` has."""
 
 from collections.abc import Iterable, Iterator
 
-from planner.plan.model import ExpertLayout, Instead, Layout, Plan
+from planner.plan.model import Alternative, ExpertLayout, Layout, Plan
 from planner.specs.base import Ranks
 from planner.specs.items import UNITS
 from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
 from planner.units import plural
 
-ALWAYS = ("dp", "zero", "recompute", "micro_batch")  # said of every layout: a job that leaves them out means others
+ALWAYS_WRITTEN = ("dp", "zero", "recompute", "micro_batch")  # always written: a search would decide them otherwise
 
 
 def spoken(layout: Layout) -> Parallelism:
-    """What a layout decides beside its ranks, as a job's `fix.layouts` takes it, without what is as usual."""
-    usual = Layout(ranks=layout.ranks)
-    fields = (name for name in Parallelism.__struct_fields__ if name in ALWAYS or differs(layout, usual, name))
+    """Return a layout's fields but its ranks, in the form of a job's `fix.layouts`, without those of default value."""
+    default = Layout(ranks=layout.ranks)
+    fields = (
+        name
+        for name in Parallelism.__struct_fields__
+        if name in ALWAYS_WRITTEN or is_non_default(layout, default, name)
+    )
     return Parallelism(**{name: getattr(layout, name) for name in fields})
 
 
-def differs(layout: Layout, usual: Layout, name: str) -> bool:
-    return bool(getattr(layout, name) != getattr(usual, name))
+def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
+    """Whether a field has another value than the default."""
+    return bool(getattr(layout, name) != getattr(default, name))
 
 
 def layout_text(layout: Parallelism) -> str:
-    """`tp 8 · pp 4 · dp 2 · zero 1 · recompute none · bf16`: but for dp and these, what is as usual is left out."""
+    """Return `tp 8 · pp 4 · dp 2 · zero 1 · recompute none · bf16`; other fields appear if they are not the default."""
     names = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica")
     sizes = [(name, getattr(layout, name)) for name in names]
-    said = [f"{name} {size}" for name, size in sizes if (size or 1) > 1 or (name == "dp" and size)]
-    said += [f"zero {layout.zero}"] if layout.zero is not None else []
-    said += [f"recompute {recompute_text(layout)}"] if layout.recompute is not None else []
-    return " · ".join([*said, *([layout.dtype] if layout.dtype else []), *unusual(layout)])
+    parts = [f"{name} {size}" for name, size in sizes if (size or 1) > 1 or (name == "dp" and size)]
+    parts += [f"zero {layout.zero}"] if layout.zero is not None else []
+    parts += [f"recompute {recompute_text(layout)}"] if layout.recompute is not None else []
+    return " · ".join([*parts, *([layout.dtype] if layout.dtype else []), *non_default_fields(layout)])
 
 
-def way_text(tried: Instead, chosen: str) -> str:
-    """Another way than the plan's, which the strategy `chosen` made."""
+def way_text(tried: Alternative, chosen: str) -> str:
+    """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
     if not tried.layouts:
         return f"{tried.strategy} with zero: {tried.zero}, sync: {tried.sync}"
-    said = "; ".join(map(layout_text, tried.layouts.values()))
-    return said if tried.strategy == chosen else f"{tried.strategy}: {said}"
+    layouts = "; ".join(map(layout_text, tried.layouts.values()))
+    return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
 
 
-def unusual(layout: Parallelism) -> Iterator[str]:
-    """What is said only where it is not as usual."""
+def non_default_fields(layout: Parallelism) -> Iterator[str]:
+    """Yield the fields that appear only with other values than the default."""
     ordered = [dim for dim in (layout.rank_order or RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
     if ordered != sorted(ordered, key=DIMS.index):
         yield f"rank order {'-'.join(ordered)}"
     if layout.sequence_parallel is False:
-        yield "norms on all of tp"
-    usual = Layout(ranks=Ranks((0,)))
+        yield "no sequence parallelism"
+    default = Layout(ranks=Ranks((0,)))
     for name in ("offload", "gradients", "dispatch", "micro_batch"):
-        if getattr(layout, name) not in (None, getattr(usual, name)):
+        if getattr(layout, name) not in (None, getattr(default, name)):
             yield f"{name.replace('_', '-')} {getattr(layout, name)}"
     if layout.schedule not in (None, "1f1b", "interleaved"):
         yield str(layout.schedule)
@@ -59,23 +64,23 @@ def unusual(layout: Parallelism) -> Iterator[str]:
         yield f"overlap {', '.join(layout.overlap)}"
 
 
-def expert_text(said: tuple[str | int, ExpertLayout]) -> str:
-    """`4-7 ep 2 etp 2`."""
-    layers, own = said
-    each = ((name, getattr(own, name)) for name in ("ep", "etp", "dispatch"))
-    return " ".join([str(layers), *(f"{name} {value}" for name, value in each if value is not None)])
+def expert_text(entry: tuple[str | int, ExpertLayout]) -> str:
+    """Return `4-7 ep 2 etp 2`: layers, and how their experts are placed."""
+    layers, overrides = entry
+    fields = ((name, getattr(overrides, name)) for name in ("ep", "etp", "dispatch"))
+    return " ".join([str(layers), *(f"{name} {value}" for name, value in fields if value is not None)])
 
 
 def recompute_text(layout: Parallelism) -> str:
-    """`full`, or `full 0-11, selective 12-15` where layers differ: what is not named recomputes nothing."""
+    """Return `full`, or `full 0-11, selective 12-15` where layers differ; other layers recompute nothing."""
     if not isinstance(layout.recompute, dict):
         return layout.recompute or "none"
     return ", ".join(f"{how} {layers}" for layers, how in layout.recompute.items()) or "none"
 
 
 def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item") -> str:
-    """`3 items, 4,096 tokens`; of several modules `llm 3 items, 4,096 tokens; vit 1 item, 1,024 patches`: what one of
-    them reads is not to be added to what another does.
+    """Return `3 items, 4,096 tokens`; of several modules `llm 3 items, 4,096 tokens; vit 1 item, 1,024 patches`, as
+    their units are not to be added up.
     """
     of_module: dict[str, list[int]] = {}
     for module, item in items:
@@ -87,11 +92,11 @@ def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item")
 
 
 def work_text(plan: Plan) -> str:
-    """All that a plan works on."""
+    """Return the numbers of all items of a plan and their sizes, as `items_text` does."""
     return items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
 
 
 def read_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:
-    """Items of these tokens in the unit of what their module reads."""
+    """Return the sum of these sizes (tokens) in the module's input unit: `1,024 patches`."""
     unit = plan.uses.models[module].reads
     return f"{UNITS[unit] * sum(sizes):,} {unit}"

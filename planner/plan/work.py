@@ -1,12 +1,12 @@
-"""The tasks of one module in one step, stage by stage, in the order of its schedule, with what each waits for.
+"""The tasks of one module in one step, stage by stage, in the order of its schedule, with their dependencies.
 
-A stage is a chunk of consecutive layers; chunk c lies on pipeline rank c mod pp, and may share it with others.
+A stage is a chunk of consecutive layers; chunk c is on pipeline rank c mod pp, which may have several chunks.
 
 A slot of the schedule (`F3` on stage 1) becomes: receive the activations, gather the parameters (ZeRO-3), compute on
 every group that has items in that micro-batch, send the result on; backward likewise with gradients, then their
-reduction. Where backward is in two, I receives and sends, as the gradient of the inputs is all that other stages need,
-and takes the gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage meet in
-every micro-batch (plan/meets.py), idle ones get a task without tokens, so that collectives match on every rank.
+reduction. Where backward is split, I receives and sends, as other stages need the gradients of inputs only, and uses
+the gathered parameters; W needs neither, and the reduction follows it. Where all ranks of a stage synchronise in every
+micro-batch (plan/mesh/synchronisation.py), idle ones get a task without tokens, so that collectives match on all ranks.
 """
 
 from collections.abc import Container, Sequence
@@ -24,7 +24,7 @@ from planner.specs.items import Size, lengths_of
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one group has of one module in one micro-batch."""
+    """The work of one group on one module in one micro-batch. A group without items is an idle rank."""
 
     row: int
     group: str
@@ -40,66 +40,72 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One module in one step: its stages, each a chunk of layers, and the cells of each row."""
+    """The work of one module in one step: its stages, each a chunk of layers, and each group's work by micro-batch."""
 
     module: str
     layout: Layout
     stages: tuple[Layers, ...]
     rows: tuple[tuple[Cell, ...], ...]
     meets: bool = False  # whether all ranks of a stage take part in every micro-batch
-    reduced: bool = False  # whether gradients are summed over ranks of a stage
-    # What `stage_ranks` has found, by which object was asked of: to hash many ranks takes longer than all else.
+    reduced: bool = False  # whether gradients are reduced over ranks of a stage
+    # Results of `stage_ranks`, by stage and the id of `within`: hashing many ranks would take longer than all else.
     held: dict[tuple[int, int], tuple[Ranks, Ranks]] = field(default_factory=dict)
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
-        """The ranks of `within` that hold a stage."""
+        """Return the ranks of `within` that hold a stage."""
         key = stage % self.pipeline, id(within)
-        if key not in self.held:  # which keeps the object, and with it its number
+        if key not in self.held:  # the entry keeps the object alive, and so its id valid
             self.held[key] = within, Ranks(sorted(set(stage_ranks(self.layout, key[0])) & set(within)))
         return self.held[key][1]
 
     @property
     def pipeline(self) -> int:
-        """Ranks that a micro-batch goes through; each has as many of the stages as any other."""
+        """The number of pipeline ranks; all have the same number of stages."""
         return self.layout.pp
 
     def slots(self, order: str | Sequence[str] | None) -> list[list[Slot]]:
-        """Of each pipeline rank, in a step's order, else in the layout's, else in the usual one. Raises InputError."""
+        """Return the slots of each pipeline rank in this order, else in the layout's schedule, else in the default one.
+
+        Raises InputError for an unknown schedule, and where an order does not fit the pipeline.
+        """
         chunks = len(self.stages) // self.pipeline
-        usual = self.layout.schedule or (CHUNKED if chunks > 1 else ONE_BY_ONE)
-        return slots_of(usual if order is None else order, self.pipeline, len(self.rows), chunks)
+        default = self.layout.schedule or (CHUNKED if chunks > 1 else ONE_BY_ONE)
+        return slots_of(default if order is None else order, self.pipeline, len(self.rows), chunks)
 
     def chunks(self, rank: int) -> list[Layers]:
-        """Those on one rank, in the order of the layers; none where it has nothing of the module."""
+        """Return the chunks of layers on one rank, in order; none where it has no layer of the module."""
         return [layers for n, layers in enumerate(self.stages) if rank in self.stage_ranks(n, self.layout.ranks)]
 
-    def rank_layers(self, place: int) -> Layers:
-        """All layers on one of them."""
-        return Layers(layer for stage in self.stages[place :: self.pipeline] for layer in stage)
+    def rank_layers(self, pipeline_rank: int) -> Layers:
+        """Return all layers on a pipeline rank."""
+        return Layers(layer for stage in self.stages[pipeline_rank :: self.pipeline] for layer in stage)
 
 
 def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()) -> Work:
-    """What `step` assigns of `module`. `others`: ranks whose cells are left out, since those of another group tell
-    what they do (plan/alike.py).
+    """Return the work that a step assigns of a module. `others`: ranks whose groups are left out, since they are
+    identical to other groups (plan/mesh/identical_groups.py).
     """
     layout, spec = plan.layouts[module], plan.uses.models[module]
     stages = layout.stages or (Layers(range(spec.layers)),)
-    rows, met = [], meets(layout, spec)
-    for number, row in enumerate(step.micro_batches):
-        placed = [(a, plan.groups[a.group]) for a in assignments(plan, row) if a.module == module]
-        cells = [
-            cell(number, *each, layout, plan.uses.items[module]) for each in placed if each[1].ranks[0] not in others
+    micro_batches, all_ranks = [], meets(layout, spec)
+    for number, assigned in enumerate(step.micro_batches):
+        groups = [(a, plan.groups[a.group]) for a in assignments(plan, assigned) if a.module == module]
+        busy = [
+            group_work(number, *each, layout, plan.uses.items[module])
+            for each in groups
+            if each[1].ranks[0] not in others
         ]
-        idle = idle_cells(number, layout, [group.ranks for _, group in placed]) if met else []
-        rows.append((*cells, *(c for c in idle if c.ranks[0] not in others)))
-    return Work(module, layout, stages, tuple(rows), met, reduces(layout, spec))
+        idle = idle_work(number, layout, [group.ranks for _, group in groups]) if all_ranks else []
+        micro_batches.append((*busy, *(c for c in idle if c.ranks[0] not in others)))
+    return Work(module, layout, stages, tuple(micro_batches), all_ranks, reduces(layout, spec))
 
 
-def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: dict[int, Size]) -> Cell:
+def group_work(micro_batch: int, assignment: Assignment, group: Group, layout: Layout, sizes: dict[int, Size]) -> Cell:
+    """Return the work that one assignment gives a group. `sizes`: by item."""
     items, split, offload = assignment.items, group.split_in(layout), assignment.offload_in(layout)
     parts = tuple(lengths_of(sizes[i]) for i in items)
     return Cell(
-        row,
+        micro_batch,
         assignment.group,
         group.ranks,
         items,
@@ -112,49 +118,57 @@ def cell(row: int, assignment: Assignment, group: Group, layout: Layout, sizes: 
     )
 
 
-def idle_cells(row: int, layout: Layout, held: list[Ranks]) -> list[Cell]:
-    """Where all ranks meet in every micro-batch: a cell without items for each rank that has none."""
-    if not held:
+def idle_work(micro_batch: int, layout: Layout, busy_groups: list[Ranks]) -> list[Cell]:
+    """Return work without items for each rank that has none, where all ranks synchronise in every micro-batch."""
+    if not busy_groups:
         return []
-    busy = {rank for ranks in held for rank in ranks}
+    busy = {rank for ranks in busy_groups for rank in ranks}
     idle = [rank for rank in layout.ranks if rank not in busy]
-    return [Cell(row, f"idle{rank}", Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
+    return [Cell(micro_batch, f"idle{rank}", Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
 
 
 def stage_tasks(work: Work, slots: Sequence[Sequence[Slot]]) -> list[list[Task]]:
-    """For each rank of the pipeline its tasks in the order of its slots."""
+    """Return, by pipeline rank, its tasks in the order of its slots."""
     return [
-        [task for phase, row, chunk in of_rank for task in slot_tasks(work, chunk * work.pipeline + place, phase, row)]
-        for place, of_rank in enumerate(slots)
+        [
+            task
+            for phase, micro_batch, chunk in of_rank
+            for task in slot_tasks(work, chunk * work.pipeline + pipeline_rank, phase, micro_batch)
+        ]
+        for pipeline_rank, of_rank in enumerate(slots)
     ]
 
 
-def slot_tasks(work: Work, stage: int, phase: Phase, row: int) -> list[Task]:
-    """Everything that happens on `stage` for one slot of the schedule."""
+def slot_tasks(work: Work, stage: int, phase: Phase, micro_batch: int) -> list[Task]:
+    """Return the tasks on a stage of one slot of the schedule."""
     tasks: list[Task] = []
-    if not work.rows[row]:  # nobody works on the module in this micro-batch: nothing to gather for
+    if not work.rows[micro_batch]:  # no group works on the module in this micro-batch: nothing to gather for
         return tasks
     sharded = work.layout.zero == 3
     if sharded and phase == "F":
-        tasks.append(collective(work, stage, "gather", row))
-    computed = [task for c in work.rows[row] for task in cell_tasks(work, stage, phase, c)]
+        tasks.append(collective(work, stage, "gather", micro_batch))
+    passes = [task for c in work.rows[micro_batch] for task in cell_tasks(work, stage, phase, c)]
     if sharded and phase != "W":
-        opening = tasks[0].id if tasks else collective(work, stage, "gather", row).id
-        computed = [task.waiting_for(opening) if task.phase == phase else task for task in computed]
-    tasks += computed
+        gather_id = tasks[0].id if tasks else collective(work, stage, "gather", micro_batch).id
+        passes = [task.waiting_for(gather_id) if task.phase == phase else task for task in passes]
+    tasks += passes
     if sharded and phase in ("B", "W"):
-        tasks.append(collective(work, stage, "sync", row).waiting_for(*(t.id for t in computed if t.phase == phase)))
+        tasks.append(
+            collective(work, stage, "sync", micro_batch).waiting_for(*(t.id for t in passes if t.phase == phase))
+        )
     return tasks
 
 
-def collective(work: Work, stage: int, phase: Phase, row: int | None) -> Task:
-    """A gather or a sync over every rank of a stage; once a step (no row), of all chunks on these ranks together."""
-    layers = work.stages[stage] if row is not None else work.rank_layers(stage)
-    return Task(work.module, layers, phase, row, "all", work.stage_ranks(stage, work.layout.ranks))
+def collective(work: Work, stage: int, phase: Phase, micro_batch: int | None) -> Task:
+    """Return a gather, sync or update of all ranks of a stage; once a step (`micro_batch` None) of all chunks on these
+    ranks.
+    """
+    layers = work.stages[stage] if micro_batch is not None else work.rank_layers(stage)
+    return Task(work.module, layers, phase, micro_batch, "all", work.stage_ranks(stage, work.layout.ranks))
 
 
 def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
-    """Receive, compute, send: one cell on one stage in one direction. A cell without items has nothing to send."""
+    """Return the recv, the pass and the send of one group on one stage. Work without items has nothing to send."""
     task = cell_task(work, stage, phase, c)
     if not task.ranks:  # an idle rank is on one stage only
         return []
@@ -163,17 +177,18 @@ def cell_tasks(work: Work, stage: int, phase: Phase, c: Cell) -> list[Task]:
     previous, following = (stage - 1, stage + 1) if phase == "F" else (stage + 1, stage - 1)
     tasks = []
     if c.items and 0 <= previous < len(work.stages):
-        tasks.append(received(work, previous, stage, phase, c))
+        tasks.append(recv_task(work, previous, stage, phase, c))
         task = task.waiting_for(tasks[-1].id)
     if phase != "F":
         task = task.waiting_for(cell_task(work, stage, "F", c).id)
     tasks.append(task)
     if c.items and 0 <= following < len(work.stages):
-        tasks.append(sent(work, stage, following, phase, c))
+        tasks.append(send_task(work, stage, following, phase, c))
     return tasks
 
 
 def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
+    """Return the pass of one group on one stage, without dependencies."""
     return Task(
         work.module,
         work.stages[stage],
@@ -191,19 +206,19 @@ def cell_task(work: Work, stage: int, phase: Phase, c: Cell) -> Task:
     )
 
 
-def sent(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
-    """The send on one stage to its neighbour."""
+def send_task(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
+    """Return the send from one stage to its neighbour."""
     near = cell_task(work, source, phase, c)
-    return near.transferring("send", carried(phase), work.stage_ranks(target, c.ranks), (near.id,))
+    return near.transferring("send", transfer_content(phase), work.stage_ranks(target, c.ranks), (near.id,))
 
 
-def received(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
-    """The matching recv. It does not matter whether backward is in two on the other side."""
-    far, near, of = cell_task(work, target, phase, c), work.stage_ranks(source, c.ranks), carried(phase)
+def recv_task(work: Work, source: int, target: int, phase: Phase, c: Cell) -> Task:
+    """Return the matching recv. It is the same whether the backward of the sending stage is split or not."""
+    far, near, of = cell_task(work, target, phase, c), work.stage_ranks(source, c.ranks), transfer_content(phase)
     send = Task(work.module, work.stages[source], "send", c.row, c.group, near, of=of)
     return far.transferring("recv", of, near, (send.id,))
 
 
-def carried(phase: Phase) -> Phase:
-    """What a send of this pass carries: activations, or their gradients."""
+def transfer_content(phase: Phase) -> Phase:
+    """Return what a send of this pass carries: F, activations; B, their gradients."""
     return "F" if phase == "F" else "B"

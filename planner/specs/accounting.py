@@ -1,4 +1,4 @@
-"""What a training framework keeps in a device's memory beside what the layout says: few traits, one set a framework."""
+"""Coefficients of a training framework's memory: what it keeps beside what the layout determines."""
 
 from typing import Literal
 
@@ -8,37 +8,43 @@ from planner.specs.base import Amount, Positive, Share, Spec
 class Accounting(Spec, kw_only=True):
     """Defaults are Megatron-LM's with Transformer Engine, in bfloat16 with Adam and a float32 copy of the weights.
 
-    Bytes are per parameter, per element or per logit, as the field says. The two last fields are no traits of the
-    framework's code but of what was measured with it: how far its allocator, and this model, are off.
+    Bytes are per parameter, per element or per logit, as the field says. The last two fields do not
+    follow from the framework's code but from measurements: fragmentation of its allocator, and the error of this model.
     """
 
     # Per parameter.
     gradient_bytes: Amount = 4.0  # 4: accumulated in float32; 2: in the weights' precision, and cast for the update
     optimizer_bytes: Amount = 12.0  # float32 weights and Adam's two moments, each 4
-    own_master: bool = False  # the float32 weights are what is sharded, and no other copy stays (FSDP2)
+    own_master: bool = False  # the float32 weights are the sharded ones, without another resident copy (FSDP2)
     fp8_weight_bytes: Amount = 4.0  # of a layer's weight under fp8: 2 in bfloat16 (if kept), 1 in fp8, 1 transposed
-    keeps_gathered: bool = False  # under a pipeline, what ZeRO-3 gathered stays to the end of the step, gradients too
+    keeps_gathered: bool = (
+        False  # in pipelines, weights gathered by ZeRO-3 stay to the end of the step, and so do whole gradients
+    )
 
-    holds_gradients: bool = False  # under ZeRO-2 they stay whole, summed on each rank, and are reduced once a step
+    holds_gradients: bool = False  # under ZeRO-2 gradients are accumulated unsharded and reduced once a step
 
     # Per token.
-    flash: bool = True  # attention's matrix never exists; else it does, and the softmax and dropout of it
-    dropout: bool = False  # one byte of mask for each element that may be dropped
-    fused: bool = True  # the MLP's gate, activation and product are one function, which keeps its input only
+    flash: bool = True  # FlashAttention; else the attention matrix is kept, with its softmax and dropout
+    dropout: bool = False  # a mask of one byte for each element
+    fused: bool = True  # the MLP's gate, activation and product are one kernel, which keeps its input only
     fp8_pointwise: bool = False  # under fp8, that input is kept in one byte too
-    selective: Literal["modules", "ops"] = "modules"  # what selective recomputation drops; ops: each second product
-    logit_bytes: Amount = 6.0  # of one logit: 2 and a float32 copy of it, which becomes its gradient
-    imbalance: Positive = 1.0  # tokens of the fullest rank of experts, over the mean
+    selective: Literal["modules", "ops"] = (
+        "modules"  # what selective recomputation drops; ops: every second matrix product
+    )
+    logit_bytes: Amount = 6.0  # of one logit: 2, and a float32 copy that becomes its gradient
+    imbalance: Positive = 1.0  # tokens of the most loaded rank of experts, over the mean
 
     # Of the process.
-    workspace_gib: Amount = 0.5  # libraries' workspaces that the framework's allocator holds
+    workspace_gib: Amount = 0.5  # libraries' workspaces inside the framework's allocator
     context_gib: Amount = 1.0  # the device's context and kernels, outside of the allocator; assumed
-    buffers: Amount = 1.0  # of communicators, over NCCL's
-    fragmentation: Share = 0.05  # what the allocator has reserved and cannot use, over what is allocated; assumed
+    buffers: Amount = 1.0  # of communicators, relative to NCCL's
+    fragmentation: Share = 0.05  # reserved and unusable bytes, over allocated ones; assumed
     spread: Amount = 0.1  # standard deviation of the log of measured over predicted bytes
 
 
-# This package's own runtime: FSDP2 shards float32 weights, which are what the optimizer works on, and computes with
-# copies in bfloat16; its ranks may run unequal numbers of micro-batches, so they reduce gradients at a step's end. Its
-# MLP is no single function: gate, activated gate and product are kept.
+# planner's own runtime: FSDP2 shards float32 weights, which the optimizer updates, and computes with bfloat16 copies.
+# Its
+# ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
+# fused
+# kernel: gate, activated gate and product are kept.
 BUNDLED = Accounting(own_master=True, holds_gradients=True, fused=False)

@@ -1,4 +1,4 @@
-"""What every struct in a file has in common, and the small types that appear in several of them."""
+"""The base class of all structs in files, and the small types that several of them use."""
 
 import re
 from functools import lru_cache
@@ -14,25 +14,25 @@ else:
         return lambda cls: cls
 
 
-# Every quantity has an end, far beyond what exists: arithmetic stays finite, and a slip of the pen fills no memory.
+# Every quantity has a limit, far beyond real ones: arithmetic stays finite, and a typing error fills no memory.
 MAX_RANKS = 2**17
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 RankCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)]
 LayerCount = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 RowCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups: ids are made of these
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups; task ids contain them
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of what something is divided by
+Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of divisors
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Source = Literal["measured", "fitted", "published", "analytic"]  # in that order of trust
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A frozen piece of a file. An unknown key is an error; a `ValueError` says `what is wrong | what to do`.
+    """A frozen mapping in a file. An unknown key is an error; a `ValueError` has the text `what is wrong | what to do`.
 
-    msgspec hands `kw_only` down to no subclass: say it again where a required field follows an optional one.
+    msgspec does not inherit `kw_only`: repeat it where a required field follows an optional one.
     """
 
 
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=Spec)
 
 
 def changed(spec: S, **fields: Any) -> S:
-    """A copy with other values in these fields."""
+    """Return a copy with other values in these fields."""
     return msgspec.structs.replace(spec, **fields)
 
 
@@ -48,7 +48,7 @@ RANGES = re.compile(r"[0-9]{1,8}(-[0-9]{1,8})?([,+][0-9]{1,8}(-[0-9]{1,8})?)*")
 
 
 class Indices(tuple[int, ...]):
-    """Sorted, distinct indices, written as ranges: `0-31`, `0-1,4-5`, `7`."""
+    """Sorted, distinct indices, written as ranges in files: `0-31`, `0-1,4-5`, `7`."""
 
     __slots__ = ()
 
@@ -71,16 +71,16 @@ class Indices(tuple[int, ...]):
         return int(text) if text.isdigit() else text
 
     def __str__(self) -> str:
-        return spelled(self)
+        return ranges_text(self)
 
     @staticmethod
     def schema() -> dict[str, Any]:
         return {"type": ["string", "integer"], "description": "indices as ranges: 0-31, or 0-1,4-5, or 7"}
 
 
-@lru_cache(maxsize=65536)  # ids of tasks are made of these
-def spelled(indices: tuple[int, ...]) -> str:
-    """(0, 1, 2, 7) as `0-2,7`."""
+@lru_cache(maxsize=65536)  # task ids contain these
+def ranges_text(indices: tuple[int, ...]) -> str:
+    """Format (0, 1, 2, 7) as `0-2,7`."""
     parts: list[list[int]] = []
     for index in indices:
         if parts and parts[-1][1] == index - 1:
@@ -91,12 +91,12 @@ def spelled(indices: tuple[int, ...]) -> str:
 
 
 class Ranks(Indices):
-    """Ranks of a job, rising."""
+    """Ranks of a job, in rising order."""
 
     __slots__ = ()
 
 
 class Layers(Indices):
-    """Layers of a module, rising, from 0."""
+    """Layers of a module, counted from 0, in rising order."""
 
     __slots__ = ()

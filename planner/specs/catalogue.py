@@ -1,4 +1,4 @@
-"""What is shipped: models with their exact sizes."""
+"""The table of shipped models with their exact parameter counts."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from planner.specs.parameters import active_parameters, counts_text, model_param
 
 
 class ModelRow(NamedTuple):
-    """One module of one model; a model of several modules has a last row for all of them."""
+    """One line of the table: a module of a model, or the sum over a model of several modules."""
 
     model: str
     module: str
@@ -16,11 +16,11 @@ class ModelRow(NamedTuple):
     parameters: int
     counted: str
     source: str
-    active: int  # parameters that work on a token
+    active: int  # parameters that are used for a token
 
 
 def shipped_models() -> list[ModelRow]:
-    """Every module of every shipped model, and the totals of those with several."""
+    """Return every module of every shipped model, and the totals of those with several."""
     rows = []
     for name in library.names(Model):
         model, _ = library.read(name, Model)
@@ -28,7 +28,7 @@ def shipped_models() -> list[ModelRow]:
             count, kind = parameters(spec).total, str(type(spec).__struct_config__.tag)
             rows.append(ModelRow(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec)))
         if len(model.modules) > 1:
-            together = " + ".join(model.modules)
+            module_names = " + ".join(model.modules)
             active = sum(active_parameters(spec) for spec in model.modules.values())
-            rows.append(ModelRow(name, "all", "", model_parameters(model), together, model.source, active))
+            rows.append(ModelRow(name, "all", "", model_parameters(model), module_names, model.source, active))
     return rows

@@ -1,4 +1,4 @@
-"""Where a job runs: kinds of ranks, and the levels of the network between them."""
+"""Clusters: kinds of ranks, and the levels of the network between them."""
 
 from typing import Annotated, ClassVar
 
@@ -13,20 +13,22 @@ class RankKind(Spec):
     kind: str  # the device's name, a file of profiles/devices
     count: RankCount
     per_node: RankCount
-    usd_per_hour: Amount | None = None  # of one rank, in place of its device's price; `source` says who asks that
+    usd_per_hour: Amount | None = (
+        None  # of one rank, in place of its device's price; the cluster's `source` says whose price
+    )
 
 
 class Level(Spec):
-    """Ranks that lie within one level reach each other at its bandwidth. Levels go from near to far."""
+    """A level of the network: ranks within one block of it communicate at its bandwidth. Levels go from near to far."""
 
     name: str
-    ranks: RankCount  # how many consecutive ranks the level joins
-    gb_per_s: Positive  # one way, per rank
+    ranks: RankCount  # consecutive ranks that one block of the level connects
+    gb_per_s: Positive  # in one direction, per rank
     latency_us: Amount
 
 
 class Cluster(Spec):
-    """`profiles/clusters/*.yaml`."""
+    """A cluster file, `planner.cluster/1`; shipped ones are in `profiles/clusters`."""
 
     FORMAT: ClassVar[str] = "planner.cluster/1"
     format: str
@@ -40,16 +42,18 @@ class Cluster(Spec):
         if sizes != sorted(set(sizes)):
             raise ValueError("the levels do not go from near to far | give each more ranks than the one before")
         if self.levels[-1].ranks < self.size:
-            raise ValueError(f"the last level joins {self.levels[-1].ranks} of {self.size} ranks | let it join all")
+            raise ValueError(
+                f"the last level connects {self.levels[-1].ranks} of {self.size} ranks | let it connect all"
+            )
 
     @property
     def size(self) -> int:
-        """Ranks in all."""
+        """The number of ranks."""
         return sum(kind.count for kind in self.ranks)
 
 
 def level_of(cluster: Cluster, first: int, last: int) -> Level:
-    """The nearest level that holds both ranks."""
+    """Return the nearest level with both ranks in one block."""
     for level in cluster.levels:
         if first // level.ranks == last // level.ranks:
             return level
@@ -57,7 +61,7 @@ def level_of(cluster: Cluster, first: int, last: int) -> Level:
 
 
 def kind_of(cluster: Cluster, rank: int) -> str:
-    """The device of a rank: ranks are numbered in the order of the cluster's entries."""
+    """Return the name of a rank's device: ranks are numbered in the order of the cluster's entries."""
     for entry in cluster.ranks:
         if rank < entry.count:
             return entry.kind

@@ -1,4 +1,4 @@
-"""Which tokens of packed documents each rank of a group has: even shares within sub-groups, zig-zag between these."""
+"""Sequence sharding of packed documents over a group: even shares within Ulysses blocks, zig-zag around rings."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,67 +12,69 @@ class Span(NamedTuple):
     last: int  # the one after
 
 
-def dealt(lengths: Sequence[int], split: tuple[int, int], place: int, unit: int = 1) -> list[Span]:
-    """The tokens of the rank in this place, in their order there. `split`: ranks of a sub-group, and sub-groups.
+def dealt(lengths: Sequence[int], split: tuple[int, int], index: int, unit: int = 1) -> list[Span]:
+    """Return the spans of the rank with this index in its group, in its order. `split`: Ulysses degree, ring degree.
 
-    Within a sub-group ranks have contiguous, even shares of its rows. Raises ValueError where tokens that stay
-    together, `unit` of them, do not divide what there is.
+    Ranks of a Ulysses block have contiguous, even shares of its tokens. `unit` tokens stay together. Raises ValueError
+    where they do not divide the number of tokens.
     """
     ulysses, ring = split
-    block, within = divmod(place, ulysses)
+    block, within = divmod(index, ulysses)
     spans = zigzag(lengths, ring, unit)[block] if ring > 1 else contiguous(lengths, 0, sum(lengths))
     return share(spans, ulysses, within, unit)
 
 
-def share(spans: Sequence[Span], ways: int, place: int, unit: int = 1) -> list[Span]:
-    """One even share of these rows."""
-    sizes = even_sizes(rows(spans), ways, unit)
-    begin = sum(sizes[:place])
-    return portion(spans, begin, begin + sizes[place])
+def share(spans: Sequence[Span], degree: int, index: int, unit: int = 1) -> list[Span]:
+    """Return one of `degree` contiguous, even shares of these tokens."""
+    sizes = even_sizes(rows(spans), degree, unit)
+    begin = sum(sizes[:index])
+    return slice_spans(spans, begin, begin + sizes[index])
 
 
 def zigzag(lengths: Sequence[int], ring: int, unit: int = 1) -> list[list[Span]]:
-    """Of each sub-group, document by document. Each document is cut into 2N parts, and sub-group i of N has part i and
-    part 2N - 1 - i: of causal attention the later sees more by as much as the earlier sees less.
+    """Return the spans of each ring position, document by document. Each document is cut into 2N parts, and position i
+    of N has parts i and 2N - 1 - i, which balances causal attention: the later part attends to more tokens by as many
+    as the earlier attends to less.
 
-    Parts of a document differ by at most one unit, and those that are longer are dealt in turn, from one document to
-    the next: so no two sub-groups differ by more than two units in all. Parts may be empty.
+    Parts of a document differ by at most one unit, and the longer ones rotate from one document to the next: so no two
+    positions differ by more than two units in all. Parts may be empty.
     """
-    found: list[list[Span]] = [[] for _ in range(ring)]
+    result: list[list[Span]] = [[] for _ in range(ring)]
     parts, turn = 2 * ring, 0
     for document, length in enumerate(lengths):
         sizes, begin = even_sizes(length, parts, unit), 0
         for part in range(parts):
             size = sizes[(part - turn) % parts]
             if size:
-                found[min(part, parts - 1 - part)].append(Span(document, begin, begin + size))
+                result[min(part, parts - 1 - part)].append(Span(document, begin, begin + size))
             begin += size
         turn += length // unit
-    return found
+    return result
 
 
 def rows(spans: Sequence[tuple[int, int, int]]) -> int:
+    """Return the number of tokens in these spans."""
     return sum(last - first for _, first, last in spans)
 
 
 def contiguous(lengths: Sequence[int], start: int, stop: int) -> list[Span]:
-    """Tokens `start` to before `stop` of the packed documents."""
-    return portion([Span(document, 0, length) for document, length in enumerate(lengths)], start, stop)
+    """Return tokens `start` to before `stop` of the packed documents."""
+    return slice_spans([Span(document, 0, length) for document, length in enumerate(lengths)], start, stop)
 
 
-def portion(spans: Sequence[Span], start: int, stop: int) -> list[Span]:
-    """Rows `start` to before `stop` of these spans, one after the other."""
-    found, begin = [], 0
+def slice_spans(spans: Sequence[Span], start: int, stop: int) -> list[Span]:
+    """Return tokens `start` to before `stop` of these spans, counted over all of them in order."""
+    result, begin = [], 0
     for document, first, last in spans:
         low, high = max(start - begin, 0), min(stop - begin, last - first)
         if low < high:
-            found.append(Span(document, first + low, first + high))
+            result.append(Span(document, first + low, first + high))
         begin += last - first
-    return found
+    return result
 
 
 def even_sizes(tokens: int, ranks: int, unit: int = 1) -> tuple[int, ...]:
-    """Contiguous shards that differ by at most one unit of tokens, the larger first."""
+    """Return sizes of contiguous shards that differ by at most one unit of tokens, larger ones first."""
     units, rest = divmod(tokens, unit)
     if rest:
         raise ValueError(f"{tokens} tokens do not divide into units of {unit}")

@@ -1,7 +1,7 @@
 """Named length distributions: inverse CDFs, piecewise linear in log length through published or measured quantiles.
 
-Only quantiles are kept, no data: a sample has their shape, and nothing else of the texts that they describe. Its mean
-comes out at most 3 % above a measured one, since between two quantiles a heavy tail lies below the straight line.
+Only quantiles are kept, no data: drawn lengths have their distribution and nothing else of the texts. Their mean is at
+most 3 % above the measured one, since between two quantiles a heavy tail is below the straight line.
 
 `byted` is fitted to published percentages instead, of samples and of the tokens that they hold; between these its
 quantiles are chosen.
@@ -15,11 +15,11 @@ from planner.specs.workload import Part
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-MAX_TOKENS = 10**9  # no sampled length is longer; the tail of a wide log-normal has no end of its own
+MAX_TOKENS = 10**9  # no drawn length is longer; the tail of a wide log-normal is unbounded
 
 
 class Quantiles(NamedTuple):
-    """Shares of all rows, rising from 0 to 1, and the length in tokens that each share stays at or below."""
+    """Shares of all samples, rising from 0 to 1, and the length in tokens that each share is at or below."""
 
     source: str
     points: tuple[tuple[float, int], ...]  # (share, tokens)
@@ -68,18 +68,24 @@ DISTRIBUTIONS: dict[str, Quantiles] = {
 
 
 def sample(name: str, count: int, seed: int) -> list[int]:
-    """`count` independent lengths of the distribution called `name`; the same seed draws the same lengths."""
+    """Draw `count` independent lengths of the distribution `name`; the same seed draws the same lengths.
+
+    Raises InputError for an unknown name.
+    """
     import numpy as np
 
     if name not in DISTRIBUTIONS:
         raise InputError(f"there is no distribution `{name}`", fix=f"name one of {', '.join(DISTRIBUTIONS)}")
     shares, tokens = zip(*DISTRIBUTIONS[name].points, strict=True)
-    draws = generator(seed).random(count)
+    draws = random_generator(seed).random(count)
     return [int(length) for length in np.rint(np.exp(np.interp(draws, shares, np.log(tokens))))]
 
 
 def sample_mix(parts: tuple[Part, ...], count: int, seed: int) -> list[int]:
-    """`count` independent lengths of a mixture of log-normals, each between 1 and MAX_TOKENS."""
+    """Draw `count` independent lengths of a mixture of log-normals, each between 1 and MAX_TOKENS.
+
+    Raises InputError where no part has a weight, or a median is below 1.
+    """
     import numpy as np
 
     weights = np.array([part.weight for part in parts])
@@ -88,16 +94,18 @@ def sample_mix(parts: tuple[Part, ...], count: int, seed: int) -> list[int]:
     if any(part.median < 1 for part in parts):
         raise InputError("a part of the mix has a median below 1 token", fix="give it a median of 1 or more")
     bounds = np.cumsum(weights / weights.sum())
-    chosen = np.minimum(np.searchsorted(bounds, generator(seed).random(count), side="right"), len(parts) - 1)
+    chosen = np.minimum(np.searchsorted(bounds, random_generator(seed).random(count), side="right"), len(parts) - 1)
     log_medians = np.log([part.median for part in parts])[chosen]
     sigmas = np.array([part.sigma for part in parts])[chosen]
-    normals = generator(seed, jumps=1).standard_normal(count)  # of its own, so that a longer sample continues a shorter
+    normals = random_generator(seed, jumps=1).standard_normal(
+        count
+    )  # a stream of its own, so that more draws continue fewer
     logs = np.clip(log_medians + sigmas * normals, 0.0, np.log(MAX_TOKENS))
     return [int(length) for length in np.rint(np.exp(logs))]
 
 
-def generator(seed: int, jumps: int = 0) -> "Generator":
-    """A source of random numbers whose stream is the same in every version of numpy; `jumps` gives another one."""
+def random_generator(seed: int, jumps: int = 0) -> "Generator":
+    """Return a random generator with the same stream in every version of numpy; other `jumps` give other streams."""
     from numpy.random import PCG64, Generator
 
     if seed < 0:

@@ -1,4 +1,4 @@
-"""A job with everything it names read in: what strategies and pricing start from."""
+"""A job with all files that it names read: the input of strategies and pricing."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,33 +25,34 @@ from planner.specs.workload import LengthsFile, StreamFile, TokensFolder, Worklo
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """One job, resolved."""
+    """A resolved job."""
 
     job: Job
     model: Model
-    module: str  # whose items the workload's rows are
+    module: str  # the one whose items are the workload's samples
     cluster: Cluster
     devices: dict[str, Device]
-    profile: Profile  # with several kinds of ranks, its entries say of which: specs/kinds.py
+    profile: Profile  # with several kinds of ranks, entries name their kind: specs/hardware/rank_kinds.py
     batches: tuple[Batch, ...]
-    sources: dict[str, Path]  # what was read, by role
+    sources: dict[str, Path]  # role → the file that was read
     seed: int = 0
     effort: int = 2
     first_row: int = 0
-    rates: dict[str, Rates] = field(default_factory=dict)  # of the kinds of ranks that somebody timed
+    rates: dict[str, Rates] = field(default_factory=dict)  # kind of rank → rates of its kernels, where they were timed
     timing: Timing = field(default_factory=Timing)
     accounting: Accounting = BUNDLED
-    software_spread: float = 0.3  # of a step's seconds: their 80 % interval is seconds·e^±spread
+    software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
 
     @property
     def spec(self) -> Module:
+        """The shape of the module that is planned."""
         return self.model.modules[self.module]
 
     @property
     def said(self) -> Parallelism:
-        """All that the job says of how its module is spread: `fix.layouts` of the module, and what only `layout` says.
+        """The fields of the module's layout that the job fixes: `fix.layouts` of the module, else `layout`.
 
-        Raises ValueError, as `what is wrong | what to do`, where the two cannot be together.
+        Raises ValueError, as `what is wrong | what to do`, where the two contradict each other.
         """
         fixed = self.job.fix.layouts.get(self.module, Parallelism())
         return changed(self.job.layout, **said(fixed))
@@ -64,7 +65,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line may say beyond the job's file."""
+    """Options of the command line beside the job's file."""
 
     batches: int = 1
     first_row: int = 0
@@ -74,13 +75,13 @@ class Options:
 
 
 def load(reference: str, options: Options) -> Inputs:
-    """The job that a name or a path means, with all it names. Raises InputError."""
+    """Read the job with this name or path, and all files that it names. Raises InputError."""
     job, path = library.read(reference, Job)
     return resolve(job, path, options)
 
 
 def resolve(job: Job, path: Path, options: Options) -> Inputs:
-    """Everything that `job`, read from `path`, names."""
+    """Read all files that a job, itself read from `path`, names. Raises InputError."""
     base = path.parent
     model, model_path = library.read(job.model, Model, base, f"{path} (model)")
     cluster, cluster_path = library.read(job.cluster, Cluster, base, f"{path} (cluster)")
@@ -88,11 +89,13 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     software, sources["software"] = library.read(job.software, Software, base, f"{path} (software)")
     devices, rates = {}, {}
     for kind in cluster.ranks:
-        facts, sources[f"device {kind.kind}"] = library.read(kind.kind, Profile, base, f"{cluster_path} (ranks)")
-        devices[kind.kind] = facts.device
-        rates[kind.kind] = facts.rates
-    profile, found = find_profile(job, cluster, devices, path)
-    sources |= found
+        device_profile, sources[f"device {kind.kind}"] = library.read(
+            kind.kind, Profile, base, f"{cluster_path} (ranks)"
+        )
+        devices[kind.kind] = device_profile.device
+        rates[kind.kind] = device_profile.rates
+    profile, profile_files = find_profile(job, cluster, devices, path)
+    sources |= profile_files
     workload = job.workload
     if options.lengths:
         workload = replace_lengths(job, Path(options.lengths).absolute())
@@ -100,9 +103,9 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
         sources["lengths"] = base / workload.lengths.path
     if isinstance(workload.lengths, TokensFolder):
         sources["lengths"] = base / workload.lengths.path / OFFSETS
-    module = choose_module(job, model, path)
+    module = sample_module(job, model, path)
     samples = batches(workload, options.batches, options.first_row, options.seed, base)
-    where = Places(path, model_path, base)
+    paths = Places(path, model_path, base)
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
@@ -113,12 +116,12 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
         cluster=cluster,
         devices=devices,
         profile=profile,
-        batches=tuple(with_streams(samples, workload, model, module, options.seed, where)),
+        batches=tuple(with_streams(samples, workload, model, module, options.seed, paths)),
         sources=sources,
         seed=options.seed,
         effort=options.effort,
         first_row=options.first_row,
-        rates={kind: found for kind, found in rates.items() if found},
+        rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.timing,
         accounting=software.accounting,
         software_spread=software.spread,
@@ -126,7 +129,7 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
 
 
 def replace_lengths(job: Job, path: Path) -> Workload:
-    """From a folder of tokens, or a file in which the column is called as in the job's own."""
+    """Return the workload with lengths from a folder of tokens, or from a file with the same column as the job's."""
     if path.is_dir() or path.name == OFFSETS:
         return changed(job.workload, lengths=TokensFolder(path=str(path if path.is_dir() else path.parent)))
     lengths = job.workload.lengths
@@ -134,14 +137,14 @@ def replace_lengths(job: Job, path: Path) -> Workload:
     return changed(job.workload, lengths=LengthsFile(path=str(path), column=column))
 
 
-def choose_module(job: Job, model: Model, path: Path) -> str:
-    """The module that the workload's rows are items of."""
+def sample_module(job: Job, model: Model, path: Path) -> str:
+    """Return the module whose items are the workload's samples. Raises InputError where the job does not say which."""
     if not job.workload.module and len(model.modules) == 1:
         return next(iter(model.modules))
     if job.workload.module not in model.modules:
-        said = f"module `{job.workload.module}`" if job.workload.module else "no module"
+        named = f"module `{job.workload.module}`" if job.workload.module else "no module"
         raise InputError(
-            f"the workload names {said}, the model has {', '.join(model.modules)}",
+            f"the workload names {named}, the model has {', '.join(model.modules)}",
             where=f"{path} (workload.module)",
             fix="name one of them",
         )

@@ -1,6 +1,6 @@
-"""How long an item is: tokens of a module's layers; or what the module reads, of which several parts can be one item.
+"""Sizes of items: tokens in a module's layers, or its input units, of which several parts can make one item.
 
-An item of several images goes where they go together, and attention stays within each: it costs what they cost.
+An item of several images is assigned as a whole, and attention stays within each image: it costs what they cost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,63 +12,66 @@ from planner.specs.base import Count, Spec
 from planner.specs.layers.audio import STRIDE
 from planner.specs.layers.stack import Reads, Stack
 
-Parts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
+PartCounts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
 
 
 class ItemSize(Spec):
-    """An item in the unit of what its module reads: `{patches: 4096}`, `{patches: [1024, 256]}`, `{frames: 3000}`."""
+    """The size of an item in its module's input unit: `{patches: 4096}`, `{patches: [1024, 256]}`, `{frames: 3000}`."""
 
     tokens: Count | None = None
-    patches: Count | Parts | None = None  # of one image, or of each of several
-    frames: Count | Parts | None = None  # of one clip, or of each of several
+    patches: Count | PartCounts | None = None  # of one image, or of each of several
+    frames: Count | PartCounts | None = None  # of one clip, or of each of several
 
     def __post_init__(self) -> None:
-        said = [unit for unit in UNITS if getattr(self, unit) is not None]
-        if len(said) != 1:
-            raise ValueError(f"an item's size is in one unit, not {' and '.join(said) or 'none'} | say one of {EITHER}")
-        odd = [count for count in self.counts if count % UNITS[self.unit]]
-        if odd:
+        given = [unit for unit in UNITS if getattr(self, unit) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"an item's size is in one unit, not {' and '.join(given) or 'none'} | give one of {UNIT_NAMES}"
+            )
+        partial = [count for count in self.counts if count % UNITS[self.unit]]
+        if partial:
             rule = f"{UNITS[self.unit]} {self.unit} are a token of the layers"
-            raise ValueError(f"{odd[0]} {self.unit} are no whole tokens: {rule} | cut off, or add, what is over")
+            raise ValueError(f"{partial[0]} {self.unit} are no whole tokens: {rule} | cut off, or add, what is over")
 
     @property
     def unit(self) -> Reads:
+        """The input unit that the size is in."""
         return next(unit for unit in UNITS if getattr(self, unit) is not None)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Of each part, in the unit."""
-        said = getattr(self, self.unit)
-        return said if isinstance(said, tuple) else (said,)
+        """The size of each part, in the unit."""
+        count = getattr(self, self.unit)
+        return count if isinstance(count, tuple) else (count,)
 
 
-UNITS: dict[Reads, int] = {"tokens": 1, "patches": 1, "frames": STRIDE}  # how many are one token of the layers
-EITHER = ", ".join(UNITS)
+UNITS: dict[Reads, int] = {"tokens": 1, "patches": 1, "frames": STRIDE}  # input units per token of the layers
+UNIT_NAMES = ", ".join(UNITS)
 Size = Count | ItemSize
 
 
 class Document(NamedTuple):
-    """Tokens that attend to each other alone: a whole item, or a part of one."""
+    """Tokens that attention stays within: a whole item, or a part of one."""
 
     item: int
     tokens: int
-    begin: int = 0  # token of the item that is its first
+    begin: int = 0  # index of its first token in the item
 
 
 def lengths_of(size: int | ItemSize) -> tuple[int, ...]:
-    """Tokens of each part, between which attention never crosses."""
+    """Return the tokens of each part; attention stays within a part."""
     return (size,) if isinstance(size, int) else tuple(count // UNITS[size.unit] for count in size.counts)
 
 
 def tokens_of(size: int | ItemSize) -> int:
-    """What layers work on."""
+    """Return the tokens of an item in the layers."""
     return size if isinstance(size, int) else sum(lengths_of(size))
 
 
 def size_faults(module: Stack, name: str, size: int | ItemSize) -> Iterator[tuple[str, str]]:
-    """What is wrong, and what to do, where a module called so cannot have an item of this size."""
+    """Yield what is wrong and what to do where the module `name` cannot have an item of this size."""
     if isinstance(size, ItemSize) and size.unit != module.reads:
-        yield f"the item's size is in {size.unit}, and `{name}` reads {module.reads}", f"say {module.reads}"
+        yield f"the item's size is in {size.unit}, and `{name}` reads {module.reads}", f"give {module.reads}"
         return
     for part in lengths_of(size):
         if part % module.merged:
@@ -77,7 +80,7 @@ def size_faults(module: Stack, name: str, size: int | ItemSize) -> Iterator[tupl
 
 
 def documents_of(items: Sequence[int], parts: Sequence[Sequence[int]]) -> tuple[Document, ...]:
-    """Items with the tokens of their parts, one after the other."""
+    """Return the documents of items, whose parts have these lengths in tokens, in packed order."""
     return tuple(
         Document(item, length, sum(lengths[:at]))
         for item, lengths in zip(items, parts, strict=True)

@@ -1,4 +1,4 @@
-"""The job: which model, where, on what data, for what objective, within what limits, and what is already fixed."""
+"""Jobs: model, cluster, workload, objective, limits, and decisions that are already fixed."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -14,17 +14,19 @@ Chance = Annotated[float, msgspec.Meta(gt=0, le=1)]
 class Limits(Spec):
     """Bounds that the plan must keep."""
 
-    tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model when given
-    memory_margin: Share = 0.06  # of the device's memory, never planned on
-    oom_chance: Chance = 0.05  # of running out of memory, at most
+    tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model if given
+    memory_margin: Share = 0.06  # share of the device's memory that is kept free
+    oom_chance: Chance = 0.05  # probability of running out of memory, at most
 
 
 class FixedItem(Spec):
+    """The sequence-parallel degree that an item must have."""
+
     degree: RankCount
 
 
 class Fix(Spec):
-    """Decisions taken before solving; a strategy works around them."""
+    """Decisions taken before solving, which a strategy keeps."""
 
     items: dict[Index, FixedItem] = {}
     layouts: dict[Name, Parallelism] = {}  # by module
@@ -33,13 +35,15 @@ class Fix(Spec):
 class PerBatch(Spec):
     """Each batch is planned while earlier ones train."""
 
-    look_ahead: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4  # batches that are planned before their turn
-    deadline_ms: Amount | None = None  # of planning a batch, after which it is improved no more; None: by effort alone
-    wait: bool = False  # no step is taken before its planning has ended: without a deadline, every run trains the same
+    look_ahead: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4  # batches that are planned in advance
+    deadline_ms: Amount | None = (
+        None  # of planning a batch, after which its plan is not improved; None: limited by effort alone
+    )
+    wait: bool = False  # no step starts before its planning has ended: without a deadline, every run trains the same
 
 
 class Job(Spec):
-    """`job.yaml`, and `profiles/jobs/*.yaml`."""
+    """A job file, `planner.job/1`; shipped ones are in `profiles/jobs`."""
 
     FORMAT: ClassVar[str] = "planner.job/1"
     format: str
@@ -47,25 +51,25 @@ class Job(Spec):
     model: str  # a shipped model, or a path
     cluster: str  # a shipped cluster, or a path
     workload: Workload
-    software: str = "planner"  # what trains: a shipped framework, or a path
-    profile: str = "auto"  # what was measured here, else what is shipped for the device; or a name, or a path
+    software: str = "planner"  # the training framework: a shipped one, or a path
+    profile: str = "auto"  # auto: the one measured here, else the shipped one of the device; or a name, or a path
     strategy: str = "sequence_groups"
-    objective: str = "step_seconds"  # what is best: a name of costs/objective.py
-    layout: Parallelism = Parallelism()  # of every module: what is said holds, the rest a search decides
-    degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees allowed; empty: powers of two that the heads divide
+    objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
+    layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
+    degrees: tuple[RankCount, ...] = ()  # allowed sequence-parallel degrees; empty: powers of two that divide the heads
     sync: Sync = "micro_batch"
-    planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # of the batches after the first
+    planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # when batches after the first are planned
     limits: Limits = Limits()
     fix: Fix = Fix()
 
     @property
     def zero(self) -> int:
-        """The ZeRO stage under which groups change with every micro-batch: the usual one where the job says none."""
+        """The ZeRO stage of strategies whose groups change with every micro-batch: 3 where the job gives none."""
         return 3 if self.layout.zero is None else self.layout.zero
 
     @property
     def per_batch(self) -> PerBatch | None:
-        """How batches are planned while others train; None when all are planned ahead."""
+        """The options of planning during training; None where all batches are planned ahead."""
         if isinstance(self.planning, PerBatch):
             return self.planning
         return PerBatch() if self.planning == "per_batch" else None

@@ -1,6 +1,6 @@
-"""Entries of a table that hold for one kind of rank among several: `llm@h100-80gb` beside `llm@a100-80gb`.
+"""Table entries for one of several kinds of ranks: `llm@h100-80gb` beside `llm@a100-80gb`.
 
-A cluster of one kind needs no such names, and its files have none.
+Files of a cluster with one kind have plain names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,22 +12,22 @@ T = TypeVar("T")
 
 
 def kinds(cluster: Cluster) -> tuple[str, ...]:
-    """The cluster's kinds of ranks, each once, in its order."""
+    """Return the cluster's kinds of ranks, each once, in its order."""
     return tuple(dict.fromkeys(entry.kind for entry in cluster.ranks))
 
 
 def on_kind(name: str, kind: str, among: Iterable[str]) -> str:
-    """What an entry for ranks of `kind` is called: by its name alone where there is no other kind."""
+    """Return the name of an entry for ranks of `kind`: the plain name where there is no other kind."""
     return f"{name}@{kind}" if len(tuple(among)) > 1 else name
 
 
 def entry(table: Mapping[str, T], name: str, kind: str) -> T | None:
-    """What holds for ranks of `kind`: their own entry, else the one that holds for every kind."""
+    """Return the entry for ranks of `kind`: their own, else the one of every kind; None: there is neither."""
     return table.get(f"{name}@{kind}", table.get(name))
 
 
 def entries(table: Mapping[str, T], kind: str) -> dict[str, T]:
-    """All that holds for ranks of `kind`, by name alone."""
+    """Return all entries for ranks of `kind`, by plain name."""
     names = dict.fromkeys(key.partition("@")[0] for key in table)
     found = ((name, entry(table, name, kind)) for name in names)
     return {name: value for name, value in found if value is not None}

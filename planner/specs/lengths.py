@@ -1,4 +1,4 @@
-"""Rows of a workload: document lengths from a file, a folder of tokens, a distribution or a mix, batch by batch."""
+"""Samples of a workload: lengths from a file, a folder of tokens, a distribution or a mix, batch by batch."""
 
 import csv
 import gzip
@@ -16,55 +16,60 @@ from planner.specs.token_rows import open_offsets, row_lengths
 from planner.specs.workload import Distribution, LengthsFile, TokensFolder, Workload
 
 MAX_LENGTH = 10**9
-MAX_ROWS = 2**24  # of the data: all rows up to the last one asked for are drawn
+MAX_ROWS = 2**24  # of the data: all samples up to the last one needed are drawn
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
-Readers = dict[int, tuple[int, ...]]  # item → items of the next module
+Readers = dict[int, tuple[int, ...]]  # item → items of the module that reads it
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The next rows of the data: what the plan must place, and what was too long for the job."""
+    """Consecutive samples of the data: those that the plan assigns, and those that were too long for the job."""
 
-    items: dict[int, int]  # row → tokens, after rounding
+    items: dict[int, int]  # sample → tokens, after rounding
     dropped: tuple[int, ...]
-    streams: Mapping[str, dict[int, Size]] = field(default_factory=dict)  # of each other module: item → size
-    feeds: Mapping[str, dict[str, Readers]] = field(default_factory=dict)  # module → module that reads it → who reads
+    streams: Mapping[str, dict[int, Size]] = field(default_factory=dict)  # other module → item → size
+    feeds: Mapping[str, dict[str, Readers]] = field(
+        default_factory=dict
+    )  # module → module that reads it → readers by item
     left_out: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
-    )  # items of other modules that nobody is left to read
+    )  # other module → items without a reader in the batch
 
 
 def batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[Batch]:
-    """`count` consecutive batches from `first_row`. Raises InputError when rows run out or a length is impossible."""
+    """Read `count` consecutive batches from sample `first_row` on. `base`: the folder of relative paths.
+
+    Raises InputError when there are too few samples, or a length is invalid.
+    """
     end = first_row + count * workload.batch_rows
     if end > MAX_ROWS:
-        what = f"{count} batches of {workload.batch_rows} rows end at row {end}, beyond row {MAX_ROWS}"
-        raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first row")
-    rows = read_rows(workload, end, seed, base)
-    if len(rows) < end:
+        what = f"{count} batches of {workload.batch_rows} samples end at sample {end}, beyond sample {MAX_ROWS}"
+        raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first sample")
+    lengths = read_rows(workload, end, seed, base)
+    if len(lengths) < end:
         raise InputError(
-            f"{count} batches of {workload.batch_rows} rows end at row {end}, the data has {len(rows)} rows",
+            f"{count} batches of {workload.batch_rows} samples end at sample {end}, the data has {len(lengths)}",
             where="workload",
-            fix="ask for fewer batches, or give more rows",
+            fix="ask for fewer batches, or give more samples",
         )
     starts = range(first_row, end, workload.batch_rows)
-    return [make_batch(workload, rows, start) for start in starts]
+    return [make_batch(workload, lengths, start) for start in starts]
 
 
-def make_batch(workload: Workload, rows: list[int], start: int) -> Batch:
-    """Rows `start`… of one batch, rounded up; too long ones are dropped."""
+def make_batch(workload: Workload, lengths: list[int], start: int) -> Batch:
+    """Return the batch from sample `start` on, with lengths rounded up; samples that are too long are dropped."""
     items: dict[int, int] = {}
     dropped = []
-    for row in range(start, start + workload.batch_rows):
-        if rows[row] > workload.max_tokens:
-            dropped.append(row)
+    for index in range(start, start + workload.batch_rows):
+        if lengths[index] > workload.max_tokens:
+            dropped.append(index)
         else:
-            items[row] = -(-rows[row] // workload.round_to) * workload.round_to
+            items[index] = -(-lengths[index] // workload.round_to) * workload.round_to
     if not items:
         raise InputError(
-            f"every row of the batch at row {start} is longer than {workload.max_tokens} tokens",
+            f"every sample of the batch from sample {start} on is longer than {workload.max_tokens} tokens",
             where="workload.max_tokens",
             fix="raise max_tokens",
         )
@@ -72,7 +77,7 @@ def make_batch(workload: Workload, rows: list[int], start: int) -> Batch:
 
 
 def read_rows(workload: Workload, count: int, seed: int, base: Path) -> list[int]:
-    """The first `count` rows or more; fewer where the data ends."""
+    """Return the lengths of the first `count` samples or more; fewer where the data ends."""
     lengths = workload.lengths
     if isinstance(lengths, LengthsFile):
         return read_lengths(base / lengths.path, lengths.column)
@@ -85,7 +90,7 @@ def read_rows(workload: Workload, count: int, seed: int, base: Path) -> list[int
 
 
 def read_lengths(path: Path, column: str) -> list[int]:
-    """One length a line, or a column of a CSV; gzip when the name ends in .gz."""
+    """Read one length a line, or a column of a CSV; gzip if the name ends in .gz. Raises InputError."""
     text = read_maybe_gzip(path)
     lines = text.splitlines()
     if not lines:
@@ -100,18 +105,19 @@ def read_lengths(path: Path, column: str) -> list[int]:
 
 
 def read_column(text: str, column: str, path: Path) -> list[int]:
-    """One column of a CSV whose first line names them."""
+    """Read one column of a CSV whose first line names the columns. Raises InputError."""
     rows = csv.reader(io.StringIO(text))
     header = next(rows, [])
     if column not in header:
         raise InputError(
-            f"the file has no column `{column}`", where=f"{path}:1", fix=f"say column: one of {', '.join(header)}"
+            f"the file has no column `{column}`", where=f"{path}:1", fix=f"set column to one of {', '.join(header)}"
         )
-    at = header.index(column)
-    return [length(row[at] if at < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row]
+    index = header.index(column)
+    return [length(row[index] if index < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row]
 
 
 def read_maybe_gzip(path: Path) -> str:
+    """Read a text file, unpacked if its name ends in .gz. Raises InputError."""
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
@@ -127,7 +133,7 @@ def read_maybe_gzip(path: Path) -> str:
 
 
 def length(cell: str, path: Path, line: int) -> int:
-    """A positive number of tokens."""
+    """Parse a positive number of tokens. Raises InputError."""
     text = cell.strip()
     if not WHOLE.fullmatch(text) or not 0 < int(text) <= MAX_LENGTH:
         fix = "a whole number of tokens, at least 1"

@@ -1,4 +1,4 @@
-"""Names of shipped files, and paths: `a100x64` or `my/cluster.yaml`."""
+"""Looks up shipped files by name, `a100x64`, and other files by path, `my/cluster.yaml`."""
 
 import os
 from pathlib import Path
@@ -23,25 +23,25 @@ FOLDERS: dict[type, str] = {
 
 
 def shipped() -> Path:
-    """The folder of shipped profiles: inside the package when installed, beside it in a checkout."""
+    """Return the folder of shipped profiles: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "profiles"
     return inside if inside.is_dir() else package.parent / "profiles"
 
 
 def cache() -> Path:
-    """Where measured profiles are kept."""
+    """Return the folder of profiles that were measured here."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "planner" / "profiles"
 
 
 def names(kind: type) -> list[str]:
-    """The shipped names of a kind of file."""
+    """Return the names of all shipped files of a kind."""
     return sorted(path.stem for path in (shipped() / FOLDERS[kind]).glob("*.yaml"))
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; what can be no path at all (too long, a null byte) is none."""
+    """Whether there is such a file; False also for invalid paths (too long, a null byte)."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -49,9 +49,9 @@ def is_file(path: Path) -> bool:
 
 
 def find(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
-    """The file that a name or a path means; a relative path is tried from `base` first.
+    """Return the path of a file given by name or path; a relative path is tried from `base` first.
 
-    `where` says who asks. Raises InputError.
+    `where`: the place of the reference, for errors. Raises InputError for an unknown name.
     """
     if "/" in reference or reference.endswith((".yaml", ".yml")):
         for folder in [base] if base else []:
@@ -67,6 +67,6 @@ def find(reference: str, kind: type, base: Path | None = None, where: str = "") 
 
 
 def read(reference: str, kind: type[T], base: Path | None = None, where: str = "") -> tuple[T, Path]:
-    """The file that a name or a path means, read, and where it is."""
+    """Read a file given by name or path; return its content and its path. Raises InputError."""
     path = find(reference, kind, base, where)
     return files.read(path, kind), path

@@ -1,4 +1,4 @@
-"""What a model is made of: modules with their shapes, and the edges between them."""
+"""Models: modules with their shapes, and the edges between them."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -7,11 +7,11 @@ import msgspec
 from planner.specs.base import Name, Spec
 from planner.specs.layers import Module
 
-By = Literal["tokens", "cross_attention"]  # outputs stand in place of tokens, or every layer attends to them
+By = Literal["tokens", "cross_attention"]  # outputs replace tokens, or every layer attends to them
 
 
 class ModelEdge(Spec):
-    """The outputs of one module are inputs of another."""
+    """An edge: the outputs of one module are inputs of another."""
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
@@ -19,7 +19,7 @@ class ModelEdge(Spec):
 
 
 class Model(Spec):
-    """`profiles/models/*.yaml`: modules by name, and who feeds whom."""
+    """A model file, `planner.model/1`; shipped ones are in `profiles/models`."""
 
     FORMAT: ClassVar[str] = "planner.model/1"
     format: str
@@ -33,9 +33,9 @@ class Model(Spec):
             for end in (edge.source, edge.target):
                 if end not in self.modules:
                     raise ValueError(f"the edge names `{end}`, which is no module | one of {', '.join(self.modules)}")
-            wrong = misread(edge, self.modules[edge.source], self.modules[edge.target])
-            if wrong:
-                raise ValueError(wrong)
+            fault = edge_fault(edge, self.modules[edge.source], self.modules[edge.target])
+            if fault:
+                raise ValueError(fault)
         read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
         for name in (name for name, module in self.modules.items() if module.crossing and name not in read):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
@@ -44,30 +44,30 @@ class Model(Spec):
             raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")
 
     def targets(self, module: str) -> tuple[str, ...]:
-        """The modules that read its outputs."""
+        """Return the modules that read a module's outputs."""
         return tuple(dict.fromkeys(edge.target for edge in self.edges if edge.source == module))
 
     def circle(self) -> list[str]:
-        """Modules of which each reads the one before, and the first the last; none where edges lead to an end."""
-        left = [*self.modules]
-        while left:
-            ends = [name for name in left if not set(self.targets(name)) & set(left)]
-            if not ends:
-                path = [left[0]]
+        """Return a cycle of modules, of which each reads the one before; empty where edges have no cycle."""
+        remaining = [*self.modules]
+        while remaining:
+            leaves = [name for name in remaining if not set(self.targets(name)) & set(remaining)]
+            if not leaves:
+                path = [remaining[0]]
                 while path[-1] not in path[:-1]:
-                    path.append(next(name for name in self.targets(path[-1]) if name in left))
+                    path.append(next(name for name in self.targets(path[-1]) if name in remaining))
                 return path[path.index(path[-1]) :]
-            left = [name for name in left if name not in ends]
+            remaining = [name for name in remaining if name not in leaves]
         return []
 
 
-def misread(edge: ModelEdge, source: Module, target: Module) -> str:
-    """Why a module cannot read another's outputs so, as `what is wrong | what to do`; empty where it can."""
+def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
+    """Return why a module cannot read another's outputs, as `what is wrong | what to do`; empty where it can."""
     if not source.gives:
-        return f"`{edge.source}` gives a loss, and nothing for `{edge.target}` to read | let an encoder feed it"
+        return f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read | let an encoder feed it"
     width = target.crossing if edge.by == "cross_attention" else target.hidden
     if not width:
-        return f"`{edge.target}` has no cross attention | say cross: {source.gives} there, or by: tokens"
+        return f"`{edge.target}` has no cross attention | set its cross to {source.gives}, or by: tokens"
     if source.gives != width:
         return f"outputs of `{edge.source}` are {source.gives} wide, `{edge.target}` reads {width} | make them agree"
     return ""

@@ -1,9 +1,9 @@
-"""Which exchanges run beside compute: a switch for each kind, for asking what overlapping them is worth.
+"""Overlap of communication with compute, as a switch for each kind, to find out what overlapping it would save.
 
-off: whoever exchanges does nothing else meanwhile. on: tensors and experts overlap as far as the framework's traits say
-that they can; gradients and weights of replicas with all of the compute beside them, whatever the traits say (that is
-the most there is to gain); of what stages send nothing changes, since it has a stream of its own already. Left out: as
-the plan is priced.
+off: ranks do nothing else while they communicate. on: communication of tp and of experts overlaps as far as the
+framework's coefficients allow; gradients and weights of replicas with all concurrent compute, whatever the coefficients
+are (an upper limit of the gain); transfers between stages do not change, as they have a stream of their own already.
+Left out: as the plan is priced.
 """
 
 import re
@@ -12,11 +12,11 @@ from planner.errors import InputError
 from planner.specs.base import Spec, changed
 from planner.specs.timing import Timing
 
-WORDS = {"on": True, "off": False}
+SWITCHES = {"on": True, "off": False}
 
 
 class Overlap(Spec):
-    """Of tensor parallelism, of what stages (and modules) send, of replicas, and of experts."""
+    """Switches of tensor parallelism, of transfers between stages and modules, of replicas, and of experts."""
 
     tp: bool | None = None
     pp: bool | None = None
@@ -25,22 +25,22 @@ class Overlap(Spec):
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The kinds that it says something about."""
+        """The kinds that are switched on or off."""
         return tuple(kind for kind in self.__struct_fields__ if getattr(self, kind) is not None)
 
     @property
     def holding(self) -> dict[str, tuple[str, ...]]:
-        """Phase → streams that its tasks hold besides their own: what is synchronous holds compute."""
+        """Phase → streams that its tasks occupy besides their own: without overlap they occupy compute."""
         off = (("send",) if self.pp is False else ()) + (("gather", "sync") if self.dp is False else ())
         return dict.fromkeys(off, ("compute",))
 
     def traits(self, timing: Timing) -> Timing:
-        """A framework's traits with these switches. What pp sends is on a stream of its own already."""
+        """Return a framework's coefficients with these switches applied."""
         return changed(
             timing,
-            tp_exposed=shown(self.tp, timing.tp_exposed, timing.overlapped),
-            tp_exposed_backward=shown(self.tp, timing.tp_exposed_backward, timing.overlapped),
-            ep_exposed=shown(self.ep, timing.ep_exposed, timing.overlapped),
+            tp_exposed=exposed_share(self.tp, timing.tp_exposed, timing.overlapped),
+            tp_exposed_backward=exposed_share(self.tp, timing.tp_exposed_backward, timing.overlapped),
+            ep_exposed=exposed_share(self.ep, timing.ep_exposed, timing.overlapped),
             pp_exposed=1.0 if self.pp is False else timing.pp_exposed,
             dp_window=timing.dp_window if self.dp is None else float(self.dp),
         )
@@ -49,25 +49,25 @@ class Overlap(Spec):
 AS_PRICED = Overlap()
 
 
-def shown(on: bool | None, exposed: float, overlapped: float) -> float:
-    """Share of an exchange that is waited for."""
+def exposed_share(on: bool | None, exposed: float, overlapped: float) -> float:
+    """Return the share of an exchange that is exposed."""
     if on is None:
         return exposed
     return exposed * overlapped if on else 1.0
 
 
 def overlap_of(text: str | None) -> Overlap:
-    """`tp=off,pp=on`; `all=off` is all four. Raises InputError."""
-    found: dict[str, bool] = {}
+    """Parse `tp=off,pp=on`; `all=off` is all four. Raises InputError."""
+    switches: dict[str, bool] = {}
     kinds = Overlap.__struct_fields__
     for part in () if text is None else text.split(","):
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\w+)\s*", part)
-        if not match or match[1] not in (*kinds, "all") or match[2] not in WORDS:
+        if not match or match[1] not in (*kinds, "all") or match[2] not in SWITCHES:
             message = f"`{part.strip()}` switches no overlap"
             fix = f"like tp=off,dp=on; kinds are {', '.join(kinds)}, or all"
             raise InputError(message, where="--overlap", fix=fix)
         for kind in kinds if match[1] == "all" else (match[1],):
-            if kind in found:
-                raise InputError(f"`{kind}` is switched twice", where="--overlap", fix="say it once")
-            found[kind] = WORDS[match[2]]
-    return Overlap(**found)
+            if kind in switches:
+                raise InputError(f"`{kind}` is switched twice", where="--overlap", fix="give it once")
+            switches[kind] = SWITCHES[match[2]]
+    return Overlap(**switches)

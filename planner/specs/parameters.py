@@ -1,4 +1,4 @@
-"""Exact integer parameter counts from shapes. Checked against published totals and against the torch modules."""
+"""Exact parameter counts from shapes, checked against published totals and the torch modules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -12,9 +12,9 @@ from planner.specs.parts import Latent
 
 
 class Parameters(NamedTuple):
-    """Parameters of one module: its largest layer, and the ends (embeddings, final norm, head or projector)."""
+    """Parameters of one module: its layers, and embedding and head (with the final norm or projector)."""
 
-    layer: int  # of each layer where they are alike, else of the largest
+    layer: int  # of each layer if all are alike, else of the largest
     layers: int
     ends: int
     stack: int  # of all layers
@@ -24,34 +24,36 @@ class Parameters(NamedTuple):
         return self.stack + self.ends
 
 
-@lru_cache(maxsize=1024)  # every task is priced by it
+@lru_cache(maxsize=1024)  # pricing of every task needs it
 def parameters(module: Module) -> Parameters:
-    """Exact count, norm weights and biases included."""
+    """Return the exact counts, including norms and biases."""
     stack = stack_parameters(module, kind_counts(module))
     return Parameters(layer_parameters(module), module.layers, end_parameters(module), stack)
 
 
 def model_parameters(model: Model) -> int:
+    """Return the sum over all modules."""
     return sum(parameters(module).total for module in model.modules.values())
 
 
 def active_parameters(module: Module) -> int:
-    """Those that work on a token: all but the experts that it is not sent to."""
+    """Return the parameters that are used for a token: all but the experts that it is not sent to."""
     counts = kind_counts(module)
     return sum(active_layer_parameters(module, kind) * count for kind, count in counts.items()) + end_parameters(module)
 
 
 def of_layers(module: Module, layers: Sequence[int]) -> int:
-    """Parameters of these layers together, without the ends."""
+    """Return the sum over these layers, without embedding and head."""
     return stack_parameters(module, kind_counts(module, layers))
 
 
 def stack_parameters(module: Module, counts: Mapping[LayerKind, int]) -> int:
+    """Return the sum over so many layers of each kind."""
     return sum(layer_parameters(module, kind) * count for kind, count in counts.items())
 
 
 def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
-    """All blocks of one layer of a kind, each with a norm; None: of the largest that there is."""
+    """Return the parameters of one layer of a kind: all blocks, each with a norm. None: of the largest layer."""
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
     norm = norm_width(module, module.hidden)
@@ -59,7 +61,7 @@ def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
-    """Of one layer of a kind, those that work on a token."""
+    """Return the parameters of one layer of a kind that are used for a token."""
     moe = module.routed
     if moe is None or "experts" not in blocks(kind):
         return layer_parameters(module, kind)
@@ -68,23 +70,23 @@ def active_layer_parameters(module: Module, kind: LayerKind) -> int:
 
 
 def attention_parameters(module: Module) -> int:
-    """Projections of queries, keys, values and output, with their biases, norms and sinks."""
+    """Return the projections of queries, keys, values and output, with biases, norms and sinks."""
     latent = module.compressed
     if latent:
         return latent_parameters(module, latent) + module.sink_heads
     norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
-    return projections(module, module.hidden) + norms + module.sink_heads
+    return projection_parameters(module, module.hidden) + norms + module.sink_heads
 
 
-def cross_parameters(module: Module) -> int:
-    """The same with keys and values of another module's outputs."""
-    return projections(module, module.crossing)
+def cross_attention_parameters(module: Module) -> int:
+    """Return the same of cross attention, whose keys and values are projected from another module's outputs."""
+    return projection_parameters(module, module.crossing)
 
 
-def projections(module: Module, keyed: int) -> int:
-    """Matrices and biases of queries and output, and of keys and values from vectors so wide."""
+def projection_parameters(module: Module, key_input_width: int) -> int:
+    """Return matrices and biases of queries and output, and of keys and values from vectors of `key_input_width`."""
     queries, keys = module.heads * head_dim(module), kv_heads(module) * head_dim(module)
-    weights = module.hidden * queries + 2 * keyed * keys + queries * module.hidden
+    weights = module.hidden * queries + 2 * key_input_width * keys + queries * module.hidden
     biases = 0
     if module.bias != "none":
         biases += queries + (keys if module.bias == "all_but_key" else 2 * keys)
@@ -94,7 +96,9 @@ def projections(module: Module, keyed: int) -> int:
 
 
 def latent_parameters(module: Module, latent: Latent) -> int:
-    """Down to the narrow vectors, their norms, up to the heads, and the output; biases where tokens go in and out."""
+    """Return the parameters of latent attention: projections to the latent vectors, their norms, projections to heads,
+    and the output, with biases of the first and the last.
+    """
     hidden, queries = module.hidden, module.heads * head_dim(module)
     down = latent.kv_rank + latent.rope_dim
     up = latent.kv_rank * module.heads * (latent.nope_dim + latent.value_dim)
@@ -112,56 +116,56 @@ def latent_parameters(module: Module, latent: Latent) -> int:
 
 
 def state_space_parameters(module: Module) -> int:
-    """The projection in, the convolution, a decay, a skip and a step's bias for each head, the norm, the projection
-    out; 0 where there is none.
+    """Return the input projection, the convolution, each head's decay, skip and time step bias, the norm, and the
+    output projection; 0 for a module without a state space.
     """
     space = module.recurrent
     if space is None:
         return 0
-    made = sum(space.projected)
-    matrices = module.hidden * made + space.inner * module.hidden
+    projected = sum(space.projected)
+    matrices = module.hidden * projected + space.inner * module.hidden
     convolution = space.convolved * (space.conv + space.conv_bias)
-    biases = made + module.hidden if space.bias else 0
+    biases = projected + module.hidden if space.bias else 0
     return matrices + convolution + 3 * space.heads + space.inner + biases
 
 
 def mlp_parameters(module: Module, width: int | None = None) -> int:
-    """One MLP of this width; None: the dense one."""
-    width, ways_in = width or module.ffn, 2 if module.gated else 1
-    biases = ways_in * width + module.hidden if module.bias in ("all", "all_but_key") else 0
-    return (ways_in + 1) * module.hidden * width + biases
+    """Return the parameters of one MLP of this width; None: of the dense one."""
+    width, input_matrices = width or module.ffn, 2 if module.gated else 1
+    biases = input_matrices * width + module.hidden if module.bias in ("all", "all_but_key") else 0
+    return (input_matrices + 1) * module.hidden * width + biases
 
 
 def moe_parameters(module: Module) -> int:
-    """Router, shared experts, and all routed ones."""
+    """Return the parameters of router, shared experts, and all routed experts."""
     return router_parameters(module) + shared_parameters(module) + expert_parameters(module)
 
 
 def expert_parameters(module: Module) -> int:
-    """All routed experts of one MoE layer; 0 where there are none."""
+    """Return the parameters of all routed experts of one MoE layer; 0 for a module without any."""
     moe = module.routed
     return moe.experts * mlp_parameters(module, moe.ffn) if moe else 0
 
 
 def shared_parameters(module: Module) -> int:
-    """The experts of one MoE layer that see every token."""
+    """Return the parameters of the experts of one MoE layer that process every token."""
     moe = module.routed
     return mlp_parameters(module, moe.shared_ffn) if moe and moe.shared_ffn else 0
 
 
 def router_parameters(module: Module) -> int:
-    """What chooses the experts in one MoE layer."""
+    """Return the parameters of the router of one MoE layer."""
     moe = module.routed
     return moe.experts * (module.hidden + moe.router_bias) if moe else 0
 
 
 def end_parameters(module: Module) -> int:
-    """Everything outside the layers; what is tied counts once."""
+    """Return all parameters outside the layers; tied weights count once."""
     return sum(end.parameters for end in module.ends if not end.tied)
 
 
 def counts_text(module: Module) -> str:
-    """What a count covers, for a table."""
+    """Return what a count includes, for a table."""
     parts = dict.fromkeys(end.role for end in module.ends)
     experts = [f"experts ({active_parameters(module):,} active)"] if module.routed else []
     return "layers, " + ", ".join([*parts, *experts, *(["biases"] if module.bias != "none" else [])])
@@ -169,7 +173,7 @@ def counts_text(module: Module) -> str:
 
 BLOCKS: dict[Block, Callable[[Module], int]] = {
     "attention": attention_parameters,
-    "cross_attention": cross_parameters,
+    "cross_attention": cross_attention_parameters,
     "mlp": mlp_parameters,
     "experts": moe_parameters,
     "state_space": state_space_parameters,

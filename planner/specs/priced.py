@@ -1,8 +1,8 @@
-"""Which profile prices a job's ranks: one for each kind of them, as one.
+"""The choice of the profile that prices a job's ranks; profiles of several kinds of ranks are merged into one.
 
-`auto` is, kind by kind, what was measured here for it, else what is shipped for it. A profile that the job names holds
-for the ranks that it was made on: where there is one kind, for that one; where there are several, for those whose
-device has the facts that it states, and the others are priced as by `auto`.
+`auto` takes, for each kind, the profile measured here, else the shipped one. A profile that the job names applies to
+the ranks that it was made on: with one kind of rank to that one; with several to those whose device has the facts that
+the profile states, and the others are priced as by `auto`.
 """
 
 from pathlib import Path
@@ -16,44 +16,50 @@ from planner.specs.job import Job
 from planner.specs.kinds import kinds, on_kind
 from planner.specs.profile import Device, Profile
 
-Found = tuple[Profile, Path]
+ProfileFile = tuple[Profile, Path]
 
 
 def find_profile(job: Job, cluster: Cluster, devices: dict[str, Device], path: Path) -> tuple[Profile, dict[str, Path]]:
-    """What prices the job that was read from `path`, and where it was read, by role."""
-    among = kinds(cluster)
+    """Return the profile that prices a job, itself read from `path`, and the files that were read, by role.
+
+    Raises InputError.
+    """
+    kinds_here = kinds(cluster)
     named = None if job.profile == "auto" else library.read(job.profile, Profile, path.parent, f"{path} (profile)")
-    if len(among) == 1:
-        profile, place = named or of_kind(among[0], path)
-        return profile, {"profile": place}
-    if named and not any(fits(named[0], devices[kind]) for kind in among):
+    if len(kinds_here) == 1:
+        profile, file = named or default_profile(kinds_here[0], path)
+        return profile, {"profile": file}
+    if named and not any(made_on(named[0], devices[kind]) for kind in kinds_here):
         raise InputError(
-            f"the profile `{named[0].name}` was made on none of {', '.join(among)}: its device is another",
+            f"the profile `{named[0].name}` was made on none of {', '.join(kinds_here)}: its device is another",
             where=f"{path} (profile)",
             fix="profile: auto, or a profile of one of these",
         )
-    found = {kind: named if named and fits(named[0], devices[kind]) else of_kind(kind, path) for kind in among}
-    return merged({kind: profile for kind, (profile, _) in found.items()}), {
-        f"profile {kind}": place for kind, (_, place) in found.items()
+    by_kind = {
+        kind: named if named and made_on(named[0], devices[kind]) else default_profile(kind, path)
+        for kind in kinds_here
+    }
+    return merge_profiles({kind: profile for kind, (profile, _) in by_kind.items()}), {
+        f"profile {kind}": file for kind, (_, file) in by_kind.items()
     }
 
 
-def of_kind(kind: str, path: Path) -> Found:
-    """What was measured here for a kind of rank, else what is shipped for it."""
+def default_profile(kind: str, path: Path) -> ProfileFile:
+    """Read the profile measured here for a kind of rank, else the shipped one."""
     measured = library.cache() / f"{kind}.yaml"
     if measured.is_file():
         return files.read(measured, Profile), measured
     return library.read(kind, Profile, path.parent, f"{path} (profile)")
 
 
-def fits(profile: Profile, device: Device) -> bool:
-    """Whether a profile was made on such a device: what it costs by the hour is of no matter."""
+def made_on(profile: Profile, device: Device) -> bool:
+    """Whether a profile was made on such a device; the price by the hour may differ."""
     facts = ("kind", "memory_gib", "tflops", "memory_gb_per_s")
     return all(getattr(profile.device, fact) == getattr(device, fact) for fact in facts)
 
 
-def merged(profiles: dict[str, Profile]) -> Profile:
-    """The profiles of several kinds as one."""
+def merge_profiles(profiles: dict[str, Profile]) -> Profile:
+    """Merge the profiles of several kinds of ranks into one."""
     first = next(iter(profiles.values()))
     return changed(
         first,

@@ -1,4 +1,4 @@
-"""What work costs on a device: its facts, fits of modules, tables of collectives, rates of kernels, provenance."""
+"""Profiles of a device: its facts, fits of modules, tables of collectives, rates of kernels, and provenance."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -26,8 +26,8 @@ class Passes(Spec):
     both: Fit | None = None
     forward_share: Share = 1 / 3  # backward does twice forward's work
     activation_kib_per_token: Amount = 0.0  # kept from forward to backward
-    working_kib_per_token: Amount = 0.0  # besides, while one layer's backward makes it again
-    holdout_error: Amount | None = None  # median relative error on measurements left out of the fit
+    working_kib_per_token: Amount = 0.0  # additional, while one layer's backward recomputes it
+    holdout_error: Amount | None = None  # median relative error on held-out measurements
 
     def __post_init__(self) -> None:
         if (self.both is None) == (self.forward is None) or (self.forward is None) != (self.backward is None):
@@ -35,34 +35,38 @@ class Passes(Spec):
 
 
 class Unit(Spec):
-    """What FSDP2 does for one of its units in a pass, beside what it sends."""
+    """Milliseconds that FSDP2 spends on one of its units in a pass, without communication."""
 
     forward_ms: Amount = 0.0
     backward_ms: Amount = 0.0
 
 
 class Units(Spec):
-    """A layer is one, the ends are another. Copies are of shards over as many ranks as were measured together."""
+    """FSDP2's units: each layer is one, embedding and head are another. Copies are of shards over as many ranks as were
+    measured together.
+    """
 
     layer: Unit
     ends: Unit
 
 
 class ModuleCosts(Spec):
-    """What one module costs: its layers, its ends (embedding, head, loss), its optimizer, its exchanges."""
+    """The costs of one module: layers, `ends` (embedding, head, loss), optimizer, communication."""
 
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
     layer: Passes
-    recomputing: dict[Recompute, Passes] = {}  # a layer that makes this again in backward; `layer` then makes nothing
+    recomputing: dict[Recompute, Passes] = {}  # layers that recompute this in backward
     ends: Passes | None = None
-    fsdp: dict[Literal["held", "resharded"], Units] = {}  # gathered once a step, or in each pass (ZeRO-3); none: inside
+    fsdp: dict[
+        Literal["held", "resharded"], Units
+    ] = {}  # gathered once a step, or in each pass (ZeRO-3); none: part of the fits
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
     a2a_calls: Index | None = None  # all-to-alls in both passes of all layers; None: from the shape
-    sharding: Literal["apart", "included"] = "apart"  # are ZeRO-3's gathers priced apart, or part of the fits?
-    tp: RankCount = 1  # ranks of tensor parallelism that one rank's fits are of
-    measured_at: str = ""  # shape and dtype that was measured
+    sharding: Literal["apart", "included"] = "apart"  # whether ZeRO-3's gathers are part of the fits
+    tp: RankCount = 1  # tensor-parallel degree at which one rank's fits were measured
+    measured_at: str = ""  # shape and dtype of the measurement
 
 
 class Point(Spec):
@@ -74,7 +78,7 @@ class Point(Spec):
 
 
 class Collective(Spec):
-    """Measured sizes of one collective; a size in between takes the next larger one."""
+    """Measured points of one collective; a number of ranks in between takes the next larger one."""
 
     source: Source
     spread: Amount
@@ -89,15 +93,19 @@ class Device(Spec):
     tflops: Annotated[dict[str, Positive], msgspec.Meta(min_length=1)]  # dense peak by dtype
     memory_gb_per_s: Positive
     reserved_gib: Amount = 0.0  # context and library workspaces
-    host_gb_per_s: Positive | None = None  # to host memory and back, each way at once; None: nothing can be offloaded
-    link_gb_per_s: Positive | None = None  # to all others of its node together, one way, on the data sheet
-    adapter_gb_per_s: Positive | None = None  # to other nodes, one way, as machines with this device usually have
+    host_gb_per_s: Positive | None = (
+        None  # to host memory and back, in each direction at once; None: nothing can be offloaded
+    )
+    link_gb_per_s: Positive | None = None  # to all others of its node together, in one direction, on the data sheet
+    adapter_gb_per_s: Positive | None = (
+        None  # to other nodes, in one direction, as is usual for machines with this device
+    )
     usd_per_hour: Amount | None = None
     price_date: str = ""
 
 
 class Provenance(Spec):
-    """Who says so, since when, on what."""
+    """The source of a profile's numbers: who, when, and on which machine."""
 
     source: str
     date: str = ""
@@ -107,7 +115,7 @@ class Provenance(Spec):
 
 
 class Profile(Spec):
-    """`profiles/devices/*.yaml`, and what `planner profile` writes."""
+    """A profile file, `planner.profile/1`: shipped in `profiles/devices`, or written by `planner profile`."""
 
     FORMAT: ClassVar[str] = "planner.profile/1"
     format: str
@@ -116,4 +124,4 @@ class Profile(Spec):
     provenance: Provenance
     modules: dict[str, ModuleCosts] = {}  # by MODEL/MODULE
     collectives: dict[str, Collective] = {}  # all_to_all, all_gather, reduce_scatter, p2p
-    rates: Rates | None = None  # of kernels by their shape: what prices a module that nobody measured
+    rates: Rates | None = None  # of kernels by their shape: they price modules without measurements

@@ -1,26 +1,26 @@
-"""What a run is told, in one wording: the options that `planner run` and `python -m planner.runtime` share."""
+"""Help texts of the options that `planner run` and `python -m planner.runtime` share."""
 
 from planner.specs.parallelism import Dtype
 
-DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # in which a run computes: not all that can be planned
+DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # that the runtime computes in; plans can have more
 
 MEANING = {
-    "steps": "Optimizer steps in all; the plan's own if left out.",
+    "steps": "Number of optimizer steps; by default those of the plan.",
     "verify": "Compare loss and gradients with one process.",
-    "dtype": "Instead of the plan's.",
-    "learning_rate": "Of AdamW, at its highest.",
-    "schedule": "Of the learning rate, after its warm-up.",
-    "warmup": "Steps in which the learning rate rises.",
-    "clip": "Largest norm of all gradients together.",
-    "betas": "Of AdamW.",
-    "weight_decay": "Of matrices.",
-    "max_time": "The run ends behind the first step over by then: 90s, 10m, 1h30m; a number alone is seconds.",
-    "metrics": "Add a JSON line for each step to this file.",
+    "dtype": "Dtype of the run instead of the plan's.",
+    "learning_rate": "Peak learning rate of AdamW.",
+    "schedule": "Schedule of the learning rate after its warm-up.",
+    "warmup": "Steps of learning rate warm-up.",
+    "clip": "Largest global norm of the gradients.",
+    "betas": "Betas of AdamW.",
+    "weight_decay": "Weight decay of matrices.",
+    "max_time": "The run ends after the first step that is over by then: 90s, 10m, 1h30m; a plain number is seconds.",
+    "metrics": "Append a JSON line for each step to this file.",
     "data": "A folder of tokens (tokens.npy, offsets.npy); without it items are synthetic.",
     "weights": "A folder with model.safetensors of Hugging Face, from which the decoder starts.",
-    "save": "A folder for what was trained: --resume goes on with it, and --weights reads a decoder.",
-    "save_every": "Also behind each so many steps.",
-    "resume": "Go on with what --save wrote, under this plan or another of the model; --steps counts all.",
+    "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
+    "save_every": "Also save after each so many steps.",
+    "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
-    "seed": "Of weights and synthetic data.",
+    "seed": "Seed of weights and synthetic data.",
 }

@@ -1,6 +1,6 @@
-"""Operation counts and widths of modules: FLOPs, and the elements that flow through a layer.
+"""FLOPs and widths of modules.
 
-Where layers are of several kinds, `kind` asks for one of them; None means the mean over the module's layers.
+Where layers are of several kinds, `kind` selects one of them; None means the mean over the module's layers.
 """
 
 from collections import Counter
@@ -14,31 +14,34 @@ from planner.specs.parallelism import Dtype
 from planner.specs.parameters import active_layer_parameters
 
 BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
-# Weights, gradients, Adam's moments, and the float32 copy of narrower weights.
+# Per parameter: weights, gradients, Adam's moments, and the float32 copy of narrower weights.
 STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "fp8": 16, "float32": 16, "float64": 32}
 
 
 def query_width(module: Module) -> int:
+    """Return the width of all heads' queries."""
     return module.heads * head_dim(module)
 
 
 def key_width(module: Module) -> int:
+    """Return the width of all heads' keys."""
     return kv_heads(module) * head_dim(module)
 
 
 def value_width(module: Module) -> int:
+    """Return the width of all heads' values."""
     return kv_heads(module) * value_dim(module)
 
 
 def output_width(module: Module) -> int:
-    """Of attention, in front of its output projection."""
+    """Return the width of attention's result, the input of its output projection."""
     return module.heads * value_dim(module)
 
 
 def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, float]:
-    """Forward FLOPs of one layer: per squared token of a sequence (attention), and per token (matmuls).
+    """Return forward FLOPs of one layer: per squared length of a sequence (attention), and per token (matmuls).
 
-    Of experts, those that a token is sent to. Attention is counted without a window: see `attention_flops`.
+    Of experts, those that a token is sent to count. Attention is counted without a window: see `attention_flops`.
     """
     causal = 0.5 if module.causal else 1.0
     squared = 2.0 * (query_width(module) + output_width(module)) * causal
@@ -48,7 +51,7 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
 
 
 def scan_flops(module: Module, kind: LayerKind) -> float:
-    """Forward FLOPs of a state space's scan in one layer, for each token: products over a chunk, and with the state."""
+    """Return forward FLOPs per token of a state space's scan in one layer: products over a chunk and with the state."""
     space = module.recurrent
     if space is None or "state_space" not in blocks(kind):
         return 0.0
@@ -57,13 +60,16 @@ def scan_flops(module: Module, kind: LayerKind) -> float:
 
 
 def attention_flops(module: Module, layer: int, length: int) -> float:
-    """Forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window, to the pair."""
+    """Return the exact forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window."""
     pairs = attended_pairs(length, module.causal, module.window_of(layer))
     return 2.0 * (query_width(module) + output_width(module)) * pairs
 
 
 def attended_pairs(length: int, causal: bool, window: int | None) -> int:
-    """Pairs of a token and one that it attends to: a causal window slides, another parts the sequence into blocks."""
+    """Return the number of pairs of a token and one that it attends to.
+
+    A causal window slides, any other divides the sequence into blocks.
+    """
     window = min(window or length, length)
     if causal:
         return window * (window + 1) // 2 + (length - window) * window
@@ -72,12 +78,12 @@ def attended_pairs(length: int, causal: bool, window: int | None) -> int:
 
 
 def end_flops(module: Module) -> float:
-    """Forward FLOPs per token outside the layers: the head, or what makes tokens, and projector."""
+    """Return forward FLOPs per token outside the layers: of the head, or of patch embedding and projector."""
     return sum(end.flops for end in module.ends)
 
 
 def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], float]) -> float:
-    """What is counted of a layer of this kind, or of a layer of the module in the mean."""
+    """Return a count of a layer of this kind; None: its mean over the module's layers."""
     if kind is not None:
         return count(kind)
     counts = kind_counts(module)
@@ -87,53 +93,53 @@ def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], fl
 
 
 def exchange_elements(module: Module, degree: int) -> int:
-    """Elements per token that Ulysses moves in one layer and one pass: q, k, v in, the output back."""
-    repeated = lcm(kv_heads(module), degree)  # so that few key/value heads spread over many ranks
+    """Return elements per token that Ulysses exchanges in one layer and one pass: q, k, v, and the output."""
+    repeated = lcm(kv_heads(module), degree)  # key/value heads are repeated where there are fewer than ranks
     return query_width(module) + output_width(module) + repeated * (head_dim(module) + value_dim(module))
 
 
 def ring_elements(module: Module, ulysses: int, ring: int) -> float:
-    """Elements per token of a sequence that a rank sends around a ring in one layer: the blocks of keys and values of
-    all sub-groups but one, as many heads of them as it has after Ulysses.
+    """Return elements per token of a sequence that a rank sends around a ring in one layer: the keys and values of all
+    ring positions but one, of the heads that it has after Ulysses.
     """
     repeated = lcm(kv_heads(module), ulysses)
     return repeated * (head_dim(module) + value_dim(module)) / ulysses * (ring - 1) / ring
 
 
 def resident_layers(layers: int, offload: float) -> float:
-    """Of a rank's layers, how many keep their activations on the device when this share of the others' is offloaded.
+    """Return how many of a rank's layers, as a mean, keep their activations on the device at this share of offload.
 
-    The first layer's and the last's stay: nothing is left to compute that would hide their way out, or back.
+    Those of the first and the last layer stay: there is no compute left that would overlap their transfers.
     """
     return layers - offload * max(0, layers - 2)
 
 
-PASSES = 3.0  # forward, and backward with the gradients of activations and of weights
+FORWARD_AND_BACKWARD = 3.0  # forward, and backward with the gradients of activations and of weights
 
 
 def crossing_flops(module: Module, own: int, read: int, pairs: int) -> float:
-    """Forward FLOPs of cross attention beyond `layer_flops`: scores and sums of all pairs of a token and one that it
-    reads, and keys and values of what is read, in place of as many as there are tokens.
+    """Return forward FLOPs of cross attention beyond `layer_flops`: QKᵀ and PV of `pairs` of a token and an output that
+    it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
     """
     layers = sum(count * blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
-    scored = 2.0 * (query_width(module) + output_width(module)) * pairs
-    keyed = 2.0 * 2.0 * module.crossing * key_width(module) * (read - own)
-    return layers * (scored + keyed)
+    attention = 2.0 * (query_width(module) + output_width(module)) * pairs
+    projections = 2.0 * 2.0 * module.crossing * key_width(module) * (read - own)
+    return layers * (attention + projections)
 
 
 def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = ()) -> float:
-    """Of a step: both passes over all tokens, attention with its windows. `read`: by item, tokens of its cross
-    attention.
+    """Return FLOPs of forward and backward over sequences of these sizes, with attention windows. `read`: by item, the
+    outputs that its cross attention reads.
     """
     per_token = module.layers * layer_flops(module)[1] + end_flops(module)
     attending = [layer for layer in range(module.layers) if "attention" in blocks(module.layer_kind(layer))]
-    layers = {module.window_of(layer): layer for layer in attending}  # one of each window
+    layer_of_window = {module.window_of(layer): layer for layer in attending}  # one of each window
     counts = Counter(module.window_of(layer) for layer in attending)
     attention = 0.0
     for size in set(sizes):
-        each = sum(count * attention_flops(module, layers[window], size) for window, count in counts.items())
+        each = sum(count * attention_flops(module, layer_of_window[window], size) for window, count in counts.items())
         attention += sizes.count(size) * each
     if read:
         pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
         attention += crossing_flops(module, sum(sizes), sum(read), pairs)
-    return PASSES * (per_token * sum(sizes) + attention)
+    return FORWARD_AND_BACKWARD * (per_token * sum(sizes) + attention)

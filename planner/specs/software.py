@@ -1,4 +1,4 @@
-"""A training framework as costs see it: how it spends time and memory beside its kernels."""
+"""Training frameworks: coefficients of their time and memory beside their kernels."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from planner.specs.timing import Timing
 
 
 class Software(Spec, kw_only=True):
-    """`profiles/software/*.yaml`."""
+    """A software file, `planner.software/1`; shipped ones are in `profiles/software`."""
 
     FORMAT: ClassVar[str] = "planner.software/1"
     format: str

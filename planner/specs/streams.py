@@ -1,6 +1,6 @@
-"""Items of modules beside the samples, batch by batch: who reads them, and what of them a batch has.
+"""Items of modules beside the samples, batch by batch, with their readers.
 
-Samples come first, then the modules that they read, then what those read: an item is in a batch with what reads it.
+Samples come first, then the modules that they read, then those that these read: an item is in the batch of its readers.
 """
 
 from collections import defaultdict
@@ -18,74 +18,76 @@ from planner.specs.workload import StreamFile, Workload
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where errors are."""
+    """The files that errors refer to."""
 
     job: Path
     model: Path
-    base: Path  # that paths in the job are from
+    base: Path  # folder of the job's relative paths
 
 
 def with_streams(
     batches: Sequence[Batch], workload: Workload, model: Model, samples: str, seed: int, where: Places
 ) -> Iterator[Batch]:
-    """The batches with the items that their samples read. Raises InputError."""
+    """Yield the batches with the items that their samples read. Raises InputError."""
     if not workload.streams:
         yield from batches
         return
-    order = readers_first(workload, model, samples, where)
+    order = stream_order(workload, model, samples, where)
     files = {
         name: [*read_items(stream, name, model, where.base)]
         for name, stream in workload.streams.items()
         if isinstance(stream, StreamFile)
     }
-    there = {samples: rows_there(workload, where.base), **{name: len(items) for name, items in files.items()}}
+    item_counts = {samples: rows_there(workload, where.base), **{name: len(items) for name, items in files.items()}}
     for name, items in files.items():
-        require_readers(items, name, there)
+        require_readers(items, name, item_counts)
     for batch in batches:
-        made = Streams(model, samples, batch)
+        builder = BatchBuilder(model, samples, batch)
         for name in order:
             items = (
-                files[name] if name in files else drawn(workload.streams[name], name, model, made.highest(name), seed)
+                files[name]
+                if name in files
+                else drawn(workload.streams[name], name, model, builder.highest(name), seed)
             )
-            made.take(name, items, said=name in files)
-        yield made.batch()
+            builder.take(name, items, said=name in files)
+        yield builder.batch()
 
 
-def readers_first(workload: Workload, model: Model, samples: str, where: Places) -> list[str]:
-    """The modules with streams, each behind all that read it. Raises InputError where streams are not of the model's
-    modules, one for each beside the samples', and all of them read.
+def stream_order(workload: Workload, model: Model, samples: str, where: Places) -> list[str]:
+    """Return the modules with streams, each after all modules that read it. Raises InputError unless every module but
+    the samples' has a stream and feeds another, and no stream is of an unknown module.
     """
     for name in workload.streams:
         at = f"{where.job} (workload.streams.{name})"
         if name not in model.modules:
             raise InputError(f"the model has no module `{name}`", where=at, fix=f"one of {', '.join(model.modules)}")
         if name == samples:
-            fix = "say its rows under workload.lengths, or another workload.module"
-            raise InputError(f"the workload's rows are the items of `{name}` already", where=at, fix=fix)
+            fix = "give its sizes under workload.lengths, or set another workload.module"
+            raise InputError(f"the workload's samples are the items of `{name}` already", where=at, fix=fix)
     if model.targets(samples):
-        message = f"rows are samples of the module that ends in a loss, and `{samples}` feeds another"
-        raise InputError(message, where=f"{where.job} (workload.module)", fix="name the one that feeds none")
+        message = f"samples are items of the module that ends in a loss, and `{samples}` feeds another"
+        raise InputError(message, where=f"{where.job} (workload.module)", fix="name the one that feeds no other")
     order, waiting = [samples], [name for name in model.modules if name != samples]
     for name in waiting:
         if not model.targets(name):
-            message = f"nobody reads what `{name}` gives: no edge leads from it"
+            message = f"no module reads the outputs of `{name}`: no edge leads from it"
             raise InputError(message, where=f"{where.model} (edges)", fix="add the edge, or leave the module out")
         if name not in workload.streams:
             message = f"`{name}` has no items: the workload has no stream of it"
             fix = f"{name}: {{from: file, path: items.csv, column: {model.modules[name].reads}, reads: row}}"
             raise InputError(message, where=f"{where.job} (workload.streams)", fix=fix)
-    while waiting:  # edges lead in no circle: some module is next
+    while waiting:  # edges have no cycle, so some module is next
         name = next(name for name in waiting if set(model.targets(name)) <= set(order))
         waiting.remove(name)
         order.append(name)
     return order[1:]
 
 
-def require_readers(items: Sequence[Item], name: str, there: Mapping[str, int | None]) -> None:
-    """Who is named as a reader is there. Raises InputError."""
+def require_readers(items: Sequence[Item], name: str, item_counts: Mapping[str, int | None]) -> None:
+    """Raises InputError where an item names a reader that does not exist. `item_counts`: module → number of items."""
     for item in items:
         for target, readers in item.readers.items():
-            count = there.get(target)
+            count = item_counts.get(target)
             missing = [reader for reader in readers if count is not None and reader >= count]
             if missing:
                 message = (
@@ -94,23 +96,25 @@ def require_readers(items: Sequence[Item], name: str, there: Mapping[str, int | 
                 raise InputError(message, where=item.where, fix=f"items are counted from 0: name one below {count}")
 
 
-class Streams:
-    """What one batch has of every module, as it comes together."""
+class BatchBuilder:
+    """Collects the items of every module in one batch."""
 
     def __init__(self, model: Model, samples: str, batch: Batch) -> None:
         self.model, self.samples, self.of = model, samples, batch
         self.kept: dict[str, dict[int, Size]] = {samples: dict(batch.items)}
         self.left_out: dict[str, set[int]] = {samples: set(batch.dropped)}
         self.feeds: dict[str, dict[str, Readers]] = {}
-        self.made: dict[tuple[str, int], int] = defaultdict(int)  # outputs that stand for tokens of an item
+        self.made: dict[tuple[str, int], int] = defaultdict(
+            int
+        )  # module, item → tokens that outputs of encoders replace so far
 
     def highest(self, name: str) -> int:
-        """Of the items that read a module's, the last one's number."""
+        """Return the highest number among the items that may read those of a module; -1: there are none."""
         return max((item for target in self.model.targets(name) for item in self.kept[target]), default=-1)
 
     def take(self, name: str, items: Sequence[Item], said: bool) -> None:
-        """Those that something in the batch reads. Where what they give is more than the tokens of a reader, one that
-        is only drawn is left out; one that a file says is wrong: InputError.
+        """Add the items of a module that have readers in the batch. Where outputs are more than a reader's tokens, a
+        drawn item is left out, and one from a file (`said`) is an error. Raises InputError.
         """
         self.kept[name], self.left_out[name] = {}, set()
         self.feeds[name] = {target: {} for target in self.model.targets(name)}
@@ -125,15 +129,16 @@ class Streams:
                 self.left_out[name].add(item.number)
 
     def lost(self, item: Item) -> bool:
-        """Whether somebody who reads it was left out."""
+        """Whether a reader of the item was left out."""
         return any(reader in self.left_out[target] for target, of in item.readers.items() for reader in of)
 
     def readers(self, item: Item) -> dict[str, tuple[int, ...]]:
-        """Of an item, those in the batch."""
+        """Return an item's readers in the batch, by module."""
         found = {target: tuple(r for r in of if r in self.kept[target]) for target, of in item.readers.items()}
         return {target: readers for target, readers in found.items() if readers}
 
     def keep(self, name: str, item: Item, readers: Mapping[str, tuple[int, ...]]) -> None:
+        """Add one item with its readers."""
         self.kept[name][item.number] = item.size
         for target, of in readers.items():
             self.feeds[name][target][item.number] = of
@@ -141,7 +146,7 @@ class Streams:
                 self.made[target, reader] += self.outputs(name, item)
 
     def full(self, name: str, item: Item, readers: Mapping[str, tuple[int, ...]]) -> str:
-        """Who has no room for what an item gives; empty: all have."""
+        """Return which reader has fewer tokens than outputs, as text; empty: none."""
         for target, of in readers.items():
             for reader in of if self.stands(name, target) else ():
                 outputs, tokens = self.made[target, reader] + self.outputs(name, item), self.tokens(target, reader)
@@ -151,16 +156,19 @@ class Streams:
         return ""
 
     def stands(self, name: str, target: str) -> bool:
-        """Whether outputs stand in place of tokens."""
+        """Whether outputs of a module replace tokens of `target`."""
         return any((e.source, e.target, e.by) == (name, target, "tokens") for e in self.model.edges)
 
     def outputs(self, name: str, item: Item) -> int:
+        """Return the number of outputs of an item."""
         return tokens_of(item.size) // self.model.modules[name].merged
 
     def tokens(self, module: str, item: int) -> int:
+        """Return the tokens of an item that was added."""
         return tokens_of(self.kept[module][item])
 
     def batch(self) -> Batch:
+        """Return the batch with all items that were added."""
         others = [name for name in self.kept if name != self.samples]
         return replace(
             self.of,

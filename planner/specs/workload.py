@@ -1,7 +1,7 @@
-"""Where the lengths come from: a file, a folder of tokens, a named distribution, or a mix.
+"""Workloads: lengths from a file, a folder of tokens, a named distribution, or a mix.
 
-A batch is the next `batch_rows` rows, which are samples of the module that ends in a loss. Other modules have streams
-of items beside it, such as images, which say who reads them.
+A batch is the next `batch_rows` samples, which are items of the module that ends in a loss. Other modules have streams
+of items, such as images, each with its readers.
 """
 
 from typing import Annotated
@@ -19,9 +19,9 @@ class LengthsFile(Spec, tag_field="from", tag="file"):
 
 
 class TokensFolder(Spec, tag_field="from", tag="tokens"):
-    """The rows of a folder of tokens (specs/token_rows.py), with which `planner run --data` trains."""
+    """The samples of a folder of tokens (specs/workload/token_folder.py), on which `planner run --data` trains."""
 
-    path: str  # from the job's file
+    path: str  # relative to the job's file
 
 
 class Distribution(Spec, tag_field="from", tag="distribution"):
@@ -31,7 +31,7 @@ class Distribution(Spec, tag_field="from", tag="distribution"):
 
 
 class Part(Spec):
-    """A log-normal part of a mix."""
+    """A log-normal component of a mix."""
 
     weight: Amount
     median: Amount
@@ -39,30 +39,30 @@ class Part(Spec):
 
 
 class Mix(Spec, tag_field="from", tag="mix"):
-    """A synthetic mixture of log-normals."""
+    """A mixture of log-normals."""
 
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
 
 
 class StreamFile(Spec, tag_field="from", tag="file"):
-    """A CSV of items, one a line, counted from 0: their sizes in the unit of what their module reads, and the items of
-    the next module that read them, a sample by its row. `1024+256` is an item of two images, `3+4` has two readers.
+    """A CSV of items, one a line, counted from 0: their sizes in the module's input unit, and the items of the next
+    module that read them, by number. `1024+256` is an item of two images, `3+4` has two readers.
     """
 
     path: str
     column: str = "tokens"
-    reads: str | dict[Name, str] = "reads"  # column of the readers; where several modules read, of each its own
+    reads: str | dict[Name, str] = "reads"  # column of the readers; where several modules read, one for each
 
 
 class StreamDistribution(Spec, tag_field="from", tag="distribution"):
-    """Sizes of a shipped distribution, as many items for each item of the module that reads them."""
+    """Sizes drawn from a shipped distribution: `each` items for each item of the module that reads them."""
 
     name: str
     each: RowCount = 1
 
 
 class StreamMix(Spec, tag_field="from", tag="mix"):
-    """The same of a mixture of log-normals."""
+    """Sizes drawn from a mixture of log-normals: `each` items for each item of the module that reads them."""
 
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
     each: RowCount = 1
@@ -72,9 +72,11 @@ Stream = StreamFile | StreamDistribution | StreamMix
 
 
 class Workload(Spec):
+    """The data of a job: lengths of samples, batches, and streams of items of other modules."""
+
     lengths: LengthsFile | TokensFolder | Distribution | Mix
     batch_rows: RowCount
-    max_tokens: Count  # longer rows are dropped from their batch, and the plan names them
+    max_tokens: Count  # longer samples are dropped from their batch, and the plan names them
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
-    module: str = ""  # whose items the rows are; the only module of the model when empty
+    module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several

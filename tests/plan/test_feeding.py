@@ -87,10 +87,10 @@ def test_an_item_may_be_made_of_outputs_alone_and_no_more():
     ("specs", "edges", "says"),
     [
         ({"vit": vit().__class__(layers=1, hidden=16, heads=4, ffn=16, patch=2, out=31)}, INTO_LLM, "31 wide"),
-        ({"vit": decoder()}, INTO_LLM, "gives a loss"),
+        ({"vit": decoder()}, INTO_LLM, "ends in a loss"),
         ({}, CHAIN, "outputs of `vit` are 32 wide, the tokens of `ear` 16"),
         ({"llm": WIDE}, INTO_LLM, "nobody reads the outputs of `llm`"),
-        ({"ear": decoder()}, CHAIN, "`ear` gives a loss"),
+        ({"ear": decoder()}, CHAIN, "`ear` ends in a loss"),
     ],
 )
 def test_only_what_fits_is_fed(specs, edges, says):
@@ -137,7 +137,7 @@ def test_what_feeds_several_says_which(under):
     items = {**ITEMS, "ear": {0: 8, 4: 2}}
     found = violations(plan_with(items, feeds, {"ear": WIDE}, (*CHAIN, "vit>llm")))
     assert [v.message.rpartition(", ")[2] for v in found[:1]] == (
-        ["and this does not say which is meant"] if under == "vit" else []
+        ["and this key names none of them"] if under == "vit" else []
     )
 
 

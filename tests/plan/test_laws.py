@@ -45,7 +45,7 @@ def tensors(mesh, ranks, **fields):
 
 
 def cp(ranks=range(4), **fields):
-    """The same, of a layout that spreads items over two ranks."""
+    """The same, of a layout that shards items over two ranks."""
     return tensors({"dp": 2, "cp": 2}, ranks, **fields)
 
 
@@ -92,8 +92,8 @@ BROKEN = [
     (order(STAGED, llm="2f2b"), "steps[0].order.llm", "no schedule is called `2f2b`"),
     (order(STAGED, llm=()), "steps[0].order.llm", "this is no schedule"),
     (order(ENCODER, place="1f1b"), "steps[0].order.place", "is no list of placements"),
-    (order(STAGED, vit="1f1b"), "steps[0].order.vit", "is never asked for"),
-    (order(ENCODER, vit="1f1b"), "steps[0].order.vit", "is never asked for"),
+    (order(STAGED, vit="1f1b"), "steps[0].order.vit", "has no effect"),
+    (order(ENCODER, vit="1f1b"), "steps[0].order.vit", "has no effect"),
     (layout(STAGED, ranks=Ranks((0, 9))), "layouts.llm", "rank 9 does not exist, there are 2"),
     (layout(SHARDED, dp=3), "layouts.llm", "dp 3 makes 3 ranks, and the layout has 4"),
     (layout(STAGED, stages=(Layers(range(4)),)), "layouts.llm", "1 stages for pp = 2"),
@@ -103,18 +103,18 @@ BROKEN = [
     (cp(split={"ulysses": 4}), "groups.g.split", "over 4 ranks, and the layout of `llm` has cp 2"),
     (rows(STAGED, {"all": (0,)}, {"all": (2,)}), "uses.items.llm", "item 1 of `llm` is assigned nowhere"),
     (rows(STAGED, {"all": (0, 1)}, {"all": (2, 1)}), "uses.items.llm", "item 1 of `llm` is assigned 2 times"),
-    (step(SHARDED, sync="step"), "steps[0].sync", "ZeRO-3, meet in every micro-batch"),
-    (step(STAGED, sync="micro_batch"), "steps[0].sync", "so the ranks meet once a step"),
-    (changed(STAGED, steps=(*STAGED.steps, Step(sync="step", micro_batches=({},)))), "steps[1]", "on nothing"),
+    (step(SHARDED, sync="step"), "steps[0].sync", "ZeRO-3, synchronise in every micro-batch"),
+    (step(STAGED, sync="micro_batch"), "steps[0].sync", "so the ranks synchronise once a step"),
+    (changed(STAGED, steps=(*STAGED.steps, Step(sync="step", micro_batches=({},)))), "steps[1]", "has no items"),
     (
         rows(group(SHARDED, "odd", (0, 1, 2), split={"ulysses": 3}), {"odd": (0, 1, 2, 3)}),
         "groups.odd",
-        "16 heads do not spread over 3 ranks",
+        "16 heads cannot be sharded over 3 ranks",
     ),
     (
         tensors({"dp": 2, "tp": 2}, range(4), split={"ulysses": 16}),
         "groups.g",
-        "the 8 heads of a rank with tp = 2 do not spread over 16 ranks",
+        "the 8 heads of a rank with tp = 2 cannot be sharded over 16 ranks",
     ),
     (
         encoder_plan((Place(do="vit.F9", on="v0", before="llm.F0"),)),
@@ -124,39 +124,39 @@ BROKEN = [
 ]
 # the same, all in the first micro-batch
 BROKEN_ROWS = [
-    (rows(ENCODER, {"all": (0,)}), "does not say of which module"),
+    (rows(ENCODER, {"all": (0,)}), "without naming their module"),
     (rows(STAGED, {"x": {"all": (0,)}}), "no layout is called `x`"),
     (rows(STAGED, {"x": (0, 1, 2)}), "no group is called `x`"),
     (rows(STAGED, {"all": (0, 1, 2, 9)}), "item 9 of `llm` is unknown"),
     (rows(STAGED, {"llm[0-1]": {"all": (0, 1, 2)}}), "only whole modules can be assigned"),
-    (rows(SHARDED, {"g0-1": (0,), "g0-3": (1, 2, 3)}), "rank 0 is held 2 times by groups of `llm`"),
+    (rows(SHARDED, {"g0-1": (0,), "g0-3": (1, 2, 3)}), "rank 0 is in 2 groups of `llm`"),
     (
         rows(AGAIN, {"vit": {"v0": part(0.5, 0), "again": part(0.25, 1)}, "llm": {"all": part(0.5, 0, 1)}}),
         "groups of `llm` and `vit` have shares of rank 0 that add up to 1.25",
     ),
     (
         rows(AGAIN, {"vit": {"v0": part(0.5, 0), "again": (1,)}, "llm": {"all": (0, 1)}}),
-        "rank 0 is held 2 times by groups of `vit`",
+        "rank 0 is in 2 groups of `vit`",
     ),
     (
         rows(
             group(SHARDED, "again", (2,)), {"llm": {"g2": part(0.5, 0), "again": part(0.5, 1)}}, {"llm": {"g3": (2, 3)}}
         ),
-        "rank 2 is held 2 times by groups of `llm`",
+        "rank 2 is in 2 groups of `llm`",
     ),
     (uses(SHARDED, limits=Limits(tokens_per_rank=20)), "group g3 holds 22 tokens, its 1 ranks may hold 20"),
     (uses(SHARDED, degrees=(1, 4)), "g0-1 has degree 2"),
     (fixed(SHARDED, 1, 2), "item 1 is fixed to degree 2, and group g2 has 1"),
     (
         rows(group(SHARDED, "g", (0, 1, 2, 3), split={"ulysses": 2}), {"g": (0, 1, 2, 3)}),
-        "group g has 4 ranks on the stages of `llm`, and spreads items over 2",
+        "group g has 4 ranks on the stages of `llm`, and shards items over 2",
     ),
     (tensors({"dp": 4}, (0, 1)), "has 2 ranks on the stages of `llm`"),
-    (tensors({"dp": 2, "tp": 2}, (1, 2)), "parts ranks 0-1, which share"),
-    (tensors({"tp": 2, "dp": 2}, (0, 1)), "parts ranks 0,2, which share the tensors"),
-    (cp((1, 2)), "group g parts ranks 0-1, which share the sequences of `llm`"),
-    (cp((0, 1, 2, 3)), "group g has 4 ranks on the stages of `llm`, and spreads items over 2"),
-    (cp((0,)), "group g has 1 ranks on the stages of `llm`, and spreads items over 2"),
+    (tensors({"dp": 2, "tp": 2}, (1, 2)), "has some of ranks 0-1, which shard"),
+    (tensors({"tp": 2, "dp": 2}, (0, 1)), "has some of ranks 0,2, which shard the tensors"),
+    (cp((1, 2)), "group g has some of ranks 0-1, which shard the sequences of `llm`"),
+    (cp((0, 1, 2, 3)), "group g has 4 ranks on the stages of `llm`, and shards items over 2"),
+    (cp((0,)), "group g has 1 ranks on the stages of `llm`, and shards items over 2"),
     (rows(group(STAGED, "first", (0,)), {"first": (0, 1, 2)}), "has 1, 0 ranks on the stages of `llm`"),
 ]
 

@@ -98,10 +98,10 @@ def test_batches_are_the_next_rows_rounded_up_without_those_too_long(data):
 @pytest.mark.parametrize(
     ("count", "first", "rows", "message"),
     [
-        (3, 0, 3, "end at row 9, the data has 7 rows"),
-        (1, 5, 3, "end at row 8"),
-        (1, 2, 1, "every row of the batch at row 2 is longer than 1000 tokens"),
-        (10**9, 0, 10**6, "beyond row"),
+        (3, 0, 3, "end at sample 9, the data has 7"),
+        (1, 5, 3, "end at sample 8"),
+        (1, 2, 1, "every sample of the batch from sample 2 on is longer than 1000 tokens"),
+        (10**9, 0, 10**6, "beyond sample"),
     ],
 )
 def test_batches_that_are_not_there(data, count, first, rows, message):

@@ -109,8 +109,8 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
     [
         ({"images_csv": "patches,row\n16,0\n8,9\n"}, "read by item 9 of `llm`, which has 8", "images.csv:3"),
         ({"images_csv": "patches,row\n16,0\n\n,1\n"}, "`` is no length", "images.csv:4"),
-        ({"images_csv": "patches,row\n16,\n"}, "item 0 of `vit` is read by nobody", "images.csv:2"),
-        ({"images_csv": "patches,row\n16,x\n"}, "`x` is no row", "images.csv:2"),
+        ({"images_csv": "patches,row\n16,\n"}, "item 0 of `vit` has no reader", "images.csv:2"),
+        ({"images_csv": "patches,row\n16,x\n"}, "`x` is no number of an item", "images.csv:2"),
         ({"images_csv": "patches,row\n16+6,0\n"}, "6 tokens are no whole outputs", "images.csv:2"),
         ({"images_csv": "patches,row\n80,0\n88,0\n"}, "item 0 of `llm` has 40 tokens, and 42 outputs", "images.csv:3"),
         ({"images_csv": "patches,rows\n16,0\n"}, "no column `row`", "images.csv:1"),
@@ -120,8 +120,8 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
         ({"job_yaml": JOB.replace("    ear:", "    llm:")}, "the items of `llm` already", "streams.llm"),
         ({"job_yaml": JOB[: JOB.index("    ear:")]}, "`ear` has no items", "workload.streams"),
         ({"job_yaml": TURNED}, "`ear` feeds another", "module"),
-        ({"job_yaml": JOB.replace("reads: row", "reads: {mid: row}", 1)}, "`reads` is not of each", "vit.reads"),
-        ({"model_yaml": MODEL.replace("{from: vit, to: llm}, ", "")}, "nobody reads what `vit` gives", "model.yaml"),
+        ({"job_yaml": JOB.replace("reads: row", "reads: {mid: row}", 1)}, "`reads` does not name each", "vit.reads"),
+        ({"model_yaml": MODEL.replace("{from: vit, to: llm}, ", "")}, "no module reads the outputs", "model.yaml"),
         ({"model_yaml": CIRCLE}, "edges lead in a circle: vit → ear → vit", "model.yaml"),
     ],
 )  # fmt: skip

@@ -29,14 +29,14 @@ def test_batches_are_those_of_a_file_with_the_same_lengths(tmp_path):
     ours, theirs = (workload(lengths) for lengths in (TokensFolder(path="data"), LengthsFile(path="lengths.txt")))
     for count, first in ((2, 0), (1, 4)):
         assert batches(ours, count, first, 0, tmp_path) == batches(theirs, count, first, 0, tmp_path)
-    with pytest.raises(InputError, match="end at row 9, the data has 7 rows"):
+    with pytest.raises(InputError, match="end at sample 9, the data has 7"):
         batches(ours, 3, 0, 0, tmp_path)
 
 
 @pytest.mark.parametrize("offsets", [[0, 5, 5, 9], [0, 5, 4, 9]])
 def test_offsets_that_do_not_rise(tmp_path, offsets):
     np.save(tmp_path / "offsets.npy", np.array(offsets, dtype="int64"))
-    with pytest.raises(InputError, match="row 1 is from token 5") as refused:
+    with pytest.raises(InputError, match="sample 1 is from token 5") as refused:
         batches(workload(TokensFolder(path=".")), 1, 0, 0, tmp_path)
     assert refused.value.where == str(tmp_path / "offsets.npy") and refused.value.fix
     assert batches(workload(TokensFolder(path="."), rows=1), 1, 0, 0, tmp_path)[0].items == {0: 128}

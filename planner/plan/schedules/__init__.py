@@ -1,7 +1,7 @@
-"""Orders of passes on pipeline ranks: forward (F), backward (B), or backward in two, of inputs (I) and of weights (W).
+"""Pipeline schedules: orders of forward (F), backward (B), or backward in two, of inputs (I) and of weights (W).
 
-A generator is a function of (stages, stage, micro_batches), and of the chunks of layers that a rank has where it may
-have several; what a plan writes out instead is read by `explicit.py`.
+A schedule is a function of (stages, stage, micro_batches), and of the chunks of a rank where it supports several. An
+order that a plan has slot by slot is parsed by `explicit.py`.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ FORWARD_ONLY = "forward_only"  # the one that trains nothing
 
 
 def schedule(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
-    """For each stage, its slots in order. Raises InputError for an unknown name, and where it does not fit."""
+    """Return the slots of each stage in order. Raises InputError for an unknown name, and where it does not fit."""
     if name not in SCHEDULES:
         raise InputError(f"no schedule is called `{name}`", where="order", fix=f"one of {', '.join(SCHEDULES)}")
     module = import_module(SCHEDULES[name])

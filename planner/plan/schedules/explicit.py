@@ -1,7 +1,7 @@
-"""An order written out: one line for each pipeline rank, of slots such as `F0 F1 B0 I1 W1`.
+"""Schedules that a plan has slot by slot: one line for each pipeline rank, of slots such as `F0 F1 B0 I1 W1`.
 
-Where ranks have several chunks of layers, a slot says of which: `F3@9` is micro-batch 3 forward through stage 9, which
-is chunk 9 // pp of rank 9 % pp.
+Where ranks have several chunks of layers, a slot has its stage: `F3@9` is the forward of micro-batch 3 through stage 9,
+which is chunk 9 // pp of rank 9 % pp.
 """
 
 import re
@@ -17,42 +17,42 @@ EXAMPLE = "write it like F0, B0, I0 or W0, and F0@5 where ranks have several chu
 
 
 def slots_of(order: str | Sequence[str], ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
-    """For each rank of the pipeline its slots, by a generator's name or as they are written out. Raises InputError."""
+    """Return the slots of each pipeline rank, of a schedule by name or of written lines. Raises InputError."""
     return schedule(order, ranks, micro_batches, chunks) if isinstance(order, str) else parsed(order, ranks, chunks)
 
 
 def parsed(lines: Sequence[str], ranks: int, chunks: int) -> list[list[Slot]]:
-    """For each rank its slots. Raises InputError for the first line or slot that says nothing of its rank."""
+    """Parse one line for each pipeline rank. Raises InputError for the first slot that does not fit its rank."""
     if len(lines) != ranks:
         message = f"the order has {len(lines)} lines, and the pipeline {ranks} ranks"
         raise InputError(message, where="order", fix="write one line for each rank of the pipeline")
-    return [[slot(text, rank, ranks, chunks) for text in line.split()] for rank, line in enumerate(lines)]
+    return [[parse_slot(text, rank, ranks, chunks) for text in line.split()] for rank, line in enumerate(lines)]
 
 
-def slot(text: str, rank: int, ranks: int, chunks: int) -> Slot:
-    """One slot of a rank. Raises InputError."""
+def parse_slot(text: str, rank: int, ranks: int, chunks: int) -> Slot:
+    """Parse one slot of a rank. Raises InputError."""
     where, match = f"order[{rank}]", SLOT.fullmatch(text)
     if not match:
         raise InputError(f"`{text}` is no slot", where=where, fix=EXAMPLE)
     if match["stage"] is None:
         if chunks > 1:
             stages = ", ".join(f"@{each}" for each in range(rank, ranks * chunks, ranks))
-            raise InputError(f"`{text}` does not say of which chunk", where=where, fix=f"add one of {stages}")
+            raise InputError(f"`{text}` does not say which chunk", where=where, fix=f"add one of {stages}")
         return PHASES[match["phase"]], int(match["row"]), 0
-    chunk, place = divmod(int(match["stage"]), ranks)
-    if place != rank or chunk >= chunks:
+    chunk, owner = divmod(int(match["stage"]), ranks)
+    if owner != rank or chunk >= chunks:
         stages = ", ".join(map(str, range(rank, ranks * chunks, ranks)))
-        message = f"`{text}` is of a stage that rank {rank} has not"
+        message = f"`{text}` is on a stage that rank {rank} does not have"
         raise InputError(message, where=where, fix=f"its stages are {stages}")
     return PHASES[match["phase"]], int(match["row"]), chunk
 
 
 def printed(slots: Sequence[Sequence[Slot]], chunks: int = 1) -> tuple[str, ...]:
-    """The slots of each rank as a plan writes them."""
+    """Format the slots of each rank as the lines of a plan file."""
     ranks = len(slots)
 
     def texts(rank: int) -> Iterator[str]:
-        for phase, row, chunk in slots[rank]:
-            yield f"{phase}{row}" + (f"@{chunk * ranks + rank}" if chunks > 1 else "")
+        for phase, micro_batch, chunk in slots[rank]:
+            yield f"{phase}{micro_batch}" + (f"@{chunk * ranks + rank}" if chunks > 1 else "")
 
     return tuple(" ".join(texts(rank)) for rank in range(ranks))

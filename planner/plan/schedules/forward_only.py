@@ -1,4 +1,4 @@
-"""Forwards alone, as for an evaluation: nothing comes back, so nothing is kept for it, reduced or updated."""
+"""Forwards only, as for an evaluation: no activations are kept, no gradients reduced, no weights updated."""
 
 
 def slots(stages: int, stage: int, micro_batches: int) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Kinds of modules, one a file, and of which kind each of their layers is: a module's layers need not be alike."""
+"""The kinds of modules, one in each file, and the kind of each of a module's layers, which may differ."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -7,13 +7,13 @@ from planner.specs.layers.ends import End
 from planner.specs.layers.heads import check_heads, norm_width
 from planner.specs.layers.stack import Bias, Norm, Reads, Stack
 
-CONVOLUTION = 3  # frames that each of the two convolutions sees (arXiv 2212.04356, §2.2)
-STRIDE = 2  # frames a token: steps of the second one
+CONVOLUTION = 3  # width in frames of each of the two convolutions (arXiv 2212.04356, §2.2)
+STRIDE = 2  # frames per token: the stride of the second one
 
 
 class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):
     """Whisper's encoder (arXiv 2212.04356): two convolutions of width 3 over mel frames, of which the second halves
-    their number, then full attention within a clip, then one linear. Its tokens are what comes out of the convolutions.
+    their number, then full attention within a clip, then one linear. Its tokens are the outputs of the convolutions.
     """
 
     reads: ClassVar[Reads] = "frames"
@@ -38,7 +38,7 @@ class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):
 
     @property
     def ends(self) -> tuple[End, ...]:
-        """The first convolution runs on twice as many frames as there are tokens."""
+        """Convolutions, norm and projector. The first convolution runs on twice as many frames as there are tokens."""
         return (
             End("convolutions", True, self.hidden, CONVOLUTION * self.mels, self.hidden, 2.0),
             End("convolutions", True, self.hidden, CONVOLUTION * self.hidden, self.hidden, 1.0),

@@ -1,4 +1,4 @@
-"""A decoder: words in, the next word out."""
+"""The decoder: a language model that predicts the next token."""
 
 from typing import ClassVar, Literal
 
@@ -20,33 +20,34 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
     hidden: Count
     heads: Count
     kv_heads: Count | None = None  # None: as many as heads
-    ffn: Count  # width of the MLP; a gated MLP has two such projections in
+    ffn: Count  # width of the MLP; a gated MLP has two input projections of this width
     vocab: Count
     head_dim: Count | None = None  # None: hidden / heads
     gated: bool = True
     norm: Norm = "rms"
     bias: Bias = "none"
     activation: Activation | None = None  # of MLP and experts, or of their gates; None: silu if gated, else gelu
-    # Relative: scores, also of cross attention, are undivided products, and to those between tokens of the module one
-    # number is added for each bucket of distances and each head (T5, arXiv 1910.10683); every layer has the same.
+    # relative: attention scores are not scaled, also those of cross attention, and a learned bias for each head and
+    # bucket
+    # of distances is added to those between tokens (T5, arXiv 1910.10683); all layers share the biases.
     positions: Literal["rope", "learned", "relative", "none"] = "rope"
-    max_positions: Index = 0  # rows of the table of learned positions
-    buckets: Index = 0  # of relative positions
+    max_positions: Index = 0  # size of the table of learned positions
+    buckets: Index = 0  # of distances, with relative positions
     tied: bool = False  # the head shares the embedding's weights
-    scaled_head: bool = False  # what the head reads is divided by sqrt(hidden)
+    scaled_head: bool = False  # the head's input is divided by sqrt(hidden)
     moe: Experts | None = None  # None: every layer has the dense MLP
     latent: Latent | None = None  # in place of kv_heads and head_dim
-    cross: Count | None = None  # width of another module's outputs, to which every layer attends besides
+    cross: Count | None = None  # width of another module's outputs, which every layer also attends to
     state_space: StateSpace | None = None
-    # A word for each layer, a letter for each of its blocks in their order: M state space, * attention, - MLP,
+    # A word for each layer, with a letter for each of its blocks in order: M state space, * attention, - MLP,
     # E experts, as in `M - M * -` or `M- M- *-`. Empty: attention, then MLP or experts, in every layer.
     pattern: str = ""
-    window: Count | None = None  # tokens that a token attends to, itself among them; None: all before it
+    window: Count | None = None  # tokens that a token attends to, including itself; None: all before it
     full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
     qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
-    sinks: bool = False  # one learned logit a head, which takes attention from all tokens (arXiv 2508.10925)
-    rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 turns by base^(-2i/D) a token
-    rotary_share: Share = 1.0  # of a head's D numbers, how many turn: the first ones, an even number
+    sinks: bool = False  # a learned logit for each head in the softmax, without a value (arXiv 2508.10925)
+    rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token
+    rotary_share: Share = 1.0  # share of a head's D dims that are rotated: the first ones, an even number
     norm_eps: Amount = 1e-5  # added to the mean square, or the variance, that a norm divides by
 
     def __post_init__(self) -> None:
@@ -68,13 +69,13 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
         check_pattern(self)
 
     def layer_kind(self, layer: int) -> LayerKind:
-        """As the pattern says; else behind the first dense layers, each `every`-th has experts."""
+        """Return the kind that the pattern gives; else each `every`-th layer after the first dense ones has experts."""
         if self.pattern:
             return pattern_kinds(self.pattern)[layer]
         if self.cross:
             return "cross"
-        behind = layer + 1 - self.moe.dense_layers if self.moe else 0  # its place, from 1, behind the dense ones
-        return "moe" if self.moe and behind > 0 and behind % self.moe.every == 0 else "dense"
+        moe_number = layer + 1 - self.moe.dense_layers if self.moe else 0  # its number, from 1, after the dense ones
+        return "moe" if self.moe and moe_number > 0 and moe_number % self.moe.every == 0 else "dense"
 
     def window_of(self, layer: int) -> int | None:
         full = self.full_every and (layer + 1) % self.full_every == 0
@@ -129,17 +130,19 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
 
 
 def check_rotary(module: Decoder) -> None:
-    """Pairs of numbers turn."""
-    turning = head_dim(module) * module.rotary_share
+    """Raises ValueError where the rotated dims of a head are not pairs."""
+    rotated = head_dim(module) * module.rotary_share
     rotary = module.positions == "rope" and module.latent is None
-    if module.rotary_share < 1 and (not rotary or turning % 2 or not turning):
+    if module.rotary_share < 1 and (not rotary or rotated % 2 or not rotated):
         what = f"rotary_share {module.rotary_share:g} of heads {head_dim(module)} wide"
-        fix = "leave it out, say positions: none, or a share that is a positive even number of them"
-        raise ValueError(f"{what} cannot turn in pairs | {fix}")
+        fix = "leave it out, set positions: none, or a share that is a positive even number of dims"
+        raise ValueError(f"{what} cannot be rotated in pairs | {fix}")
 
 
 def check_pattern(module: Decoder) -> None:
-    """The pattern has a word for each layer, its letters are blocks, each at most once, and what it names is there."""
+    """Raises ValueError unless the pattern has a word for each layer, of letters that are blocks, each at most once,
+    and the module has the parts that it names.
+    """
     words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe}
     if words and len(words) != module.layers:
         raise ValueError(f"pattern has {len(words)} words for {module.layers} layers | write one word for each layer")

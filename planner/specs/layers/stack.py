@@ -1,8 +1,8 @@
-"""What is asked of every kind of module: a stack of layers between what makes their input and what reads their output.
+"""The interface of every kind of module: a stack of layers, with an embedding before it and a head after it.
 
-A kind is a file beside this one. It says its shapes: which blocks its layers are made of and how wide these are, what
-stands at its ends, where attention looks, what its items are and what it gives for each. Costs, models and importers
-ask these questions, and never which kind it is.
+Each kind is a file beside this one. It defines its shapes: blocks of layers and their widths, weights outside of the
+layers, attention windows, the unit of items, and outputs. Costs, models and importers use this interface and never ask
+for the kind.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -15,13 +15,13 @@ from planner.specs.parts import Experts, Latent, StateSpace
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
-Reads = Literal["tokens", "patches", "frames"]  # what an item is a sequence of
+Reads = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 
 
 class Stack(Spec):
-    """The answers of a plain encoder; a kind gives its own where they are others."""
+    """The defaults, those of a plain encoder; each kind overrides what differs."""
 
-    if TYPE_CHECKING:  # fields of every kind, which each says in the order of its files
+    if TYPE_CHECKING:  # fields of every kind; each declares them in the order of its files
         layers: int
         hidden: int
         heads: int
@@ -34,112 +34,112 @@ class Stack(Spec):
         norm_eps: float
 
     reads: ClassVar[Reads] = "tokens"
-    causal: ClassVar[bool] = False  # whether a token attends to those before it alone
+    causal: ClassVar[bool] = False  # whether a token attends only to itself and those before it
 
     def layer_kind(self, layer: int) -> LayerKind:
-        """Of one layer, counted from 0."""
+        """Return the kind of a layer, counted from 0."""
         return "encoder"
 
     def window_of(self, layer: int) -> int | None:
-        """Tokens in the attention window of a layer; None: full attention.
+        """Return the attention window of a layer in tokens; None: full attention.
 
-        A causal window slides, each token with those before it; another parts an item into blocks.
+        A causal window slides, any other divides an item into blocks.
         """
         return None
 
     @property
     def ends(self) -> tuple[End, ...]:
-        """What is outside the layers, by the names of a table; layers alone have nothing."""
+        """The weights outside of the layers: embedding, head, norms, projector."""
         return ()
 
     @property
     def gives(self) -> int:
-        """Width of the outputs that another module can read; 0: it ends in a loss."""
+        """The width of the outputs that another module can read; 0: the module ends in a loss."""
         return 0
 
     @property
     def merged(self) -> int:
-        """Tokens that become one output, and so stay together: shards and items are whole multiples of it."""
+        """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
 
     @property
     def vocabulary(self) -> int:
-        """Words that it predicts, or 0."""
+        """The size of the vocabulary that it predicts; 0: none."""
         return 0
 
     @property
     def longest(self) -> int | None:
-        """Tokens of an item, at most; None: as many as there are."""
+        """The most tokens of an item; None: unlimited."""
         return None
 
     @property
     def rotary_base(self) -> float:
-        """Pair i of D / 2 numbers turns by base^(-2i/D) a token, where positions are rotary."""
+        """The base of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token."""
         return 10000.0
 
     @property
     def turning_share(self) -> float:
-        """Of a head's numbers, how many turn with the place of a token."""
+        """The share of a head's dims that rotary positions rotate."""
         return 1.0
 
     @property
     def activated(self) -> Activation:
-        """What an MLP's inner numbers go through; where it is gated, the gate's."""
+        """The activation function of the MLP, or of its gate."""
         return "silu" if self.gated else "gelu"
 
     @property
     def crossing(self) -> int:
-        """Width of the outputs of another module that its cross attention makes keys and values of; 0: it has none."""
+        """The width of another module's outputs that its cross attention reads; 0: it has no cross attention."""
         return 0
 
     @property
     def recurrent(self) -> StateSpace | None:
-        """The state space that some of its layers have in place of attention."""
+        """The state space that some layers have in place of attention."""
         return None
 
     @property
     def routed(self) -> Experts | None:
-        """The experts that some of its layers have in place of an MLP."""
+        """The experts that some layers have in place of an MLP."""
         return None
 
     @property
     def compressed(self) -> Latent | None:
-        """How queries, keys and values come out of narrow vectors, where they do."""
+        """The latent attention, where queries, keys and values come from compressed vectors."""
         return None
 
     @property
     def normed_heads(self) -> bool:
-        """Whether each head's query and key have a norm of their own; latent attention has others."""
+        """Whether each head's query and key are normalised; latent attention has norms of its own."""
         return False
 
     @property
     def sink_heads(self) -> int:
-        """Heads with a learned logit that takes attention from all tokens."""
+        """The number of heads with an attention sink: a learned logit in the softmax."""
         return 0
 
     @property
     def ties(self) -> bool:
-        """Whether a head behind the layers has the weights of the table in front of them."""
+        """Whether the head shares the weights of the embedding."""
         return any(end.tied and not end.first for end in self.ends)
 
     @property
     def borrows(self) -> bool:
-        """Whether the table in front of its layers is another module's."""
+        """Whether the embedding is another module's."""
         return any(end.tied and end.first for end in self.ends)
 
     @property
     def words(self) -> int:
-        """That it looks up, or 0."""
+        """The size of the vocabulary of its embedding; 0: none."""
         return 0
 
     @property
     def relative_buckets(self) -> int:
-        """Of distances, where positions are relative; else 0."""
+        """The number of buckets of distances of relative positions; 0: none."""
         return 0
 
     @property
     def unparted(self) -> str:
-        """Why the ranks of a group cannot share out a document's tokens; empty: they can."""
+        """Why a document's tokens cannot be sharded; empty: they can."""
         if self.recurrent:
             return "state spaces scan whole documents"
         if self.crossing:
@@ -148,12 +148,12 @@ class Stack(Spec):
 
     @property
     def unstaged(self) -> str:
-        """Why its layers cannot lie on several stages; empty: they can."""
+        """Why its layers cannot be on several pipeline stages; empty: they can."""
         if self.crossing:
             return "what cross attention reads comes to the first stage alone"
         return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
 
     @property
     def normed_behind(self) -> bool:
-        """Whether a norm follows the sum of a block and its input, in place of one in front of the block."""
+        """Whether norms follow the residual sums (post-norm) instead of preceding the blocks."""
         return False

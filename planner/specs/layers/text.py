@@ -1,4 +1,4 @@
-"""An encoder of text: words in, vectors for a reader out, or the words that were hidden among them."""
+"""The text encoder: outputs features for another module, or predicts masked tokens."""
 
 from typing import ClassVar, Literal
 
@@ -12,7 +12,7 @@ from planner.specs.layers.worded import Worded
 class TextEncoder(Worded, kw_only=True, tag_field="kind", tag="text_encoder"):
     """A transformer over tokens with full attention: BERT (arXiv 1810.04805), or the encoder of T5 (arXiv 1910.10683).
 
-    Without a head its outputs, as wide as its tokens, are for another module; with one they predict words.
+    Without a head its outputs, of the hidden size, are read by another module; with one it predicts tokens.
     """
 
     reads: ClassVar[Reads] = "tokens"
@@ -29,15 +29,15 @@ class TextEncoder(Worded, kw_only=True, tag_field="kind", tag="text_encoder"):
     bias: Bias = "all"
     activation: Activation | None = None
     positions: Literal["learned", "relative", "rope", "none"] = "learned"  # relative: as in a decoder, on both sides
-    max_positions: Index = 0  # rows of the table of learned positions
-    buckets: Index = 0  # of relative positions
-    segments: Index = 0  # rows of a table that tells the texts of a pair apart
-    input_norm: bool = False  # a norm right behind the tables
+    max_positions: Index = 0  # size of the table of learned positions
+    buckets: Index = 0  # of distances, with relative positions
+    segments: Index = 0  # size of the table of segment embeddings, for pairs of texts
+    input_norm: bool = False  # a norm after the embeddings
     post_norm: bool = False  # norms follow the residual sums, so none follows the last layer
-    shared_words: bool = False  # words are looked up in the table of the module that reads its outputs
-    predicts: bool = False  # a linear, a norm, and a head that has the table's weights and biases of its own
+    shared_words: bool = False  # it uses the embedding of the module that reads its outputs
+    predicts: bool = False  # a linear, a norm, and a head that is tied to the embedding, with biases of its own
     pooled: bool = False  # a linear over the first token of an item
-    classes: Index = 0  # that are told apart by what is pooled
+    classes: Index = 0  # of a classifier over the pooled output
     norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A vision tower: patches of images in, tokens for a reader out."""
+"""The vision tower: patches of images in, features for another module out."""
 
 from typing import ClassVar, Literal
 
@@ -40,7 +40,7 @@ class Vit(Stack, kw_only=True, tag_field="kind", tag="vit"):
 
     @property
     def ends(self) -> tuple[End, ...]:
-        """Patches as tokens, a norm, and two linears with biases over merge × merge tokens side by side."""
+        """Patch embedding, norm, and a projector: two linears with biases over merge × merge adjacent tokens."""
         wide, each = self.hidden * self.merge**2, 1.0 / self.merge**2
         return (
             End("patch embedding", True, self.hidden, self.channels * self.frames * self.patch**2, uses=1.0),

@@ -1,4 +1,4 @@
-"""What kinds that read words have in common: a table to look them up in, and positions of several sorts."""
+"""What the kinds of modules over text have in common: an embedding, and several kinds of positions."""
 
 from typing import TYPE_CHECKING
 
@@ -6,9 +6,9 @@ from planner.specs.layers.stack import Activation, Stack
 
 
 class Worded(Stack):
-    """The answers of a module over words."""
+    """The defaults of a module over text."""
 
-    if TYPE_CHECKING:  # fields of each such kind, which each says in the order of its files
+    if TYPE_CHECKING:  # fields of each such kind; each declares them in the order of its files
         vocab: int
         positions: str
         max_positions: int

@@ -65,9 +65,9 @@ def test_interleaving_written_out_is_the_same_step():
     [
         (("F0 B0",), "llm", "1 lines, and the pipeline 2 ranks"),
         (("F0 X0", "F0 B0"), "llm[0]", "`X0` is no slot"),
-        (("F0 B0", "F0 B0@2"), "llm[1]", "`B0@2` is of a stage that rank 1 has not"),
-        (("F0 B0", "F0 B0@3"), "llm[1]", "`B0@3` is of a stage that rank 1 has not"),
-        (("F0 B0", "F0 F0 B0"), "llm[1]", "`F0` comes twice"),
+        (("F0 B0", "F0 B0@2"), "llm[1]", "`B0@2` is on a stage that rank 1 does not have"),
+        (("F0 B0", "F0 B0@3"), "llm[1]", "`B0@3` is on a stage that rank 1 does not have"),
+        (("F0 B0", "F0 F0 B0"), "llm[1]", "`F0` is there twice"),
         (("F0 F1 B0 B1", "F0 B0"), "llm[0]", "`F1`: there are 1 micro-batches"),
         (("F0 B0", "B0"), "llm[1]", "micro-batch 0 on stage 1: there is no F"),
         (("F0 B0", "F0"), "llm[1]", "micro-batch 0 on stage 1: there is no B"),
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_found(lines, where, says):
 
 
 def test_a_slot_says_of_which_chunk():
-    with pytest.raises(InputError, match="does not say of which chunk"):
+    with pytest.raises(InputError, match="does not say which chunk"):
         parsed(("F0", "F0"), 2, 2)
 
 
@@ -113,7 +113,7 @@ def test_what_makes_no_sense_with_a_backward_in_two_is_refused():
         assert "kept for W all the same" in violations(ordered_plan(2, 2, "zb_h1", recompute=how))[0].message
     plan = ordered_plan(2, 1, ("F0 I0 W0", "F0 B0"))
     text = files.dump(plan).replace("{dp0: [0]}", "{dp0: [{item: 0, offload: 0.5}]}")
-    assert any("brought back" in v.message for v in violations(files.parse(text, Plan, "plan")))
+    assert any("are fetched" in v.message for v in violations(files.parse(text, Plan, "plan")))
 
 
 def test_forwards_alone_feed_nobody_back():

@@ -114,7 +114,7 @@ def test_a_rank_updates_all_its_chunks_at_once():
     ("layout", "says"),
     [
         ({"stages": stages_of(6, 3)}, "3 stages for pp = 2"),
-        ({"ep": 2}, "no experts to spread"),
+        ({"ep": 2}, "no experts to shard"),
         ({"rank_order": "dp"}, "dp does not say where pp is"),
     ],
 )
