@@ -12,7 +12,7 @@ from time import perf_counter
 from planner.costs.objective import Work, objective_called
 from planner.errors import Infeasible, InputError
 from planner.plan.join import join, tidy
-from planner.plan.model import Instead, Plan
+from planner.plan.model import Alternative, Plan
 from planner.plan.words import spoken
 from planner.specs.base import changed
 from planner.specs.inputs import Inputs
@@ -73,7 +73,7 @@ def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> Solved:
         start = perf_counter()
         single = replace(inputs, batches=(batch,))
         plan = chosen.plan(single, base_plan(single))
-        plans.append(changed(plan, instead=(*plan.instead, *unrefined_alternative(single, plan))))
+        plans.append(changed(plan, alternatives=(*plan.alternatives, *unrefined_alternative(single, plan))))
         seconds.append(perf_counter() - start)
     return Solved(in_objective(join(plans), inputs.job.objective), tuple(seconds))
 
@@ -102,7 +102,7 @@ def base_plan(inputs: Inputs) -> Plan | None:
     return changed(base, made=changed(base.made, strategy=inputs.job.strategy))
 
 
-def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
+def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
     start from.
     """
@@ -120,7 +120,7 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Instead, ...]:
     ((module, layout),) = plan.layouts.items()
     slowdown = plan.outcome.value / chosen.outcome.value - 1.0
     return (
-        Instead(
+        Alternative(
             strategy=name,
             zero=layout.zero,
             sync=plan.steps[0].sync,
@@ -154,7 +154,7 @@ def best(inputs: Inputs, on_batch: OnProgress) -> Solved:
     others = [number for number in candidates if number != chosen]
     instead = tuple(lost_alternative(number, solved.get(number), refused.get(number)) for number in others)
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
-    return Solved(changed(solved[chosen].plan, instead=instead), seconds)
+    return Solved(changed(solved[chosen].plan, alternatives=instead), seconds)
 
 
 def open_alternatives(inputs: Inputs) -> list[int]:
@@ -171,13 +171,13 @@ def open_alternatives(inputs: Inputs) -> list[int]:
     return candidates
 
 
-def lost_alternative(number: int, solved: Solved | None, refused: Infeasible | None) -> Instead:
+def lost_alternative(number: int, solved: Solved | None, refused: Infeasible | None) -> Alternative:
     """The plan file's entry for an alternative that was not chosen."""
     name, zero, sync = WAYS[number]
     because = refused.message if refused else ""
     if solved is None:
-        return Instead(strategy=name, zero=zero, sync=sync, because=because)
+        return Alternative(strategy=name, zero=zero, sync=sync, because=because)
     layouts = {module: spoken(layout) for module, layout in solved.plan.layouts.items()}
-    return Instead(
+    return Alternative(
         strategy=name, zero=zero, sync=sync, value=tidy(solved.plan.outcome.value), because=because, layouts=layouts
     )

@@ -37,7 +37,7 @@ def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     values = {way: solve(tmp_path, way, batches=2).outcome.value for way in WAYS}
     assert best.outcome.value == min(values.values())
     taken = (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync)
-    assert {(other.strategy, other.zero, other.sync): other.value for other in best.instead} == {
+    assert {(other.strategy, other.zero, other.sync): other.value for other in best.alternatives} == {
         way: value for way, value in values.items() if way != taken
     }
 
@@ -48,14 +48,14 @@ def test_an_infeasible_alternative_names_what_binds(tmp_path):
     with pytest.raises(Infeasible, match="buffers take"):
         solve(tmp_path, ("data_ranks", 1, "step"), states)
     best = solve(tmp_path, limits=states, longest=150)
-    assert "buffers take" in next(other.because for other in best.instead if other.zero == 1)
+    assert "buffers take" in next(other.because for other in best.alternatives if other.zero == 1)
 
 
 @pytest.mark.parametrize("zero", [1, 3])
 def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
     (way,) = [way for way in WAYS if way[1] == zero]
     best = solve(tmp_path, ("best", zero, "micro_batch"))
-    assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.instead
+    assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.alternatives
     assert best.outcome == solve(tmp_path, way).outcome
 
 

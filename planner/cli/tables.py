@@ -97,7 +97,7 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("works on", work_text(plan))
     for name, layout in plan.layouts.items():
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
-    for alternative in plan.instead:
+    for alternative in plan.alternatives:
         outcome = (
             objective_of(plan).said(alternative.value)
             if alternative.value is not None

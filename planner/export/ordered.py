@@ -23,7 +23,7 @@ def with_slots(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     steps = [changed(step, order={module: lines}, outcome=None, prediction=None) for step in plan.steps]
     made = Made(by=plan.made.by, strategy=strategy, seed=plan.made.seed, effort=plan.made.effort)
     made = changed(made, batches=plan.made.batches, first_row=plan.made.first_row)
-    ordered = changed(plan, made=made, instead=(), steps=tuple(steps))
+    ordered = changed(plan, made=made, alternatives=(), steps=tuple(steps))
     problems = violations(ordered)
     if problems:
         raise InputError(f"the plan cannot run this order: {problems[0].message}", where=name, fix=problems[0].fix)

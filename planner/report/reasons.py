@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from planner.costs.objective import STEP_SECONDS
 from planner.errors import InputError
-from planner.plan.model import Instead, Plan
+from planner.plan.model import Alternative, Plan
 from planner.plan.words import layout_text, way_text
 from planner.report.tags import Content, Markup, join, section, table, tag, together
 from planner.report.words import certificate
@@ -69,11 +69,11 @@ def components(each: Sequence[Facts]) -> list[tuple[str, list[float], str]]:
 
 def instead(plan: Plan) -> Content:
     """A table of the alternatives that were tried."""
-    if not plan.instead:
+    if not plan.alternatives:
         return None
     rows = [
         (way_text(other, plan.made.strategy), cost(plan, other), against(plan, other), other.because)
-        for other in plan.instead
+        for other in plan.alternatives
     ]
     heads = (
         "alternative",
@@ -84,11 +84,11 @@ def instead(plan: Plan) -> Content:
     return join(tag("h3", "Alternatives"), table(heads, rows, "Alternatives, simulated when the plan was solved"))
 
 
-def cost(plan: Plan, other: Instead) -> str:
+def cost(plan: Plan, other: Alternative) -> str:
     return "impossible" if other.value is None else objective_of(plan).said(other.value)
 
 
-def against(plan: Plan, other: Instead) -> str:
+def against(plan: Plan, other: Alternative) -> str:
     return (
         ""
         if other.value is None or not plan.outcome.value

@@ -57,7 +57,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     for number, best in enumerate(simulated):
         try:
             return changed(
-                scored(best.plan, work), instead=instead(inputs.module, problem, simulated[number:], layouts, screened)
+                scored(best.plan, work), alternatives=instead(inputs.module, problem, simulated[number:], layouts, screened)
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)

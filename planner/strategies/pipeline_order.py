@@ -29,7 +29,7 @@ from planner.plan.alike import alike_groups
 from planner.plan.expand import expand
 from planner.plan.join import tidy
 from planner.plan.legal import violations
-from planner.plan.model import Instead, Layout, Plan
+from planner.plan.model import Alternative, Layout, Plan
 from planner.plan.schedules import Slot, schedule
 from planner.plan.schedules.explicit import printed
 from planner.plan.words import spoken
@@ -92,7 +92,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if isinstance(best, Infeasible):
         raise best
     others = [order_alternative(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
-    return changed(best, instead=tuple(others))
+    return changed(best, alternatives=tuple(others))
 
 
 def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
@@ -166,7 +166,7 @@ def permute_micro_batches(base: Plan, sequence: Sequence[int]) -> Plan:
 def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:
     """The base in this order, scored; or the reason why it is not legal or does not fit."""
     step = changed(base.steps[0], order={module: order}, outcome=None, prediction=None)
-    tried = changed(base, steps=(step,), instead=())
+    tried = changed(base, steps=(step,), alternatives=())
     for violation in violations(tried):
         return Infeasible(violation.message, where=violation.where, fix=violation.fix)
     try:
@@ -175,10 +175,10 @@ def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) 
         return error
 
 
-def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Instead:
+def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Alternative:
     """Another order of the same passes, as an alternative of the plan."""
     ordered = changed(spoken(layout), schedule=name)
-    alternative = Instead(
+    alternative = Alternative(
         strategy="pipeline_order",
         zero=layout.zero,
         sync=best.steps[0].sync,

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.costs.compute.machine import peak_flops
 from planner.plan.feeding import fed_tokens
-from planner.plan.model import Instead, Layout, Plan, assignments
+from planner.plan.model import Alternative, Layout, Plan, assignments
 from planner.specs.cluster import kind_of
 from planner.specs.parallelism import Parallelism, said
 from planner.specs.shapes import step_flops
@@ -41,7 +41,7 @@ def answer(plan: Plan, scores: Sequence[Score]) -> Answer:
         "memory": memory(scores),
         "tokens_per_second": tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
         "mfu": flops(plan) / len(scores) / (seconds * peak(plan)) if seconds else 0.0,
-        "alternatives": [alternative_answer(plan, each) for each in plan.instead],
+        "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
     }
 
 
@@ -60,7 +60,7 @@ def memory(scores: Sequence[Score]) -> Answer:
     }
 
 
-def alternative_answer(plan: Plan, tried: Instead) -> Answer:
+def alternative_answer(plan: Plan, tried: Alternative) -> Answer:
     """An alternative that was tried, with its seconds of the mean step."""
     layouts = {name: said(each) for name, each in tried.layouts.items()}
     seconds = None if tried.value is None else seconds_of(plan, tried.value, range(len(plan.steps)))

@@ -25,9 +25,9 @@ def in_objective(plan: Plan, name: str) -> Plan:
     ]
     instead = [
         each if each.value is None else changed(each, value=tidy(worth(plan, each.value, every, name)))
-        for each in plan.instead
+        for each in plan.alternatives
     ]
-    return changed(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), instead=tuple(instead))
+    return changed(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), alternatives=tuple(instead))
 
 
 def objective_of(plan: Plan) -> Objective:

@@ -56,10 +56,10 @@ def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(
 
 def test_the_head_of_an_open_job_settles_when_ranks_meet(tmp_path):
     head = head_of(tmp_path, OPEN)
-    each = {(other.strategy, other.zero, other.sync) for other in head.instead}
+    each = {(other.strategy, other.zero, other.sync) for other in head.alternatives}
     (layout,) = head.layouts.values()
     assert len(each | {(head.made.strategy, layout.zero, head.steps[0].sync)}) == 3
-    assert all(other.value is None or other.value >= head.outcome.value for other in head.instead)
+    assert all(other.value is None or other.value >= head.outcome.value for other in head.alternatives)
     files.write(tmp_path / "plan.yaml", head)
     assert Head(files.read(tmp_path / "plan.yaml", type(head))).digest == Head(head).digest
 

@@ -11,7 +11,7 @@ import pytest
 
 from planner.ledger.drift import drift
 from planner.ledger.own import Entry, Unread
-from planner.plan.model import Instead, SourceFile
+from planner.plan.model import Alternative, SourceFile
 from planner.report import Shown, plan_page, runs_page, timeline_page
 from planner.report.shown import Fact
 from planner.simulate import Event, Timeline
@@ -121,10 +121,10 @@ def test_no_name_becomes_a_tag():
     plan, scores = scored("demo")
     sources = {EVIL: SourceFile(path=EVIL, sha256=EVIL)}
     spread = {EVIL: Parallelism(rank_order="dp", tp=2)}
-    instead = (Instead(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts=spread),)
+    instead = (Alternative(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts=spread),)
     made = changed(plan.made, by=EVIL, strategy=EVIL)
     prices = changed(plan.uses.prices, profile=EVIL)
-    evil = changed(plan, name=EVIL, made=made, instead=instead, uses=changed(plan.uses, sources=sources, prices=prices))
+    evil = changed(plan, name=EVIL, made=made, alternatives=instead, uses=changed(plan.uses, sources=sources, prices=prices))
     event = next(e for e in scores[0].timeline.events if e.phase == "F")._replace(module=EVIL)
     measured = Shown(EVIL, "measured", Timeline((event,), 1.0, 2), {event.id: Fact(EVIL, 5)})
     html = plan_page(evil, scores, [(0, measured)]).html()

@@ -253,8 +253,8 @@ def test_more_memory_is_never_worse(made):
 
 def test_runners_up_say_why_they_lost(made):
     plan = parallel_search.plan(made(), None)
-    assert plan.instead
-    for other in plan.instead:
+    assert plan.alternatives
+    for other in plan.alternatives:
         assert other.layouts["llm"].dp and other.because
         if other.value is None:
             assert "run out of memory with probability" in other.because

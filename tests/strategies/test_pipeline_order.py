@@ -58,7 +58,7 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     rows, of_base = (list(map(str, each.steps[0].micro_batches)) for each in (plan, base))
     assert sorted(rows) == sorted(of_base)
     assert plan.outcome.value <= base.outcome.value
-    orders = [other for other in plan.instead if other.strategy == "pipeline_order"]
+    orders = [other for other in plan.alternatives if other.strategy == "pipeline_order"]
     assert orders and all(other.value is None or other.value >= plan.outcome.value for other in orders)
     assert not violations(plan)
     again = score(plan)
@@ -171,5 +171,5 @@ def test_what_the_layout_alone_gives_is_told(made):
     """Where a rank may have several chunks of layers, interleaving may be quicker than any order of whole stages."""
     inputs = made()
     alone = solved(replace(inputs, job=changed(inputs.job, strategy="parallel_search")))
-    told = [other for other in solved(inputs).instead if other.strategy == "parallel_search"]
+    told = [other for other in solved(inputs).alternatives if other.strategy == "parallel_search"]
     assert [other.value for other in told] == [alone.outcome.value]

@@ -108,7 +108,7 @@ def test_best_takes_what_is_best_by_the_objective(tmp_path):
     plans = [pipeline.solve(job(tmp_path / name, name, strategy="best")).plan for name in OBJECTIVES]
     for plan in plans:
         loss = OBJECTIVES[plan.outcome.objective].loss
-        more = [loss(other.value) / loss(plan.outcome.value) for other in plan.instead if other.value]
+        more = [loss(other.value) / loss(plan.outcome.value) for other in plan.alternatives if other.value]
         assert more and min(more) >= 1
         said = answer(plan, pipeline.simulate(plan))["alternatives"]
         assert [each["step_seconds"] / plan.prediction.step_seconds for each in said if each["step_seconds"]] == (

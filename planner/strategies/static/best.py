@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from planner.plan.join import tidy
-from planner.plan.model import Instead, Layout, Plan
+from planner.plan.model import Alternative, Layout, Plan
 from planner.plan.words import spoken
 from planner.specs.inputs import Inputs
 from planner.strategies.static.laid import laid, step_seconds
@@ -75,10 +75,10 @@ def simulated(inputs: Inputs, problem: Problem, layout: Layout) -> SimulatedLayo
 
 def instead(
     module: str, problem: Problem, tried: list[SimulatedLayout], found: Space, screened: Screened
-) -> tuple[Instead, ...]:
+) -> tuple[Alternative, ...]:
     """The next best meshes; and the quickest layout that does not fit."""
     chosen, *others = tried
-    shown: list[Instead] = []
+    shown: list[Alternative] = []
     meshes = {mesh(chosen.layout)}
     for each in others:
         if mesh(each.layout) not in meshes and len(shown) < RUNNERS_UP:
@@ -92,7 +92,7 @@ def mesh(layout: Layout) -> tuple[int, ...]:
     return layout.tp, layout.cp, layout.pp, layout.ep, layout.etp
 
 
-def slower(module: str, problem: Problem, tried: SimulatedLayout, chosen: SimulatedLayout) -> Instead:
+def slower(module: str, problem: Problem, tried: SimulatedLayout, chosen: SimulatedLayout) -> Alternative:
     """An alternative that fits: its seconds, and the part of the step that grew most."""
     mine, best = parts_of(problem, tried.layout), parts_of(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
@@ -105,7 +105,7 @@ def slower(module: str, problem: Problem, tried: SimulatedLayout, chosen: Simula
 
 def infeasible_alternative(
     module: str, problem: Problem, chosen: SimulatedLayout, found: Space, screened: Screened
-) -> list[Instead]:
+) -> list[Alternative]:
     """The quickest layout that would be quicker than the chosen one but does not fit; empty if there is none."""
     quicker = (screened.seconds < chosen.seconds) & screened.looked & ~screened.fits(problem)
     if not quicker.any():
@@ -122,9 +122,9 @@ def infeasible_alternative(
     ]
 
 
-def said(module: str, layout: Layout, seconds: float | None, because: str) -> Instead:
+def said(module: str, layout: Layout, seconds: float | None, because: str) -> Alternative:
     """A layout as an alternative of the plan; `seconds`: None where it is not feasible."""
-    return Instead(
+    return Alternative(
         strategy="parallel_search",
         zero=layout.zero,
         sync="micro_batch" if layout.zero == 3 else "step",
